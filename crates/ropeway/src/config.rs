@@ -1,0 +1,280 @@
+//! The settings of one server: how to reach it, how long to wait, how much to take.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+
+use crate::tool::Alias;
+
+/// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value, for the one place that has to send it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(value: &str) -> Self {
+        Self::new(value)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Self::new(value)
+    }
+}
+
+/// Everything that one connection needs to know about its server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Our name for the server.
+    pub alias: Alias,
+    /// How the server is reached.
+    pub transport: Transport,
+    /// Which era of the protocol to speak.
+    pub era: EraChoice,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// How much to take.
+    pub limits: Limits,
+    /// What to do when the server is lost.
+    pub reconnect: Reconnect,
+}
+
+impl ServerConfig {
+    /// A server over the given transport, with the usual settings.
+    pub fn new(alias: impl Into<Alias>, transport: impl Into<Transport>) -> Self {
+        Self {
+            alias: alias.into(),
+            transport: transport.into(),
+            era: EraChoice::default(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            reconnect: Reconnect::default(),
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Transport {
+    /// A child process that speaks on its standard input and output.
+    Stdio(StdioServer),
+    /// Streamable HTTP; a URL that turns out to be a legacy HTTP+SSE server is found out.
+    Http(HttpServer),
+    /// Legacy HTTP+SSE (2024-11-05).
+    Sse(HttpServer),
+    /// A server inside this process.
+    InProcess(InProcessServer),
+}
+
+/// A server that is a child process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StdioServer {
+    /// The program, run as it is: no shell looks at it.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables that it gets besides the minimal environment.
+    pub env: Vec<(String, Secret)>,
+    /// The folder that it runs in; ours when absent.
+    pub cwd: Option<PathBuf>,
+    /// Give it our whole environment instead of the minimal one.
+    pub inherit_env: bool,
+}
+
+impl StdioServer {
+    /// A command with its arguments.
+    pub fn new<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            cwd: None,
+            inherit_env: false,
+        }
+    }
+
+    /// Adds a variable to its environment.
+    #[must_use]
+    pub fn with_env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A server behind a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpServer {
+    /// Where it listens.
+    pub url: String,
+    /// Headers that go with every request.
+    pub headers: Vec<(String, Secret)>,
+    /// A token for `Authorization: Bearer`.
+    pub bearer: Option<Secret>,
+}
+
+impl HttpServer {
+    /// A server at a URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), headers: Vec::new(), bearer: None }
+    }
+
+    /// Adds a header to every request.
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sends a bearer token with every request.
+    #[must_use]
+    pub fn with_bearer(mut self, token: impl Into<Secret>) -> Self {
+        self.bearer = Some(token.into());
+        self
+    }
+}
+
+/// A server inside this process, reached through a pipe that is made anew for each connection.
+#[derive(Clone)]
+pub struct InProcessServer(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
+
+impl InProcessServer {
+    /// `open` starts the server on one end of a pipe and returns the other.
+    pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    /// A new pipe to the server.
+    pub fn open(&self) -> DuplexStream {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for InProcessServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcessServer")
+    }
+}
+
+impl From<StdioServer> for Transport {
+    fn from(server: StdioServer) -> Self {
+        Self::Stdio(server)
+    }
+}
+
+impl From<HttpServer> for Transport {
+    fn from(server: HttpServer) -> Self {
+        Self::Http(server)
+    }
+}
+
+impl From<InProcessServer> for Transport {
+    fn from(server: InProcessServer) -> Self {
+        Self::InProcess(server)
+    }
+}
+
+/// Which era of the protocol to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Ask the server, and remember what it said.
+    #[default]
+    Auto,
+    /// `initialize`, up to 2025-11-25.
+    Legacy,
+    /// Stateless, 2026-07-28.
+    Modern,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// From start to ready; long, since a package runner may have to download first.
+    pub connect: Duration,
+    /// How long a server may leave the era probe unanswered before `initialize` is sent beside it.
+    pub probe: Duration,
+    /// How long nothing may be heard of a call; progress starts this clock anew.
+    pub idle: Duration,
+    /// How long a call may take as a whole.
+    pub total: Duration,
+    /// How long a server has to end by itself before it is made to.
+    pub close: Duration,
+    /// How long a call waits for a server that is being connected again.
+    pub grace: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(60),
+            probe: Duration::from_secs(5),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(30 * 60),
+            close: Duration::from_secs(3),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How much to take from a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The largest message, in bytes: a line, an event or a body.
+    pub message_bytes: usize,
+    /// The most pages of one list.
+    pub pages: usize,
+    /// The most rounds in which a call may ask for more input.
+    pub input_rounds: usize,
+    /// How many bytes of the child's stderr are kept.
+    pub stderr_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message_bytes: 64 << 20, pages: 1000, input_rounds: 10, stderr_bytes: 64 << 10 }
+    }
+}
+
+/// What to do when a server is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reconnect {
+    /// Connect again by itself.
+    pub enabled: bool,
+    /// The wait before the second try; it doubles from there.
+    pub first: Duration,
+    /// The longest wait between two tries.
+    pub longest: Duration,
+}
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self { enabled: true, first: Duration::from_millis(250), longest: Duration::from_secs(30) }
+    }
+}

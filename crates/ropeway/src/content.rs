@@ -1,0 +1,491 @@
+//! Content: what a tool answers with, part by part.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+/// One part of an answer.
+///
+/// Reading one never fails on well-formed JSON: a block of an unknown type, or one that lacks what
+/// its type needs, becomes a text part that holds the block's JSON.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ContentPart {
+    /// Plain text.
+    Text(Text),
+    /// A picture.
+    Image(Blob),
+    /// A sound.
+    Audio(Blob),
+    /// A resource, with its contents.
+    Resource(EmbeddedResource),
+    /// A resource, by its address only.
+    ResourceLink(ResourceLink),
+}
+
+/// A text part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Text {
+    /// The text itself.
+    pub text: String,
+    /// Every other field of the block as it came: `annotations`, `_meta`, and what we do not know.
+    pub extra: Map<String, Value>,
+}
+
+/// Binary data, kept as the base64 text that came over the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blob {
+    /// The media type, such as `image/png`.
+    pub mime_type: String,
+    /// The data as base64 text; [`Blob::bytes`] decodes it.
+    pub base64: String,
+    /// Every other field of the block as it came.
+    pub extra: Map<String, Value>,
+}
+
+/// A resource that travels inside an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddedResource {
+    /// Where the resource lives.
+    pub uri: String,
+    /// The media type, when the server named one.
+    pub mime_type: Option<String>,
+    /// What the resource holds.
+    pub contents: ResourceContents,
+    /// Every other field of the inner `resource` object as it came.
+    pub resource_extra: Map<String, Value>,
+    /// Every other field of the block as it came.
+    pub extra: Map<String, Value>,
+}
+
+/// What a resource holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResourceContents {
+    /// Text.
+    Text(String),
+    /// Binary data as base64 text.
+    Blob(String),
+}
+
+/// The address of a resource that can be read from the server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceLink {
+    /// Where the resource lives.
+    pub uri: String,
+    /// Its name; the URI where the server gave none.
+    pub name: String,
+    /// The media type, when the server named one.
+    pub mime_type: Option<String>,
+    /// Every other field of the block as it came.
+    pub extra: Map<String, Value>,
+}
+
+/// Data that was said to be base64 is not.
+#[derive(Debug, thiserror::Error)]
+#[error("the data is not valid base64")]
+pub struct NotBase64(#[source] base64::DecodeError);
+
+impl ContentPart {
+    /// A text part with nothing but text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text { text: text.into(), extra: Map::new() })
+    }
+
+    /// The text of a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(part) => Some(&part.text),
+            _ => None,
+        }
+    }
+
+    /// The annotations of the block (`audience`, `priority`, …), when there are any.
+    pub fn annotations(&self) -> Option<&Value> {
+        let extra = match self {
+            Self::Text(part) => &part.extra,
+            Self::Image(part) | Self::Audio(part) => &part.extra,
+            Self::Resource(part) => &part.extra,
+            Self::ResourceLink(part) => &part.extra,
+        };
+        extra.get("annotations")
+    }
+}
+
+/// The parts as one string, joined by newlines, when all of them are text.
+pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
+    match parts {
+        [ContentPart::Text(only)] => Some(only.text.clone()),
+        _ => {
+            let texts: Option<Vec<&str>> = parts.iter().map(ContentPart::as_text).collect();
+            Some(texts?.join("\n"))
+        }
+    }
+}
+
+impl Blob {
+    /// Encodes bytes.
+    pub fn new(mime_type: impl Into<String>, bytes: &[u8]) -> Self {
+        Self { mime_type: mime_type.into(), base64: STANDARD.encode(bytes), extra: Map::new() }
+    }
+
+    /// Decodes the data; line breaks and missing padding are forgiven.
+    pub fn bytes(&self) -> Result<Vec<u8>, NotBase64> {
+        decode_base64(&self.base64)
+    }
+}
+
+/// Decodes base64 text as servers write it: padded or not, in one line or in many.
+pub fn decode_base64(text: &str) -> Result<Vec<u8>, NotBase64> {
+    let decode = |text: &str| match text.trim_end_matches('=') {
+        bare if bare.len() == text.len() => STANDARD_NO_PAD.decode(text),
+        _ => STANDARD.decode(text),
+    };
+    let first = decode(text);
+    match first {
+        Ok(bytes) => Ok(bytes),
+        Err(_) if text.contains(|c: char| c.is_ascii_whitespace()) => {
+            let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+            decode(&compact).map_err(NotBase64)
+        }
+        Err(error) => Err(NotBase64(error)),
+    }
+}
+
+/// The media type of a picture whose server did not name it, told from its first bytes.
+fn guess_image_type(base64: &str) -> &'static str {
+    const SIGNS: [(&str, &str); 4] =
+        [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+    SIGNS.iter().find(|(sign, _)| base64.starts_with(sign)).map_or("application/octet-stream", |(_, mime)| mime)
+}
+
+/// A JSON value that keeps strings apart, so that a large one is copied once and only once.
+enum Field {
+    Text(String),
+    Other(Value),
+}
+
+impl Field {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text),
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldVisitor;
+        impl<'de> Visitor<'de> for FieldVisitor {
+            type Value = Field;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any JSON value")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Field, E> {
+                Ok(Field::Text(text.to_owned()))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Field, E> {
+                Ok(Field::Text(text))
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Field, E> {
+                Ok(Field::Other(value.into()))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Field, E> {
+                Ok(Field::Other(value.into()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Field, E> {
+                Ok(Field::Other(value.into()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Field, E> {
+                Ok(Field::Other(value.into()))
+            }
+            fn visit_unit<E>(self) -> Result<Field, E> {
+                Ok(Field::Other(Value::Null))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Field, A::Error> {
+                Value::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Field::Other)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
+                Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Field::Other)
+            }
+        }
+        deserializer.deserialize_any(FieldVisitor)
+    }
+}
+
+/// The fields of a block in the order they came, to be taken out by name.
+struct Fields(Vec<(String, Field)>);
+
+impl Fields {
+    /// Takes a string field out; a field of another JSON type stays.
+    fn take_text(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(key, field)| key == name && matches!(field, Field::Text(_)))?;
+        match self.0.remove(at).1 {
+            Field::Text(text) => Some(text),
+            Field::Other(_) => None,
+        }
+    }
+
+    fn has_text(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, field)| key == name && matches!(field, Field::Text(_)))
+    }
+
+    fn into_map(self) -> Map<String, Value> {
+        self.0.into_iter().map(|(key, field)| (key, field.into_value())).collect()
+    }
+
+    /// The block as the part that its type names, or as text that holds its JSON.
+    fn into_part(mut self) -> ContentPart {
+        let kind = self.0.iter().find_map(|(key, field)| match field {
+            Field::Text(text) if key == "type" => Some(text.as_str()),
+            _ => None,
+        });
+        match kind {
+            Some("text") if self.has_text("text") => {
+                self.take_text("type");
+                let text = self.take_text("text").unwrap_or_default();
+                ContentPart::Text(Text { text, extra: self.into_map() })
+            }
+            Some("image") if self.has_text("data") => ContentPart::Image(self.into_blob()),
+            Some("audio") if self.has_text("data") => ContentPart::Audio(self.into_blob()),
+            Some("resource_link") if self.has_text("uri") => {
+                self.take_text("type");
+                let uri = self.take_text("uri").unwrap_or_default();
+                let name = self.take_text("name").unwrap_or_else(|| uri.clone());
+                let mime_type = self.take_text("mimeType");
+                ContentPart::ResourceLink(ResourceLink { uri, name, mime_type, extra: self.into_map() })
+            }
+            Some("resource") => self.into_resource(),
+            _ => as_json_text(self.into_map()),
+        }
+    }
+
+    fn into_blob(mut self) -> Blob {
+        self.take_text("type");
+        let base64 = self.take_text("data").unwrap_or_default();
+        let mime_type = self.take_text("mimeType").unwrap_or_else(|| guess_image_type(&base64).to_owned());
+        Blob { mime_type, base64, extra: self.into_map() }
+    }
+
+    fn into_resource(self) -> ContentPart {
+        let mut block = self.into_map();
+        let Some(Value::Object(inner)) = block.get_mut("resource") else { return as_json_text(block) };
+        let contents = match (take_string(inner, "text"), take_string(inner, "blob")) {
+            (Some(text), None) => ResourceContents::Text(text),
+            (None, Some(blob)) => ResourceContents::Blob(blob),
+            (text, blob) => {
+                // Neither or both: not a resource that we can read, so it is passed on as it came.
+                inner.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
+                inner.extend(blob.map(|blob| ("blob".to_owned(), Value::String(blob))));
+                return as_json_text(block);
+            }
+        };
+        let uri = take_string(inner, "uri").unwrap_or_default();
+        let mime_type = take_string(inner, "mimeType");
+        let resource_extra = std::mem::take(inner);
+        block.shift_remove("type");
+        block.shift_remove("resource");
+        ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, resource_extra, extra: block })
+    }
+}
+
+fn take_string(map: &mut Map<String, Value>, name: &str) -> Option<String> {
+    if !map.get(name)?.is_string() {
+        return None;
+    }
+    match map.shift_remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn as_json_text(block: Map<String, Value>) -> ContentPart {
+    ContentPart::text(Value::Object(block).to_string())
+}
+
+impl<'de> Deserialize<'de> for ContentPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PartVisitor;
+        impl<'de> Visitor<'de> for PartVisitor {
+            type Value = ContentPart;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a content block")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
+                let mut fields = Fields(Vec::with_capacity(4));
+                while let Some(entry) = map.next_entry()? {
+                    fields.0.push(entry);
+                }
+                Ok(fields.into_part())
+            }
+            // A bare value where a block should be: kept, as text.
+            fn visit_str<E>(self, text: &str) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(text))
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_unit<E>(self) -> Result<ContentPart, E> {
+                Ok(ContentPart::text("null"))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ContentPart, A::Error> {
+                let value = Value::deserialize(de::value::SeqAccessDeserializer::new(seq))?;
+                Ok(ContentPart::text(value.to_string()))
+            }
+        }
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+impl Serialize for ContentPart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let extra = match self {
+            Self::Text(part) => {
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", &part.text)?;
+                &part.extra
+            }
+            Self::Image(part) | Self::Audio(part) => {
+                map.serialize_entry("type", if matches!(self, Self::Image(_)) { "image" } else { "audio" })?;
+                map.serialize_entry("data", &part.base64)?;
+                map.serialize_entry("mimeType", &part.mime_type)?;
+                &part.extra
+            }
+            Self::Resource(part) => {
+                map.serialize_entry("type", "resource")?;
+                map.serialize_entry("resource", &InnerResource(part))?;
+                &part.extra
+            }
+            Self::ResourceLink(part) => {
+                map.serialize_entry("type", "resource_link")?;
+                map.serialize_entry("uri", &part.uri)?;
+                map.serialize_entry("name", &part.name)?;
+                if let Some(mime_type) = &part.mime_type {
+                    map.serialize_entry("mimeType", mime_type)?;
+                }
+                &part.extra
+            }
+        };
+        for (key, value) in extra {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// The `resource` object inside a resource block.
+struct InnerResource<'a>(&'a EmbeddedResource);
+
+impl Serialize for InnerResource<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("uri", &self.0.uri)?;
+        if let Some(mime_type) = &self.0.mime_type {
+            map.serialize_entry("mimeType", mime_type)?;
+        }
+        match &self.0.contents {
+            ResourceContents::Text(text) => map.serialize_entry("text", text)?,
+            ResourceContents::Blob(blob) => map.serialize_entry("blob", blob)?,
+        }
+        for (key, value) in &self.0.resource_extra {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(block: Value) -> ContentPart {
+        serde_json::from_str(&block.to_string()).expect("well-formed JSON always reads")
+    }
+
+    #[test]
+    fn every_kind_of_block_goes_from_wire_to_wire_without_loss() {
+        for block in [
+            json!({"type": "text", "text": "hi", "annotations": {"audience": ["system"]}, "x": 1}),
+            json!({"type": "image", "data": "AAAA", "mimeType": "image/png", "_meta": {"a": null}}),
+            json!({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}),
+            json!({"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain", "size": 3}),
+            json!({"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "x", "y": 2}, "z": 1}),
+            json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}}),
+        ] {
+            assert_eq!(serde_json::to_value(read(block.clone())).expect("a part is JSON"), block);
+        }
+    }
+
+    #[test]
+    fn a_block_of_an_unknown_type_becomes_text_that_holds_its_json() {
+        for block in [
+            json!({"type": "hologram", "data": [1, 2]}),
+            json!({"type": "text", "text": null}),
+            json!({"type": "image", "data": 3}),
+            json!({"type": 7}),
+            json!({}),
+            json!({"type": "resource", "resource": {"uri": "u", "text": "a", "blob": "b"}}),
+            json!({"type": "resource", "resource": "file:///a"}),
+        ] {
+            let part = read(block.clone());
+            let text = part.as_text().expect("a text part");
+            assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), block);
+        }
+    }
+
+    #[test]
+    fn a_bare_value_where_a_block_should_be_is_kept_as_text() {
+        assert_eq!(read(json!("hello")).as_text(), Some("hello"));
+        assert_eq!(read(json!(3)).as_text(), Some("3"));
+        assert_eq!(read(json!([1, {"a": 2}])).as_text(), Some("[1,{\"a\":2}]"));
+        assert_eq!(read(Value::Null).as_text(), Some("null"));
+    }
+
+    #[test]
+    fn a_link_without_a_name_is_called_by_its_address() {
+        let ContentPart::ResourceLink(link) = read(json!({"type": "resource_link", "uri": "file:///a"})) else {
+            panic!("a link");
+        };
+        assert_eq!(link.name, "file:///a");
+    }
+
+    #[test]
+    fn a_picture_without_a_media_type_is_told_by_its_first_bytes() {
+        let ContentPart::Image(png) = read(json!({"type": "image", "data": "iVBORw0KGgoAAAA="})) else {
+            panic!("an image")
+        };
+        assert_eq!(png.mime_type, "image/png");
+    }
+
+    #[test]
+    fn base64_is_decoded_on_demand_with_or_without_padding_and_line_breaks() {
+        for text in ["aGVsbG8=", "aGVsbG8", "aGVs\nbG8=\r\n"] {
+            assert_eq!(decode_base64(text).expect("base64"), b"hello");
+        }
+        assert!(decode_base64("not base64!").is_err());
+    }
+
+    #[test]
+    fn an_answer_of_texts_reads_as_one_string_and_a_mixed_one_does_not() {
+        let texts = [ContentPart::text("a"), ContentPart::text("b")];
+        assert_eq!(plain_text(&texts).as_deref(), Some("a\nb"));
+        assert_eq!(plain_text(&[]).as_deref(), Some(""));
+        assert_eq!(plain_text(&[ContentPart::text("a"), ContentPart::Image(Blob::new("image/png", b"x"))]), None);
+    }
+}

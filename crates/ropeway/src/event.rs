@@ -1,0 +1,232 @@
+//! Events: what happens, for whoever wants to know.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::tool::{Alias, CallId, Progress};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event")]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection is being made.
+    #[serde(rename = "server.connecting")]
+    Connecting {
+        /// The server.
+        server: Alias,
+        /// How many tries have failed in a row.
+        failures: u32,
+    },
+    /// A connection is made.
+    #[serde(rename = "server.ready")]
+    Ready {
+        /// The server.
+        server: Alias,
+        /// The protocol version that was agreed on.
+        protocol_version: String,
+    },
+    /// A connection is lost, or could not be made.
+    #[serde(rename = "server.down")]
+    Down {
+        /// The server.
+        server: Alias,
+        /// Why.
+        cause: String,
+        /// When it will be tried again; absent when it will not.
+        retry_in: Option<Duration>,
+    },
+    /// A server wants to know who is asking.
+    #[serde(rename = "server.needs_auth")]
+    NeedsAuth {
+        /// The server.
+        server: Alias,
+    },
+    /// A connection was closed by its owner.
+    #[serde(rename = "server.closed")]
+    Closed {
+        /// The server.
+        server: Alias,
+    },
+    /// A server's tools are not what they were.
+    #[serde(rename = "server.tools_changed")]
+    ToolsChanged {
+        /// The server.
+        server: Alias,
+    },
+    /// A server's prompts are not what they were.
+    #[serde(rename = "server.prompts_changed")]
+    PromptsChanged {
+        /// The server.
+        server: Alias,
+    },
+    /// A server's resources are not what they were.
+    #[serde(rename = "server.resources_changed")]
+    ResourcesChanged {
+        /// The server.
+        server: Alias,
+    },
+    /// A resource that we subscribed to has changed.
+    #[serde(rename = "server.resource_updated")]
+    ResourceUpdated {
+        /// The server.
+        server: Alias,
+        /// Where the resource lives.
+        uri: String,
+    },
+    /// A tool answered; also when its answer is that it failed.
+    #[serde(rename = "mcp.tool_called")]
+    ToolCalled {
+        /// The server.
+        server: Alias,
+        /// The server's name for the tool.
+        tool: String,
+        /// The call.
+        call: CallId,
+        /// How long it took.
+        took: Duration,
+        /// The tool reports a failure.
+        is_error: bool,
+    },
+    /// A call has no answer.
+    #[serde(rename = "mcp.tool_failed")]
+    ToolFailed {
+        /// The server.
+        server: Alias,
+        /// The server's name for the tool.
+        tool: String,
+        /// The call.
+        call: CallId,
+        /// How long it took.
+        took: Duration,
+        /// Why there is no answer.
+        cause: String,
+    },
+    /// A call has come a little further.
+    #[serde(rename = "progress")]
+    Progress {
+        /// The server.
+        server: Alias,
+        /// The call.
+        call: CallId,
+        /// How far.
+        #[serde(flatten)]
+        progress: Progress,
+    },
+    /// A server has something to say.
+    #[serde(rename = "log")]
+    Log {
+        /// The server.
+        server: Alias,
+        /// How important it says that it is.
+        level: String,
+        /// Which part of the server speaks.
+        logger: Option<String>,
+        /// What it says.
+        data: Value,
+    },
+    /// Something is odd but was dealt with.
+    #[serde(rename = "warning")]
+    Warning {
+        /// The server.
+        server: Alias,
+        /// What is odd.
+        message: String,
+    },
+    /// The listener was too slow: this many events are lost to it.
+    #[serde(rename = "lagged")]
+    Lagged {
+        /// How many.
+        missed: u64,
+    },
+}
+
+/// Where events are told. Telling never waits.
+#[derive(Clone, Debug)]
+pub struct Events(broadcast::Sender<Event>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new(1024)
+    }
+}
+
+impl Events {
+    /// Keeps up to `capacity` events for a slow listener.
+    pub fn new(capacity: usize) -> Self {
+        Self(broadcast::Sender::new(capacity.max(1)))
+    }
+
+    /// Tells an event to everybody who listens now.
+    pub fn tell(&self, event: Event) {
+        // An error only says that nobody listens.
+        let _ = self.0.send(event);
+    }
+
+    /// Is anybody listening? Spares the making of an event that nobody would hear.
+    pub fn heard(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    /// Listens from now on.
+    pub fn listen(&self) -> EventStream {
+        EventStream(self.0.subscribe())
+    }
+}
+
+/// One listener's events, in order.
+#[derive(Debug)]
+pub struct EventStream(broadcast::Receiver<Event>);
+
+impl EventStream {
+    /// The next event; `None` once nobody can tell any more.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(Event::Lagged { missed }),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// The next event if there is one already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        match self.0.try_recv() {
+            Ok(event) => Some(event),
+            Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(Event::Lagged { missed }),
+            Err(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(name: &str) -> Event {
+        Event::Closed { server: name.into() }
+    }
+
+    #[tokio::test]
+    async fn a_slow_listener_loses_old_events_and_is_told_how_many() {
+        let events = Events::new(2);
+        let mut slow = events.listen();
+        for name in ["a", "b", "c", "d"] {
+            events.tell(closed(name));
+        }
+        assert_eq!(slow.next().await, Some(Event::Lagged { missed: 2 }));
+        assert_eq!(slow.next().await, Some(closed("c")));
+        assert_eq!(slow.next().await, Some(closed("d")));
+        drop(events);
+        assert_eq!(slow.next().await, None);
+    }
+
+    #[test]
+    fn telling_without_a_listener_is_fine() {
+        let events = Events::default();
+        assert!(!events.heard());
+        events.tell(closed("a"));
+    }
+}

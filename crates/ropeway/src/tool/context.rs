@@ -1,0 +1,182 @@
+//! A context: what a call carries with it besides its arguments.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The name of one call, unique within a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(pub String);
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How far a call has come, in the server's own measure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Progress {
+    /// How much is done.
+    pub progress: f64,
+    /// Of how much, when known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<String>,
+}
+
+/// A switch that ends the calls that watch it.
+#[derive(Clone, Debug)]
+pub struct Cancel(Arc<watch::Sender<bool>>);
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Cancel {
+    /// A switch that nobody has pressed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all calls that watch this switch.
+    pub fn cancel(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Has it been pressed?
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is pressed.
+    pub async fn cancelled(&self) {
+        // The sender lives in `self`, so the wait can only end by the press.
+        let _ = self.0.subscribe().wait_for(|pressed| *pressed).await;
+    }
+}
+
+type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// What a call carries with it: its id, its clocks, its cancel switch, and who hears of progress.
+#[derive(Clone)]
+pub struct CallContext {
+    id: CallId,
+    idle: Option<Duration>,
+    deadline: Option<Instant>,
+    cancel: Option<Cancel>,
+    progress: Option<ProgressSink>,
+    meta: Map<String, Value>,
+}
+
+impl Default for CallContext {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self::new(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl CallContext {
+    /// A call of the given id.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self { id: CallId(id.into()), idle: None, deadline: None, cancel: None, progress: None, meta: Map::new() }
+    }
+
+    /// The call must be over after this time, whatever the server's settings say.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        // A timeout past the end of time is no timeout.
+        let deadline = Instant::now().checked_add(timeout);
+        Self { deadline, ..self }
+    }
+
+    /// The call must be over by then.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How long nothing may be heard of the call; progress starts this clock anew.
+    #[must_use]
+    pub fn with_idle_timeout(mut self, idle: Duration) -> Self {
+        self.idle = Some(idle);
+        self
+    }
+
+    /// Watches a cancel switch.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Hears of progress, in order. Called where messages are read: it must not block.
+    #[must_use]
+    pub fn with_progress(mut self, sink: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(sink));
+        self
+    }
+
+    /// Adds an entry to the request's `_meta`, such as `traceparent`.
+    #[must_use]
+    pub fn with_meta(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.meta.insert(key.into(), value);
+        self
+    }
+
+    /// The call's name.
+    pub fn id(&self) -> &CallId {
+        &self.id
+    }
+
+    /// When the call must be over, if that was said.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// How long nothing may be heard of the call, if that was said.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.idle
+    }
+
+    /// The cancel switch, if there is one.
+    pub fn cancel(&self) -> Option<&Cancel> {
+        self.cancel.as_ref()
+    }
+
+    /// What goes into the request's `_meta`.
+    pub fn meta(&self) -> &Map<String, Value> {
+        &self.meta
+    }
+
+    /// Tells whoever listens how far the call has come.
+    pub fn report(&self, progress: Progress) {
+        if let Some(sink) = &self.progress {
+            sink(progress);
+        }
+    }
+
+    /// Waits until the caller gives up; for ever when there is no switch.
+    pub async fn cancelled(&self) {
+        match &self.cancel {
+            Some(cancel) => cancel.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl fmt::Debug for CallContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallContext").field("id", &self.id).field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! A definition: a tool's name, description and schemas.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Our short name for a server.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Alias(Arc<str>);
+
+impl Alias {
+    /// Wraps a name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl From<&str> for Alias {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<String> for Alias {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+/// Where a tool comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A function of the host.
+    Local,
+    /// A server's tool, with the server's own name for it.
+    Server {
+        /// Our name for the server.
+        server: Alias,
+        /// The server's name for the tool.
+        tool: Arc<str>,
+    },
+}
+
+/// What a server says about a tool's behaviour. Hints from outside: never a reason to trust.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Annotations(pub Map<String, Value>);
+
+impl Annotations {
+    fn hint(&self, name: &str, default: bool) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(default)
+    }
+
+    /// The tool changes nothing.
+    pub fn read_only(&self) -> bool {
+        self.hint("readOnlyHint", false)
+    }
+
+    /// The tool may destroy something; assumed unless denied.
+    pub fn destructive(&self) -> bool {
+        !self.read_only() && self.hint("destructiveHint", true)
+    }
+
+    /// Calling it twice does no more than calling it once.
+    pub fn idempotent(&self) -> bool {
+        self.read_only() || self.hint("idempotentHint", false)
+    }
+
+    /// The tool reaches out to a world of its own; assumed unless denied.
+    pub fn open_world(&self) -> bool {
+        self.hint("openWorldHint", true)
+    }
+}
+
+/// A tool's name, description and schemas, as a model is told of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ToolDefinition {
+    /// The name that a model calls it by.
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the tool does and when to use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The JSON Schema of the arguments, untouched.
+    pub input_schema: Arc<Value>,
+    /// The JSON Schema of the structured result; absent means unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Arc<Value>>,
+    /// Hints about behaviour.
+    pub annotations: Annotations,
+    /// Where the tool comes from.
+    pub origin: Origin,
+    /// Settings for a provider's tool JSON, by provider.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub provider_options: Map<String, Value>,
+    /// The server's `_meta` for the tool.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+    /// Every other field that the server sent.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
+}
+
+impl ToolDefinition {
+    /// A local tool that takes any object.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema: Arc::new(json!({"type": "object"})),
+            output_schema: None,
+            annotations: Annotations::default(),
+            origin: Origin::Local,
+            provider_options: Map::new(),
+            meta: None,
+            extra: Map::new(),
+        }
+    }
+
+    /// Sets the description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Sets the schema of the arguments.
+    #[must_use]
+    pub fn with_input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = Arc::new(schema);
+        self
+    }
+
+    /// Sets the schema of the structured result.
+    #[must_use]
+    pub fn with_output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(Arc::new(schema));
+        self
+    }
+
+    /// The name to show to people: the title, the title among the annotations, or the name.
+    pub fn display_name(&self) -> &str {
+        let annotated = || self.annotations.0.get("title").and_then(Value::as_str);
+        self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
+    }
+}

@@ -1,0 +1,144 @@
+//! Why a call has no answer from its tool.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Alias;
+
+/// A cause from a layer that this one does not know.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// One thing that is wrong with the arguments of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where, as a JSON Pointer; empty for the whole.
+    pub path: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// Which clock ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Nothing was heard of the call for too long.
+    Idle,
+    /// The call as a whole took too long.
+    Total,
+}
+
+/// Why a call has no answer. What a tool itself reports as a failure is an answer, not this.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// `connect` was not called, or `close` was.
+    #[error("server `{server}` is not connected")]
+    NotConnected {
+        /// The server.
+        server: Alias,
+    },
+    /// The server cannot be reached, or was lost while the call was in flight.
+    #[error("server `{server}` is unavailable")]
+    Unavailable {
+        /// The server.
+        server: Alias,
+        /// What happened.
+        #[source]
+        source: BoxError,
+    },
+    /// The server wants to know who is asking.
+    #[error("server `{server}` needs authentication")]
+    NeedsAuth {
+        /// The server.
+        server: Alias,
+        /// The `WWW-Authenticate` header, when there was one.
+        challenge: Option<String>,
+    },
+    /// A clock ran out; the server was told to stop.
+    #[error("server `{server}` gave no answer within {after:?}")]
+    Timeout {
+        /// The server.
+        server: Alias,
+        /// How long the call waited.
+        after: Duration,
+        /// Which clock ran out.
+        clock: Clock,
+        /// What the server said that may explain it, such as an error that named no request.
+        #[source]
+        hint: Option<BoxError>,
+    },
+    /// The caller gave up.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// Nobody knows a tool of this name.
+    #[error("there is no tool `{tool}`")]
+    UnknownTool {
+        /// The name that was asked for.
+        tool: String,
+    },
+    /// The arguments do not fit the tool's schema; the tool was not called.
+    #[error("the arguments do not fit tool `{tool}`: {}", list(.problems))]
+    InvalidArguments {
+        /// The tool.
+        tool: String,
+        /// What is wrong, path by path.
+        problems: Vec<Problem>,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("server `{server}` answered error {code}: {message}")]
+    Refused {
+        /// The server.
+        server: Alias,
+        /// The JSON-RPC error code.
+        code: i64,
+        /// The server's words.
+        message: String,
+        /// What it added.
+        data: Option<Value>,
+    },
+    /// The server's answer is not one.
+    #[error("server `{server}` broke the protocol")]
+    Protocol {
+        /// The server.
+        server: Alias,
+        /// What was wrong with the answer.
+        #[source]
+        source: BoxError,
+    },
+    /// The answer is larger than the limit allows.
+    #[error("server `{server}` sent more than {limit} bytes")]
+    TooLarge {
+        /// The server.
+        server: Alias,
+        /// The limit that was passed.
+        limit: usize,
+    },
+    /// A local tool failed.
+    #[error("tool `{tool}` failed")]
+    Failed {
+        /// The tool.
+        tool: String,
+        /// What happened.
+        #[source]
+        source: BoxError,
+    },
+}
+
+impl CallError {
+    /// The same call may work a little later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Timeout { .. })
+    }
+}
+
+fn list(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| match problem.path.as_str() {
+            "" => problem.reason.clone(),
+            path => format!("at `{path}`: {}", problem.reason),
+        })
+        .collect();
+    lines.join("; ")
+}

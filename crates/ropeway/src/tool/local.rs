@@ -1,0 +1,142 @@
+//! A local tool: a function of the host that a model can call.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Arguments, BoxError, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput};
+
+type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<ToolOutput, CallError>> + Send + Sync;
+
+/// A function of the host, with a definition.
+#[derive(Clone)]
+pub struct LocalTool {
+    definition: ToolDefinition,
+    function: Arc<Function>,
+}
+
+impl LocalTool {
+    /// A tool from a definition and a closure over plain JSON arguments.
+    pub fn new<F, R, O, E>(definition: ToolDefinition, function: F) -> Self
+    where
+        F: Fn(Arguments, CallContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<ToolOutput>,
+        E: Into<BoxError>,
+    {
+        let name = definition.name.clone();
+        let function = move |arguments, cx| -> BoxFuture<'static, _> {
+            let answer = function(arguments, cx);
+            let tool = name.clone();
+            Box::pin(async move {
+                answer.await.map(Into::into).map_err(|error| CallError::Failed { tool, source: error.into() })
+            })
+        };
+        Self { definition, function: Arc::new(function) }
+    }
+
+    /// A tool from a typed function: the schema of its arguments is derived from their type.
+    pub fn typed<A, F, R, O, E>(name: &str, description: &str, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(A, CallContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<ToolOutput>,
+        E: Into<BoxError>,
+    {
+        let schema = schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
+        let definition = ToolDefinition::new(name).with_description(description).with_input_schema(schema.into());
+        let tool = name.to_owned();
+        let function = move |arguments: Arguments, cx| -> BoxFuture<'static, _> {
+            let tool = tool.clone();
+            match serde_json::from_value::<A>(Value::Object(arguments)) {
+                Ok(arguments) => {
+                    let answer = function(arguments, cx);
+                    Box::pin(async move {
+                        answer.await.map(Into::into).map_err(|error| CallError::Failed { tool, source: error.into() })
+                    })
+                }
+                Err(error) => {
+                    let problems = vec![Problem { path: String::new(), reason: error.to_string() }];
+                    Box::pin(std::future::ready(Err(CallError::InvalidArguments { tool, problems })))
+                }
+            }
+        };
+        Self { definition, function: Arc::new(function) }
+    }
+}
+
+impl Tool for LocalTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        (self.function)(arguments, cx.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct Sum {
+        /// The first number.
+        a: i64,
+        /// The second number.
+        b: i64,
+    }
+
+    fn sum() -> LocalTool {
+        LocalTool::typed("sum", "Adds two numbers", |Sum { a, b }: Sum, _| async move {
+            a.checked_add(b).map(|sum| sum.to_string()).ok_or("the sum is too large")
+        })
+    }
+
+    fn arguments(value: Value) -> Arguments {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn a_typed_function_is_a_tool_whose_schema_is_derived() {
+        let tool = sum();
+        assert_eq!(tool.definition().input_schema["required"], json!(["a", "b"]));
+        assert_eq!(tool.definition().input_schema["properties"]["a"]["description"], json!("The first number."));
+        let output = tool.call(arguments(json!({"a": 1, "b": 2})), &CallContext::default()).await.expect("a sum");
+        assert_eq!(output, ToolOutput::text("3"));
+    }
+
+    #[tokio::test]
+    async fn arguments_that_do_not_fit_the_function_never_reach_it() {
+        let error = sum().call(arguments(json!({"a": "x"})), &CallContext::default()).await.expect_err("no number");
+        assert!(matches!(error, CallError::InvalidArguments { tool, .. } if tool == "sum"));
+    }
+
+    #[tokio::test]
+    async fn a_function_that_fails_says_so_with_its_cause() {
+        let error = sum()
+            .call(arguments(json!({"a": i64::MAX, "b": 1})), &CallContext::default())
+            .await
+            .expect_err("too large");
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(
+            (error.to_string().as_str(), source.as_deref()),
+            ("tool `sum` failed", Some("the sum is too large"))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_closure_and_a_definition_are_a_tool() {
+        let tool = LocalTool::new(ToolDefinition::new("echo"), |arguments: Arguments, _| async move {
+            Ok::<_, BoxError>(Value::Object(arguments).to_string())
+        });
+        let output = tool.call(arguments(json!({"x": 1})), &CallContext::default()).await.expect("an echo");
+        assert_eq!(output, ToolOutput::text("{\"x\":1}"));
+    }
+}

@@ -1,0 +1,33 @@
+//! The contract: what a tool is, what it is given, what it answers.
+
+mod context;
+mod definition;
+mod error;
+mod local;
+mod output;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+
+pub use context::{CallContext, CallId, Cancel, Progress};
+pub use definition::{Alias, Annotations, Origin, ToolDefinition};
+pub use error::{BoxError, CallError, Clock, Problem};
+pub use local::LocalTool;
+pub use output::ToolOutput;
+
+/// A future that can be stored and sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The arguments of a call: a JSON object.
+pub type Arguments = Map<String, Value>;
+
+/// Something that a model can call.
+pub trait Tool: Send + Sync + 'static {
+    /// The tool's name, description and schemas.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// Makes one call. Dropping the future cancels it.
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
+}
