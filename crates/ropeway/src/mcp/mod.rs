@@ -1,118 +1,220 @@
 //! One MCP server: connecting, staying connected, calling.
 
-use std::sync::Arc;
-use std::time::Instant;
+mod call;
+mod fault;
+mod handshake;
+mod host;
+mod inbox;
+mod session;
+mod shared;
+mod supervisor;
+mod tools;
+mod transport;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
+pub use self::fault::ConnectError;
+pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers};
+pub use self::session::ServerInfo;
+pub use self::shared::State;
+pub use self::transport::stdio::end_children;
+pub use crate::protocol::Era;
+
+use self::host::Host;
+use self::shared::Shared;
+use self::supervisor::Order;
+use self::tools::McpTool;
 use crate::config::ServerConfig;
 use crate::event::{EventStream, Events};
-use crate::tool::{Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{Alias, Arguments, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
-/// The era of the protocol that a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Era { /// `initialize`, up to 2025-11-25.
-    Legacy, /// Stateless, 2026-07-28.
-    Modern }
-
-/// What a server says about itself.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ServerInfo {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// The era.
-    pub era: Era,
-    /// The agreed protocol version.
-    pub protocol_version: String,
-    /// Capabilities as sent.
-    pub capabilities: Map<String, Value>,
-    /// Instructions.
-    pub instructions: Option<String>,
+/// A connection to a server could not be made.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("could not connect to server `{server}`")]
+pub struct ConnectFailed {
+    /// The server.
+    pub server: Alias,
+    /// Why.
+    #[source]
+    pub cause: Arc<ConnectError>,
 }
 
-/// What state the connection is in.
-#[derive(Clone, Debug)]
-pub enum State {
-    /// Being connected.
-    Connecting { /// Failed tries in a row.
-        failures: u32 },
-    /// Connected.
-    Ready { /// What the server says about itself.
-        server: Arc<ServerInfo> },
-    /// Needs auth.
-    NeedsAuth { /// `WWW-Authenticate`.
-        challenge: Option<String> },
-    /// Lost.
-    Down { /// Why.
-        cause: Arc<ConnectError>, /// When next.
-        retry_at: Option<Instant> },
-    /// Not connected.
-    Closed,
-}
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The program could not be started.
-    #[error("could not start `{program}`")]
-    Spawn { /// program
-        program: String, /// cause
-        #[source] source: std::io::Error },
-    /// Needs auth.
-    #[error("the server needs authentication")]
-    NeedsAuth { /// `WWW-Authenticate`.
-        challenge: Option<String> },
-    /// Timeout.
-    #[error("the server was not ready within {after:?}")]
-    Timeout { /// how long
-        after: std::time::Duration },
-    /// Others come.
-    #[error("the server could not be reached")]
-    Unreachable { /// cause
-        #[source] source: BoxError },
-}
-
-/// One server's connection. Cheap to clone; dropping the last clone ends it.
+/// One server's connection: a handle, with a task behind it.
+///
+/// Cheap to clone. Dropping the last clone closes the connection and ends its process.
 #[derive(Clone)]
-pub struct Mcp {}
-
-/// Who answers what the server asks of the host; what is absent is not declared.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct Handlers {
-    /// Answers `elicitation/create` params with a result (`{"action": ..., "content": ...}`).
-    pub elicitation: Option<Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync>>,
-    /// Answers `sampling/createMessage` params with a result.
-    pub sampling: Option<Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync>>,
-    /// Answers `roots/list` with a result.
-    pub roots: Option<Arc<dyn Fn() -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync>>,
+pub struct Mcp {
+    handle: Arc<Handle>,
 }
 
-#[allow(unused_variables, clippy::unused_async, missing_docs)]
+struct Handle {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The task, while there is one. It ends when the sender of its orders goes.
+struct Running {
+    orders: mpsc::UnboundedSender<Order>,
+    task: JoinHandle<()>,
+}
+
+impl fmt::Debug for Mcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mcp").field("server", self.alias()).field("state", &*self.handle.shared.state.borrow()).finish()
+    }
+}
+
 impl Mcp {
-    /// Synchronous and cheap: nothing is started.
-    pub fn new(config: ServerConfig) -> Self { todo!() }
-    pub fn with_handlers(config: ServerConfig, handlers: Handlers, events: Events) -> Self { todo!() }
-    pub async fn connect(&self) -> Result<(), ConnectError> { todo!() }
-    pub async fn close(&self) { todo!() }
-    pub fn is_connected(&self) -> bool { todo!() }
-    pub fn state(&self) -> watch::Receiver<State> { todo!() }
-    pub fn events(&self) -> EventStream { todo!() }
-    /// what the server says about itself, while connected
-    pub fn server_info(&self) -> Option<Arc<ServerInfo>> { todo!() }
-    /// The last lines of the child's stderr (stdio only).
-    pub fn stderr_tail(&self) -> Vec<String> { todo!() }
-    /// `prefix` is put before each name, joined by `_`; `None` leaves the server's own names.
-    pub async fn list_tools(&self, prefix: Option<&str>) -> Result<Vec<Arc<dyn Tool>>, CallError> { todo!() }
-    pub async fn list_tool_definitions(&self, prefix: Option<&str>) -> Result<Vec<ToolDefinition>, CallError> { todo!() }
-    pub async fn refresh_tools(&self) -> Result<(), CallError> { todo!() }
-    /// by the server's own name for the tool
-    pub async fn call_tool(&self, tool: &str, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> { todo!() }
-    /// Any other request of the protocol, raw: `params` and the result are plain JSON.
-    pub async fn request(&self, method: &str, params: Map<String, Value>, cx: &CallContext) -> Result<Value, CallError> { todo!() }
+    /// A connection that is not made yet.
+    pub fn new(config: ServerConfig) -> Self {
+        Self::with_host(config, Handlers::new(), Events::default())
+    }
+
+    /// The same for a host that answers servers' requests and gathers the events of several connections.
+    pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
+        let host = Arc::new(Host::new(config.alias.clone(), handlers, events));
+        let shared = Arc::new(Shared::new(config, host));
+        Self { handle: Arc::new(Handle { shared, running: Mutex::default() }) }
+    }
+
+    /// Our name for the server.
+    pub fn alias(&self) -> &Alias {
+        self.handle.shared.alias()
+    }
+
+    /// Connects. When the first try fails that is an error, and further ones are made in the background as the
+    /// settings say, until [`Mcp::close`].
+    pub async fn connect(&self) -> Result<(), ConnectFailed> {
+        let shared = &self.handle.shared;
+        let mut state = shared.state.subscribe();
+        let retrying = {
+            let mut running = self.handle.running();
+            match &*running {
+                Some(_) if matches!(*state.borrow_and_update(), State::Ready { .. } | State::Connecting { .. }) => {
+                    false
+                }
+                Some(current) if current.orders.send(Order::Retry).is_ok() => true,
+                _ => {
+                    shared.state.send_replace(State::Connecting { failures: 0 });
+                    let (orders, receiver) = mpsc::unbounded_channel();
+                    let task = tokio::spawn(supervisor::run(shared.clone(), receiver));
+                    *running = Some(Running { orders, task });
+                    false
+                }
+            }
+        };
+        if retrying {
+            // What the last try came to is not what this one comes to.
+            let _ = state.changed().await;
+        }
+        let failed = |cause| Err(ConnectFailed { server: self.alias().clone(), cause });
+        match shared.settled(&mut state).await {
+            State::Ready { .. } => Ok(()),
+            State::Down { cause, .. } => failed(cause),
+            State::NeedsAuth { challenge } => failed(Arc::new(ConnectError::NeedsAuth { challenge })),
+            State::Closed | State::Connecting { .. } => failed(Arc::new(ConnectError::Closed)),
+        }
+    }
+
+    /// Closes the connection and waits until its process is gone.
+    pub async fn close(&self) {
+        let running = self.handle.running().take();
+        if let Some(Running { orders, task }) = running {
+            drop(orders);
+            // A task that panicked is gone as well.
+            let _ = task.await;
+        }
+    }
+
+    /// Can calls be made right now?
+    pub fn is_connected(&self) -> bool {
+        matches!(*self.handle.shared.state.borrow(), State::Ready { .. })
+    }
+
+    /// The state, to look at or to wait on.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.handle.shared.state.subscribe()
+    }
+
+    /// What happens from now on.
+    pub fn events(&self) -> EventStream {
+        self.handle.shared.host.events().listen()
+    }
+
+    /// What the server says about itself, while it is connected.
+    pub fn server_info(&self) -> Option<Arc<ServerInfo>> {
+        match &*self.handle.shared.state.borrow() {
+            State::Ready { server } => Some(server.clone()),
+            _ => None,
+        }
+    }
+
+    /// The last lines that the server's process wrote to stderr, oldest first.
+    pub fn stderr_tail(&self) -> Vec<String> {
+        self.handle.shared.stderr()
+    }
+
+    /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.
+    pub async fn list_tools(&self, prefix: Option<&str>) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        let shared = &self.handle.shared;
+        let list = tools::list(shared, &CallContext::default()).await?;
+        let tool = |definition| {
+            let definition = tools::renamed(definition, prefix);
+            Arc::new(McpTool { definition, shared: shared.clone(), _keep: self.handle.clone() }) as Arc<dyn Tool>
+        };
+        Ok(list.definitions().map(tool).collect())
+    }
+
+    /// The definitions of the server's tools. With a prefix, `prefix_` goes before each name.
+    pub async fn list_tool_definitions(&self, prefix: Option<&str>) -> Result<Vec<ToolDefinition>, CallError> {
+        let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
+        Ok(list.definitions().map(|definition| tools::renamed(definition, prefix)).collect())
+    }
+
+    /// Fetches the server's tools anew.
+    pub async fn refresh_tools(&self) -> Result<(), CallError> {
+        tools::fetch(&self.handle.shared, &CallContext::default()).await.map(drop)
+    }
+
+    /// Calls a tool by the server's own name for it. Dropping the future cancels the call at the server.
+    pub async fn call_tool(&self, tool: &str, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> {
+        call::call_tool(&self.handle.shared, tool, arguments, cx).await
+    }
+
+    /// Sends any other request of the protocol; parameters and result are plain JSON.
+    pub async fn request(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+        cx: &CallContext,
+    ) -> Result<Value, CallError> {
+        call::request(&self.handle.shared, method, params, cx).await
+    }
+
+    /// Wants to hear when a resource changes, also after a reconnect.
+    pub fn subscribe(&self, uri: impl Into<String>) {
+        let shared = &self.handle.shared;
+        if shared.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.into()) {
+            shared.subscriptions_changed.notify_one();
+        }
+    }
+
+    /// Does not want to hear of a resource any more.
+    pub fn unsubscribe(&self, uri: &str) {
+        let shared = &self.handle.shared;
+        if shared.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).remove(uri) {
+            shared.subscriptions_changed.notify_one();
+        }
+    }
+}
+
+impl Handle {
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

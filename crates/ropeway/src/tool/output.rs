@@ -141,9 +141,12 @@ impl<'de> Deserialize<'de> for ToolOutput {
                                 output.extra.insert(key, odd);
                             }
                         },
-                        // Says how to read the result, and says nothing once it is read.
+                        // The usual kind of result says nothing; another one tells how to go on.
                         "resultType" => {
-                            map.next_value::<serde::de::IgnoredAny>()?;
+                            let kind: Value = map.next_value()?;
+                            if kind != "complete" {
+                                output.extra.insert(key, kind);
+                            }
                         }
                         _ => {
                             output.extra.insert(key, map.next_value()?);

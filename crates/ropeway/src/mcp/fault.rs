@@ -1,0 +1,165 @@
+//! Why a request on a link has no result, and why a link is no more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::RpcError;
+use crate::tool::{Alias, BoxError, CallError, Clock};
+
+/// Why there is no connection: it could not be made, or it was lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The program could not be started.
+    #[error("could not start `{program}`")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The process ended by itself.
+    #[error("the process ended with {status}{}", saying(.said))]
+    Exited {
+        /// How it ended.
+        status: String,
+        /// The last line on its stderr.
+        said: Option<String>,
+    },
+    /// The server closed its side of the connection.
+    #[error("the server closed the connection{}", saying(.said))]
+    Hangup {
+        /// The last line on its stderr.
+        said: Option<String>,
+    },
+    /// The pipe or socket broke.
+    #[error("the connection broke")]
+    Broken(#[source] BoxError),
+    /// The server was not ready in time.
+    #[error("the server was not ready within {after:?}{}", saying(.said))]
+    Timeout {
+        /// How long it was given.
+        after: Duration,
+        /// The last line on its stderr.
+        said: Option<String>,
+    },
+    /// The server wants to know who is asking.
+    #[error("the server needs authentication")]
+    NeedsAuth {
+        /// The `WWW-Authenticate` header, when there was one.
+        challenge: Option<String>,
+    },
+    /// The server's URL, or a header for it, cannot be used.
+    #[error("`{what}` cannot be used")]
+    Address {
+        /// Which part.
+        what: String,
+        /// What is wrong with it.
+        #[source]
+        source: BoxError,
+    },
+    /// The server answered the handshake with an error.
+    #[error("the server refused the handshake")]
+    Refused(#[source] RpcError),
+    /// The server answered with an HTTP status that is no answer.
+    #[error("the server answered HTTP {status}{}", saying(.said))]
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of the body.
+        said: Option<String>,
+    },
+    /// The server speaks none of our versions of the protocol.
+    #[error("the server speaks protocol version {theirs}, which we do not")]
+    Version {
+        /// What it offers.
+        theirs: String,
+    },
+    /// The server does not know our session any more.
+    #[error("the session has expired")]
+    SessionExpired,
+    /// The server's answer to the handshake is not one.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(String),
+    /// The connection was closed by its owner.
+    #[error("the connection was closed")]
+    Closed,
+}
+
+fn saying(line: &Option<String>) -> String {
+    line.as_ref().map(|line| format!(", saying `{line}`")).unwrap_or_default()
+}
+
+/// Why a request has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The server answered with an error.
+    #[error(transparent)]
+    Refused(RpcError),
+    /// The link is no more.
+    #[error("the connection was lost")]
+    Lost {
+        /// Whether the server may have begun to work on the request.
+        started: bool,
+        /// What happened.
+        #[source]
+        cause: Arc<ConnectError>,
+    },
+    /// The answer was larger than the limit.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    /// The answer cannot be read.
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(String),
+    /// A clock ran out.
+    #[error("no answer within {after:?}")]
+    Timeout {
+        after: Duration,
+        clock: Clock,
+        /// An error of the server that named no request.
+        hint: Option<RpcError>,
+    },
+    /// The caller gave up.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Fault {
+    /// A request that was never begun, and its link is no more: it may be sent again on a new one.
+    pub(crate) fn never_started(&self) -> bool {
+        matches!(self, Self::Lost { started: false, .. })
+    }
+
+    /// The fault as the answer to a call on the server.
+    pub(crate) fn into_call_error(self, server: &Alias) -> CallError {
+        let server = server.clone();
+        match self {
+            Self::Refused(RpcError { code, message, data }) => CallError::Refused { server, code, message, data },
+            Self::Lost { cause, .. } => match &*cause {
+                ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
+                ConnectError::Closed => CallError::NotConnected { server },
+                _ => CallError::Unavailable { server, source: Box::new(cause) },
+            },
+            Self::TooLarge { limit } => CallError::TooLarge { server, limit },
+            Self::Unreadable(what) => CallError::Protocol { server, source: what.into() },
+            Self::Timeout { after, clock, hint } => {
+                CallError::Timeout { server, after, clock, hint: hint.map(|hint| Box::new(hint) as BoxError) }
+            }
+            Self::Cancelled => CallError::Cancelled,
+        }
+    }
+
+    /// The fault as the end of a handshake.
+    pub(crate) fn into_connect_error(self) -> Arc<ConnectError> {
+        match self {
+            Self::Lost { cause, .. } => cause,
+            Self::Refused(error) => Arc::new(ConnectError::Refused(error)),
+            Self::Timeout { after, .. } => Arc::new(ConnectError::Timeout { after, said: None }),
+            Self::Cancelled => Arc::new(ConnectError::Closed),
+            other @ (Self::TooLarge { .. } | Self::Unreadable(_)) => {
+                Arc::new(ConnectError::Protocol(other.to_string()))
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The handshake: from settings to a session, in whichever era the server speaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::fault::{ConnectError, Fault};
+use super::host::Host;
+use super::inbox::{Clocks, Inbox};
+use super::session::{ServerInfo, Session};
+use super::transport::http::Http;
+use super::transport::lines::Lines;
+use super::transport::sse::Sse;
+use super::transport::{Link, Request, stdio};
+use crate::config::{EraChoice, HttpServer, ServerConfig, Transport};
+use crate::protocol::{
+    Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, RpcError, code, encode_notification, is_modern, meta,
+};
+use crate::tool::CallContext;
+
+type Failed = Arc<ConnectError>;
+
+/// Connects to the server and agrees on how to speak, within the time that the settings give.
+pub(crate) async fn connect(
+    config: &ServerConfig,
+    host: &Arc<Host>,
+    remembered: Option<Era>,
+) -> Result<Session, Failed> {
+    let limit = config.timeouts.connect;
+    let now = Instant::now();
+    let clocks = Clocks { idle: limit, deadline: now + limit, started: now };
+    let handshake = Handshake { config, host, clocks };
+    let era = match (config.era, remembered) {
+        (EraChoice::Legacy, _) => Some(Era::Legacy),
+        (EraChoice::Modern, _) => Some(Era::Modern),
+        (EraChoice::Auto, remembered) => remembered,
+    };
+    // The clocks end every request; this ends what is no request, such as the opening of a stream.
+    match tokio::time::timeout(limit, handshake.run(era)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Arc::new(ConnectError::Timeout { after: limit, said: None })),
+    }
+}
+
+/// Who we are, to every server.
+fn client_info() -> Value {
+    json!({"name": "ropeway", "version": env!("CARGO_PKG_VERSION")})
+}
+
+struct Handshake<'a> {
+    config: &'a ServerConfig,
+    host: &'a Arc<Host>,
+    clocks: Clocks,
+}
+
+/// What the probe found out.
+enum Verdict {
+    /// The server speaks the modern era.
+    Modern(Box<ServerInfo>),
+    /// The server does not; the link can still be used.
+    Legacy,
+    /// The server has answered `initialize` beside the probe.
+    Initialized(Bytes),
+    /// The server did not survive the question.
+    Gone,
+}
+
+impl Handshake<'_> {
+    async fn run(&self, era: Option<Era>) -> Result<Session, Failed> {
+        match &self.config.transport {
+            Transport::Stdio(_) | Transport::InProcess(_) => self.lines(era).await,
+            Transport::Http(server) => self.http(server, era).await,
+            Transport::Sse(server) => self.sse(server).await,
+        }
+    }
+
+    fn inbox(&self) -> Arc<Inbox> {
+        Arc::new(Inbox::new(self.host.clone()))
+    }
+
+    fn open_lines(&self) -> Result<Arc<Lines>, Failed> {
+        let limits = &self.config.limits;
+        match &self.config.transport {
+            Transport::Stdio(server) => Ok(stdio::start(server, self.inbox(), limits)?),
+            Transport::InProcess(server) => {
+                let (reader, writer) = tokio::io::split(server.open());
+                Ok(Lines::start(reader, writer, self.inbox(), limits.message_bytes, None))
+            }
+            Transport::Http(_) | Transport::Sse(_) => Err(Arc::new(ConnectError::Protocol("not a pipe".to_owned()))),
+        }
+    }
+
+    /// A timeout tells more with what the server said before it.
+    async fn explain(&self, failed: Failed, lines: &Lines) -> Failed {
+        match (&*failed, lines.stderr()) {
+            (ConnectError::Timeout { after, said: None }, Some(stderr)) => {
+                Arc::new(ConnectError::Timeout { after: *after, said: stderr.last_words().await })
+            }
+            _ => failed,
+        }
+    }
+
+    async fn lines(&self, era: Option<Era>) -> Result<Session, Failed> {
+        let lines = self.open_lines()?;
+        let link = Link::Lines(lines.clone());
+        let outcome = match era {
+            Some(Era::Modern) => match self.discover(&link).await {
+                Ok(info) => return Ok(self.modern(link, info)),
+                Err(fault) => Err(fault.into_connect_error()),
+            },
+            Some(Era::Legacy) => self.legacy(link).await,
+            None => match self.probe(&link).await? {
+                Verdict::Modern(info) => return Ok(self.modern(link, *info)),
+                Verdict::Initialized(answer) => self.initialized(link, &answer).await,
+                // Some servers refuse `initialize` once they have refused something else: they get a new start.
+                Verdict::Legacy => match self.legacy(link).await {
+                    Err(failed) if !matches!(*failed, ConnectError::Timeout { .. }) => return self.start_over().await,
+                    outcome => outcome,
+                },
+                Verdict::Gone => return self.start_over().await,
+            },
+        };
+        match outcome {
+            Ok(session) => Ok(session),
+            Err(failed) => Err(self.explain(failed, &lines).await),
+        }
+    }
+
+    async fn start_over(&self) -> Result<Session, Failed> {
+        let lines = self.open_lines()?;
+        match self.legacy(Link::Lines(lines.clone())).await {
+            Ok(session) => Ok(session),
+            Err(failed) => Err(self.explain(failed, &lines).await),
+        }
+    }
+
+    /// Asks a server on a pipe for its era. One that stays silent is sent `initialize` beside the question.
+    async fn probe(&self, link: &Link) -> Result<Verdict, Failed> {
+        let mut discover = std::pin::pin!(self.discover(link));
+        tokio::select! {
+            outcome = &mut discover => return Ok(verdict(outcome)),
+            () = tokio::time::sleep(self.config.timeouts.probe) => {}
+        }
+        let mut initialize = std::pin::pin!(self.initialize(link, LATEST_LEGACY));
+        let (mut refused, mut asked) = (None, true);
+        loop {
+            tokio::select! {
+                outcome = &mut discover, if asked => match verdict(outcome) {
+                    Verdict::Legacy if refused.is_none() => asked = false,
+                    verdict => return Ok(verdict),
+                },
+                outcome = &mut initialize, if refused.is_none() => match outcome {
+                    Ok(answer) => return Ok(Verdict::Initialized(answer)),
+                    Err(Fault::Refused(_)) if asked => refused = Some(()),
+                    Err(Fault::Lost { .. }) => return Ok(Verdict::Gone),
+                    Err(fault) => return Err(fault.into_connect_error()),
+                },
+            }
+        }
+    }
+
+    async fn http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, Failed> {
+        let http = Http::new(server, self.inbox(), self.config.limits.message_bytes)?;
+        let link = Link::Http(http.clone());
+        if era != Some(Era::Legacy) {
+            http.speak(Era::Modern, Some(MODERN));
+            let probe = Handshake { clocks: self.probe_clocks(era), ..*self };
+            match probe.discover(&link).await {
+                Ok(info) => return Ok(self.modern(link, info)),
+                Err(fault) if era == Some(Era::Modern) || is_final(&fault) => return Err(fault.into_connect_error()),
+                Err(_) => {}
+            }
+        }
+        http.speak(Era::Legacy, None);
+        match self.legacy(link).await {
+            Ok(session) => Ok(session),
+            Err(failed) if may_be_sse(&failed) => match self.sse(server).await {
+                Ok(session) => Ok(session),
+                // That was a guess; what the server said first is what counts.
+                Err(_) => Err(failed),
+            },
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// A server that may be legacy gets less time for the question than for the whole handshake.
+    fn probe_clocks(&self, era: Option<Era>) -> Clocks {
+        match era {
+            Some(_) => self.clocks,
+            None => Clocks { idle: self.config.timeouts.probe.max(Duration::from_millis(1)), ..self.clocks },
+        }
+    }
+
+    async fn sse(&self, server: &HttpServer) -> Result<Session, Failed> {
+        let sse = Sse::open(server, self.inbox(), self.config.limits.message_bytes).await?;
+        self.legacy(Link::Sse(sse)).await
+    }
+
+    /// Asks with `server/discover`; a server that wants another modern version is asked once more.
+    async fn discover(&self, link: &Link) -> Result<ServerInfo, Fault> {
+        let ask = async || {
+            let meta = self.modern_meta();
+            let request =
+                Request { meta: &meta, cancellable: false, idempotent: true, ..Request::new("server/discover", b"{}") };
+            link.request(&request, &CallContext::default(), self.clocks).await
+        };
+        let answer = match ask().await {
+            // Some refuse the first request with the very version that they offer then.
+            Err(Fault::Refused(error)) if supported(&error).iter().any(|version| version == MODERN) => ask().await?,
+            Err(Fault::Refused(error)) if error.code == code::UNSUPPORTED_VERSION && !supported(&error).is_empty() => {
+                let theirs = supported(&error);
+                if theirs.iter().all(|version| is_modern(version)) {
+                    let cause = Arc::new(ConnectError::Version { theirs: theirs.join(", ") });
+                    return Err(Fault::Lost { started: false, cause });
+                }
+                return Err(Fault::Refused(error));
+            }
+            outcome => outcome?,
+        };
+        let result = object(&answer).map_err(Fault::Unreadable)?;
+        let versions = strings(result.get("supportedVersions"));
+        if !versions.iter().any(|version| version == MODERN) {
+            // An answer that offers no version of ours is as good as a refusal.
+            let message = format!("it supports {}", versions.join(", "));
+            return Err(Fault::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
+        }
+        Ok(self.info(&result, Era::Modern, MODERN.to_owned()))
+    }
+
+    fn modern_meta(&self) -> String {
+        format!(
+            r#""{}":"{MODERN}","{}":{},"{}":{}"#,
+            meta::PROTOCOL_VERSION,
+            meta::CLIENT_INFO,
+            client_info(),
+            meta::CLIENT_CAPABILITIES,
+            self.host.capabilities(Era::Modern)
+        )
+    }
+
+    fn modern(&self, link: Link, info: ServerInfo) -> Session {
+        Session::new(link, info, self.modern_meta())
+    }
+
+    async fn initialize(&self, link: &Link, version: &str) -> Result<Bytes, Fault> {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": self.host.capabilities(Era::Legacy),
+            "clientInfo": client_info(),
+        });
+        let params = params.to_string();
+        let request = Request { cancellable: false, idempotent: true, ..Request::new("initialize", params.as_bytes()) };
+        link.request(&request, &CallContext::default(), self.clocks).await
+    }
+
+    async fn legacy(&self, link: Link) -> Result<Session, Failed> {
+        let answer = match self.initialize(&link, LATEST_LEGACY).await {
+            // The spec lets the server name another version in its result; some name it in an error.
+            Err(Fault::Refused(error)) => {
+                let common = supported(&error).into_iter().find(|theirs| LEGACY_VERSIONS.contains(&theirs.as_str()));
+                match common {
+                    Some(version) => self.initialize(&link, &version).await,
+                    None => Err(Fault::Refused(error)),
+                }
+            }
+            outcome => outcome,
+        };
+        self.initialized(link, &answer.map_err(Fault::into_connect_error)?).await
+    }
+
+    /// The server has answered `initialize`: its version counts from here on.
+    async fn initialized(&self, link: Link, answer: &Bytes) -> Result<Session, Failed> {
+        let result = object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
+        let version = match result.get("protocolVersion") {
+            Some(Value::String(version)) => version.clone(),
+            // A server that names none behaves like the first ones did.
+            _ => "2024-11-05".to_owned(),
+        };
+        if !LEGACY_VERSIONS.contains(&version.as_str()) {
+            if is_modern(&version) || version.len() != MODERN.len() {
+                return Err(Arc::new(ConnectError::Version { theirs: version }));
+            }
+            self.host.warn(&format!("the server speaks protocol version {version}, which nobody has published"));
+        }
+        if let Link::Http(http) = &link {
+            http.speak(Era::Legacy, Some(&version));
+        }
+        let ready = encode_notification("notifications/initialized", &json!({}));
+        let told = tokio::time::timeout_at(self.clocks.deadline, link.notify(ready)).await;
+        match told {
+            Ok(Ok(())) => {}
+            // A server that minds being told is still ready; one that is gone is not.
+            Ok(Err(Fault::Lost { started: false, cause })) => return Err(cause),
+            Ok(Err(fault)) => self.host.warn(&format!("the server did not like to hear that we are ready: {fault}")),
+            Err(_) => return Err(Arc::new(ConnectError::Timeout { after: self.config.timeouts.connect, said: None })),
+        }
+        if let Link::Http(http) = &link {
+            http.open_stream().await;
+        }
+        let info = self.info(&result, Era::Legacy, version);
+        Ok(Session::new(link, info, String::new()))
+    }
+
+    fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
+        let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
+        let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        ServerInfo {
+            name: text(&server["name"]).unwrap_or_else(|| self.config.alias.to_string()),
+            version: text(&server["version"]).unwrap_or_default(),
+            era,
+            protocol_version,
+            capabilities: result.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default(),
+            instructions: result.get("instructions").and_then(text).filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+fn verdict(outcome: Result<ServerInfo, Fault>) -> Verdict {
+    match outcome {
+        Ok(info) => Verdict::Modern(Box::new(info)),
+        Err(Fault::Lost { .. }) => Verdict::Gone,
+        // Whatever else it says: it does not know the question.
+        Err(_) => Verdict::Legacy,
+    }
+}
+
+/// Over HTTP: would `initialize` meet the same fate?
+fn is_final(fault: &Fault) -> bool {
+    match fault {
+        Fault::Lost { cause, .. } => !matches!(**cause, ConnectError::Status { .. } | ConnectError::Hangup { .. }),
+        Fault::Refused(error) => matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY),
+        Fault::Cancelled => true,
+        Fault::Timeout { .. } | Fault::TooLarge { .. } | Fault::Unreadable(_) => false,
+    }
+}
+
+/// A refused `initialize` may mean a server that wants its messages elsewhere.
+fn may_be_sse(failed: &ConnectError) -> bool {
+    match failed {
+        ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
+        ConnectError::Refused(_) | ConnectError::Protocol(_) => true,
+        _ => false,
+    }
+}
+
+fn supported(error: &RpcError) -> Vec<String> {
+    strings(error.data.as_ref().and_then(|data| data.get("supported")))
+}
+
+fn strings(list: Option<&Value>) -> Vec<String> {
+    let texts = list.and_then(Value::as_array).into_iter().flatten();
+    texts.filter_map(|version| version.as_str().map(str::to_owned)).collect()
+}
+
+fn object(answer: &Bytes) -> Result<Map<String, Value>, String> {
+    serde_json::from_slice(answer).map_err(|error| format!("the result is not an object: {error}"))
+}

@@ -1,0 +1,340 @@
+//! The host's side of a connection: who answers the server's requests and hears its notifications.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::event::{Event, Events};
+use crate::protocol::{self, Era, code, meta};
+use crate::tool::{Alias, BoxError, BoxFuture};
+
+/// How many requests of one server may be worked on at once; what comes on top is refused.
+const MOST_REQUESTS: usize = 64;
+
+/// Sends a message back on the link that a request came on.
+pub(crate) type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
+
+type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
+
+/// A server asks the user for something.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Elicitation {
+    /// Our name for the server that asks.
+    pub server: Alias,
+    /// What it asks for, in words.
+    pub message: String,
+    /// How it wants the answer.
+    pub mode: ElicitationMode,
+    /// The request's parameters as they came.
+    pub params: Value,
+}
+
+/// How a server wants to have its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationMode {
+    /// Values that fit a flat schema; what is left out gets the schema's defaults.
+    Form {
+        /// The JSON Schema of the values.
+        schema: Value,
+    },
+    /// A page that the user should open.
+    Url {
+        /// Where it is.
+        url: String,
+    },
+}
+
+/// What the user did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationAnswer {
+    /// Agreed, with these values.
+    Accept(Map<String, Value>),
+    /// Said no.
+    Decline,
+    /// Went away.
+    Cancel,
+}
+
+/// Who answers what servers ask of the host. What has no handler is not declared to servers.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
+    sampling: Option<Handler<Value, Value>>,
+    roots: Option<Handler<(), Vec<(String, Option<String>)>>>,
+}
+
+impl Handlers {
+    /// Nobody answers anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers elicitations.
+    #[must_use]
+    pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Elicitation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ElicitationAnswer, BoxError>> + Send + 'static,
+    {
+        self.elicitation = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Answers sampling requests: the parameters of `sampling/createMessage` in, its result out.
+    #[must_use]
+    pub fn on_sampling<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Value) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, BoxError>> + Send + 'static,
+    {
+        self.sampling = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Tells servers which folders they may look at: URIs, each with a name if it has one.
+    #[must_use]
+    pub fn on_roots<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<(String, Option<String>)>, BoxError>> + Send + 'static,
+    {
+        self.roots = Some(Arc::new(move |()| Box::pin(handler())));
+        self
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers")
+            .field("elicitation", &self.elicitation.is_some())
+            .field("sampling", &self.sampling.is_some())
+            .field("roots", &self.roots.is_some())
+            .finish()
+    }
+}
+
+/// Why a server's request is refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+}
+
+/// The host, as one connection sees it.
+#[derive(Debug)]
+pub(crate) struct Host {
+    alias: Alias,
+    handlers: Handlers,
+    events: Events,
+    /// Counts the changes of the tool list, so that a list fetched before a change is known to be old.
+    tools_changed: AtomicU64,
+    /// Wakes whoever keeps the tool list fresh.
+    pub(crate) tools_stale: Notify,
+    requests: Mutex<JoinSet<()>>,
+}
+
+impl Host {
+    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events) -> Self {
+        Self {
+            alias,
+            handlers,
+            events,
+            tools_changed: AtomicU64::new(0),
+            tools_stale: Notify::new(),
+            requests: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn alias(&self) -> &Alias {
+        &self.alias
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// How often the tool list has changed so far.
+    pub(crate) fn tools_changed(&self) -> u64 {
+        self.tools_changed.load(Ordering::Acquire)
+    }
+
+    /// The tool list is not what it was.
+    pub(crate) fn change_tools(&self) {
+        self.tools_changed.fetch_add(1, Ordering::AcqRel);
+        self.tools_stale.notify_one();
+    }
+
+    /// Tells an oddity that was dealt with.
+    pub(crate) fn warn(&self, message: &str) {
+        tracing::warn!(server = %self.alias, "{message}");
+        self.events.tell(Event::Warning { server: self.alias.clone(), message: message.to_owned() });
+    }
+
+    /// Ends the work on all requests of the server: the link that they came on is no more.
+    pub(crate) fn hush(&self) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+
+    /// What we declare to servers of an era.
+    pub(crate) fn capabilities(&self, era: Era) -> Value {
+        let mut capabilities = Map::new();
+        if self.handlers.elicitation.is_some() {
+            capabilities.insert("elicitation".into(), json!({"form": {}, "url": {}}));
+        }
+        if self.handlers.sampling.is_some() {
+            capabilities.insert("sampling".into(), json!({}));
+        }
+        if self.handlers.roots.is_some() {
+            capabilities.insert("roots".into(), json!({}));
+        }
+        if era == Era::Modern {
+            capabilities.insert("extensions".into(), json!({meta::TASKS_EXTENSION: {}}));
+        }
+        Value::Object(capabilities)
+    }
+
+    /// The server tells something.
+    pub(crate) fn told(&self, method: &str, params: Option<&RawValue>) {
+        let server = || self.alias.clone();
+        let params = || params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
+        match method {
+            "notifications/tools/list_changed" => self.change_tools(),
+            "notifications/prompts/list_changed" => self.events.tell(Event::PromptsChanged { server: server() }),
+            "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
+            "notifications/resources/updated" => {
+                let uri = params()["uri"].as_str().unwrap_or_default().to_owned();
+                self.events.tell(Event::ResourceUpdated { server: server(), uri });
+            }
+            "notifications/message" => {
+                let mut params = params();
+                self.events.tell(Event::Log {
+                    server: server(),
+                    level: params["level"].as_str().unwrap_or("info").to_owned(),
+                    logger: params["logger"].as_str().map(str::to_owned),
+                    data: params["data"].take(),
+                });
+            }
+            _ => tracing::debug!(server = %self.alias, method, "a notification was passed over"),
+        }
+    }
+
+    /// The server asks for something: the answer goes out when it is there, and holds nothing up.
+    pub(crate) fn asked(self: &Arc<Self>, id: &RawValue, method: &str, params: Option<&RawValue>, reply: &Reply) {
+        if method == "ping" {
+            return reply(protocol::encode_answer(id, &json!({})));
+        }
+        let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        while requests.try_join_next().is_some() {}
+        if requests.len() >= MOST_REQUESTS {
+            return reply(protocol::encode_refusal(id, code::INTERNAL, "too many requests at once"));
+        }
+        let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
+        requests.spawn(async move {
+            reply(match host.answer(&method, params).await {
+                Ok(result) => protocol::encode_answer(&id, &result),
+                Err(refusal) => protocol::encode_refusal(&id, refusal.code, &refusal.message),
+            });
+        });
+    }
+
+    /// Answers a request of the server, by whichever era's way it came.
+    pub(crate) async fn answer(&self, method: &str, params: Value) -> Result<Value, Refusal> {
+        let failed = |error: BoxError| Refusal { code: code::INTERNAL, message: error.to_string() };
+        match (method, &self.handlers) {
+            ("elicitation/create", Handlers { elicitation: Some(handler), .. }) => {
+                let request = self.elicitation(params)?;
+                let schema = match &request.mode {
+                    ElicitationMode::Form { schema } => Some(schema.clone()),
+                    ElicitationMode::Url { .. } => None,
+                };
+                Ok(match (handler(request).await.map_err(failed)?, schema) {
+                    (ElicitationAnswer::Accept(content), Some(schema)) => {
+                        json!({"action": "accept", "content": with_defaults(content, &schema)})
+                    }
+                    (ElicitationAnswer::Accept(_), None) => json!({"action": "accept"}),
+                    (ElicitationAnswer::Decline, _) => json!({"action": "decline"}),
+                    (ElicitationAnswer::Cancel, _) => json!({"action": "cancel"}),
+                })
+            }
+            ("sampling/createMessage", Handlers { sampling: Some(handler), .. }) => {
+                handler(params).await.map_err(failed)
+            }
+            ("roots/list", Handlers { roots: Some(handler), .. }) => {
+                let root = |(uri, name): (String, Option<String>)| match name {
+                    Some(name) => json!({"uri": uri, "name": name}),
+                    None => json!({"uri": uri}),
+                };
+                let roots: Vec<Value> = handler(()).await.map_err(failed)?.into_iter().map(root).collect();
+                Ok(json!({"roots": roots}))
+            }
+            _ => Err(Refusal { code: code::METHOD_NOT_FOUND, message: format!("`{method}` is not supported") }),
+        }
+    }
+
+    fn elicitation(&self, params: Value) -> Result<Elicitation, Refusal> {
+        let missing = |what: &str| Refusal { code: code::INVALID_PARAMS, message: format!("`{what}` is missing") };
+        let mode = match params["mode"].as_str() {
+            None | Some("form") => ElicitationMode::Form { schema: params["requestedSchema"].clone() },
+            Some("url") => {
+                ElicitationMode::Url { url: params["url"].as_str().ok_or_else(|| missing("url"))?.to_owned() }
+            }
+            Some(other) => {
+                return Err(Refusal {
+                    code: code::INVALID_PARAMS,
+                    message: format!("mode `{other}` is not supported"),
+                });
+            }
+        };
+        let message = params["message"].as_str().unwrap_or_default().to_owned();
+        Ok(Elicitation { server: self.alias.clone(), message, mode, params })
+    }
+}
+
+/// The values, with the schema's defaults for those that are left out.
+fn with_defaults(mut content: Map<String, Value>, schema: &Value) -> Map<String, Value> {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(default) = property.get("default")
+            && !content.contains_key(name)
+        {
+            content.insert(name.clone(), default.clone());
+        }
+    }
+    content
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(handlers: Handlers) -> Host {
+        Host::new("s".into(), handlers, Events::default())
+    }
+
+    #[tokio::test]
+    async fn an_accepted_form_gets_the_defaults_of_what_was_left_out() {
+        let handlers = Handlers::new()
+            .on_elicitation(|_| async { Ok(ElicitationAnswer::Accept(Map::from_iter([("a".to_owned(), json!(1))]))) });
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "default": 7}, "b": {"type": "string", "default": "x"}, "c": {"type": "string"}}});
+        let answer =
+            host(handlers).answer("elicitation/create", json!({"message": "m", "requestedSchema": schema})).await;
+        assert_eq!(answer.expect("an answer"), json!({"action": "accept", "content": {"a": 1, "b": "x"}}));
+    }
+
+    #[tokio::test]
+    async fn what_has_no_handler_is_neither_declared_nor_answered() {
+        let host = host(Handlers::new());
+        assert_eq!(host.capabilities(Era::Legacy), json!({}));
+        assert_eq!(
+            host.answer("sampling/createMessage", json!({})).await.expect_err("no handler").code,
+            code::METHOD_NOT_FOUND
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! The inbox of a link: answers find their requests, everything else finds the host.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::fault::{ConnectError, Fault};
+use super::host::{Host, Reply};
+use crate::event::Event;
+use crate::protocol::{self, Incoming, Malformed, RpcError};
+use crate::tool::{CallContext, Clock, Progress};
+
+/// The two clocks of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) idle: Duration,
+    pub(crate) deadline: Instant,
+    pub(crate) started: Instant,
+}
+
+/// Where everything that a server sends on one link arrives.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    host: Arc<Host>,
+    next_id: AtomicU64,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    slots: HashMap<u64, Slot>,
+    standing: usize,
+    /// Set once the link is no more: no request can be opened then.
+    lost: Option<Arc<ConnectError>>,
+    /// The last error that named no request, while several were waiting.
+    orphan: Option<RpcError>,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Slot {
+    answer: oneshot::Sender<Result<Bytes, Fault>>,
+    heard: Instant,
+    progress: f64,
+    cx: CallContext,
+    standing: bool,
+}
+
+impl Open {
+    fn insert(&mut self, id: u64, slot: Slot) {
+        self.standing += usize::from(slot.standing);
+        self.slots.insert(id, slot);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Slot> {
+        let slot = self.slots.remove(&id)?;
+        self.standing -= usize::from(slot.standing);
+        Some(slot)
+    }
+
+    /// How many requests wait for an answer.
+    fn waiting(&self) -> usize {
+        self.slots.len() - self.standing
+    }
+
+    /// The only request that waits for an answer, if there is just one.
+    fn only(&self) -> Option<u64> {
+        if self.waiting() != 1 {
+            return None;
+        }
+        self.slots.iter().find(|(_, slot)| !slot.standing).map(|(id, _)| *id)
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        Self { host, next_id: AtomicU64::new(1), open: Mutex::default() }
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a slot for a request; its number is also its progress token.
+    ///
+    /// A standing request stays open by design: it does not count where it matters how many wait for an answer.
+    pub(crate) fn expect(&self, cx: &CallContext, standing: bool) -> Result<Waiting<'_>, Fault> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, receiver) = oneshot::channel();
+        let slot = Slot { answer, heard: Instant::now(), progress: f64::NEG_INFINITY, cx: cx.clone(), standing };
+        let mut open = self.open();
+        if let Some(cause) = &open.lost {
+            return Err(Fault::Lost { started: false, cause: cause.clone() });
+        }
+        open.insert(id, slot);
+        Ok(Waiting { inbox: self, id, answer: receiver, alone: open.waiting() == 1 })
+    }
+
+    /// Does the request still wait for its answer?
+    pub(crate) fn is_waiting(&self, id: u64) -> bool {
+        self.open().slots.contains_key(&id)
+    }
+
+    /// Takes one text of the server: a message or a batch. What names no request belongs to `owner`, if there is one.
+    pub(crate) fn receive(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
+        protocol::read(text, |message| match message {
+            Incoming::Answer { id, outcome } => {
+                let outcome = outcome.map(|raw| text.slice_ref(raw.get().as_bytes()));
+                match (id.or(owner), outcome) {
+                    (Some(id), outcome) => self.settle(id, outcome.map_err(Fault::Refused)),
+                    (None, Err(error)) => self.settle_orphan(error),
+                    (None, Ok(_)) => self.host.warn("a result that names no request was passed over"),
+                }
+            }
+            Incoming::Request { id, method, params } => self.host.asked(id, &method, params, reply),
+            Incoming::Notification { method, params } => match &*method {
+                "notifications/progress" => self.progress(params),
+                _ => self.host.told(&method, params),
+            },
+        })
+    }
+
+    /// Hands an outcome to the request that waits for it. A second answer finds nobody.
+    pub(crate) fn settle(&self, id: u64, outcome: Result<Bytes, Fault>) {
+        let slot = self.open().remove(id);
+        match slot {
+            // An error only says that the caller has gone.
+            Some(slot) => drop(slot.answer.send(outcome)),
+            None => tracing::debug!(server = %self.host.alias(), id, "an answer that nobody waits for was passed over"),
+        }
+    }
+
+    /// An error without an id belongs to the only request there is; among several, it becomes a hint.
+    pub(crate) fn settle_orphan(&self, error: RpcError) {
+        let mut open = self.open();
+        match open.only().and_then(|id| open.remove(id)) {
+            Some(slot) => {
+                drop(open);
+                drop(slot.answer.send(Err(Fault::Refused(error))));
+            }
+            None => {
+                open.orphan = Some(error.clone());
+                drop(open);
+                self.host.warn(&format!("an error that names no request: {error}"));
+            }
+        }
+    }
+
+    /// A message that could not be taken whole: fails the request that it answers, if that can be told.
+    pub(crate) fn settle_broken(&self, id: Option<u64>, fault: Fault) {
+        self.host.warn(&format!("a message was passed over: {fault}"));
+        if let Some(id) = id.or_else(|| self.open().only()) {
+            self.settle(id, Err(fault));
+        }
+    }
+
+    /// The link is no more: everything that waits fails now, everything later at once.
+    pub(crate) fn lose(&self, cause: &Arc<ConnectError>) {
+        let slots = {
+            let mut open = self.open();
+            if open.lost.is_none() {
+                open.lost = Some(cause.clone());
+            }
+            open.standing = 0;
+            std::mem::take(&mut open.slots)
+        };
+        for slot in slots.into_values() {
+            drop(slot.answer.send(Err(Fault::Lost { started: true, cause: cause.clone() })));
+        }
+    }
+
+    fn progress(&self, params: Option<&RawValue>) {
+        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
+        let token = match &params["progressToken"] {
+            Value::Number(token) => token.as_u64(),
+            Value::String(token) => token.parse().ok(),
+            _ => None,
+        };
+        let progress = Progress {
+            progress: params["progress"].as_f64().unwrap_or_default(),
+            total: params["total"].as_f64(),
+            message: params["message"].as_str().map(str::to_owned),
+        };
+        let cx = {
+            let mut open = self.open();
+            let Some(slot) = token.and_then(|token| open.slots.get_mut(&token)) else { return };
+            slot.heard = Instant::now();
+            // Progress never goes back: what is late is a sign of life and nothing else.
+            if progress.progress <= slot.progress {
+                return;
+            }
+            slot.progress = progress.progress;
+            slot.cx.clone()
+        };
+        if self.host.events().heard() {
+            self.host.events().tell(Event::Progress {
+                server: self.host.alias().clone(),
+                call: cx.id().clone(),
+                progress: progress.clone(),
+            });
+        }
+        cx.report(progress);
+    }
+
+    fn heard(&self, id: u64) -> Option<Instant> {
+        self.open().slots.get(&id).map(|slot| slot.heard)
+    }
+}
+
+/// A request on its way. Dropping it closes its slot.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    inbox: &'a Inbox,
+    id: u64,
+    answer: oneshot::Receiver<Result<Bytes, Fault>>,
+    alone: bool,
+}
+
+impl Waiting<'_> {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// No other request was waiting when this one was opened.
+    pub(crate) fn alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Waits for the answer, the cancel switch, or a clock.
+    pub(crate) async fn answer(&mut self, cx: &CallContext, clocks: Clocks) -> Result<Bytes, Fault> {
+        let clock = tokio::time::sleep_until(clocks.deadline.min(clocks.started + clocks.idle));
+        let mut clock = std::pin::pin!(clock);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut self.answer => {
+                    // The sender only goes without a word when the whole inbox goes.
+                    let gone = || Fault::Lost { started: true, cause: Arc::new(ConnectError::Closed) };
+                    return answer.unwrap_or_else(|_| Err(gone()));
+                }
+                () = cx.cancelled(), if cx.cancel().is_some() => return Err(Fault::Cancelled),
+                () = &mut clock => {
+                    let now = Instant::now();
+                    let heard = self.inbox.heard(self.id).unwrap_or(clocks.started).max(clocks.started);
+                    let hint = || self.inbox.open().orphan.clone();
+                    if now >= clocks.deadline {
+                        return Err(Fault::Timeout { after: now - clocks.started, clock: Clock::Total, hint: hint() });
+                    }
+                    if now >= heard + clocks.idle {
+                        return Err(Fault::Timeout { after: now - heard, clock: Clock::Idle, hint: hint() });
+                    }
+                    clock.as_mut().reset(clocks.deadline.min(heard + clocks.idle));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.inbox.open().remove(self.id);
+    }
+}

@@ -1,0 +1,268 @@
+//! What a connection's handle and its task share: the state, the session, the tool list.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::fault::{ConnectError, Fault};
+use super::host::Host;
+use super::inbox::Clocks;
+use super::session::{ServerInfo, Session};
+use super::tools::ToolList;
+use super::transport::{Link, Request};
+use crate::config::ServerConfig;
+use crate::event::Event;
+use crate::protocol::Era;
+use crate::tool::{Alias, CallContext, CallError};
+
+/// The state of a connection.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// A connection is being made.
+    Connecting {
+        /// How many tries have failed in a row.
+        failures: u32,
+    },
+    /// Calls can be made.
+    Ready {
+        /// What the server says about itself.
+        server: Arc<ServerInfo>,
+    },
+    /// The server wants to know who is asking.
+    NeedsAuth {
+        /// The `WWW-Authenticate` header, when there was one.
+        challenge: Option<String>,
+    },
+    /// There is no connection.
+    Down {
+        /// Why.
+        cause: Arc<ConnectError>,
+        /// When it will be tried again; `None` when it will not.
+        retry_at: Option<std::time::Instant>,
+    },
+    /// `connect` was not called, or `close` was.
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) host: Arc<Host>,
+    pub(crate) state: watch::Sender<State>,
+    /// A call waits for the connection: a long pause between two tries may be cut short.
+    pub(crate) wanted: Notify,
+    /// The resources that we want to hear of.
+    pub(crate) subscriptions: Mutex<BTreeSet<String>>,
+    pub(crate) subscriptions_changed: Notify,
+    session: Mutex<Option<Arc<Session>>>,
+    tools: Mutex<Option<Arc<ToolList>>>,
+    era: Mutex<Option<Era>>,
+    stderr: Mutex<Vec<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(config: ServerConfig, host: Arc<Host>) -> Self {
+        Self {
+            config,
+            host,
+            state: watch::Sender::new(State::Closed),
+            wanted: Notify::new(),
+            subscriptions: Mutex::default(),
+            subscriptions_changed: Notify::new(),
+            session: Mutex::default(),
+            tools: Mutex::default(),
+            era: Mutex::default(),
+            stderr: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn alias(&self) -> &Alias {
+        &self.config.alias
+    }
+
+    /// Moves to a state and tells it.
+    pub(crate) fn enter(&self, state: State) {
+        let server = self.alias().clone();
+        let event = match &state {
+            State::Connecting { failures } => Event::Connecting { server, failures: *failures },
+            State::Ready { server: info } => Event::Ready { server, protocol_version: info.protocol_version.clone() },
+            State::NeedsAuth { .. } => Event::NeedsAuth { server },
+            State::Down { cause, retry_at } => {
+                let now = std::time::Instant::now();
+                let retry_in = retry_at.map(|at| at.saturating_duration_since(now));
+                Event::Down { server, cause: chain(cause), retry_in }
+            }
+            State::Closed => Event::Closed { server },
+        };
+        tracing::debug!(server = %self.alias(), ?event, "state");
+        self.state.send_replace(state);
+        self.host.events().tell(event);
+    }
+
+    /// The session that calls are made on, if there is one now.
+    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+        lock(&self.session).clone()
+    }
+
+    pub(crate) fn set_session(&self, session: Option<Arc<Session>>) {
+        let old = std::mem::replace(&mut *lock(&self.session), session);
+        if let Some(old) = old {
+            self.keep_stderr(&old);
+        }
+    }
+
+    /// A session that cannot be used any more is not handed out again.
+    fn discard(&self, session: &Session) {
+        let mut current = lock(&self.session);
+        if current.as_ref().is_some_and(|current| current.number == session.number) {
+            *current = None;
+        }
+    }
+
+    /// Remembers what the process of a session that ends has said.
+    fn keep_stderr(&self, session: &Session) {
+        if let Link::Lines(lines) = &session.link
+            && let Some(stderr) = lines.stderr()
+        {
+            *lock(&self.stderr) = stderr.lines();
+        }
+    }
+
+    pub(crate) fn stderr(&self) -> Vec<String> {
+        if let Some(session) = self.current()
+            && let Link::Lines(lines) = &session.link
+        {
+            return lines.stderr().map(|stderr| stderr.lines()).unwrap_or_default();
+        }
+        lock(&self.stderr).clone()
+    }
+
+    pub(crate) fn era(&self) -> Option<Era> {
+        *lock(&self.era)
+    }
+
+    pub(crate) fn remember_era(&self, era: Option<Era>) {
+        *lock(&self.era) = era;
+    }
+
+    pub(crate) fn tools(&self) -> Option<Arc<ToolList>> {
+        lock(&self.tools).clone()
+    }
+
+    pub(crate) fn set_tools(&self, tools: Option<Arc<ToolList>>) {
+        *lock(&self.tools) = tools;
+    }
+
+    /// The clocks of a call that begins now.
+    pub(crate) fn clocks(&self, cx: &CallContext) -> Clocks {
+        let started = Instant::now();
+        let total = started + self.config.timeouts.total;
+        let deadline = cx.deadline().map_or(total, |deadline| deadline.min(total));
+        Clocks { idle: cx.idle_timeout().unwrap_or(self.config.timeouts.idle), deadline, started }
+    }
+
+    /// The session to make a call on. While the server is down, waits for it, but not for long.
+    pub(crate) async fn session(&self, clocks: Clocks) -> Result<Arc<Session>, CallError> {
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        let mut state = self.state.subscribe();
+        let patience = clocks.deadline.min(Instant::now() + self.config.timeouts.grace);
+        let mut cause = None;
+        loop {
+            if let Some(session) = self.current() {
+                return Ok(session);
+            }
+            let server = self.alias().clone();
+            match &*state.borrow_and_update() {
+                State::Closed => return Err(CallError::NotConnected { server }),
+                State::NeedsAuth { challenge } => {
+                    return Err(CallError::NeedsAuth { server, challenge: challenge.clone() });
+                }
+                State::Down { cause: why, retry_at: None } => {
+                    return Err(CallError::Unavailable { server, source: Box::new(why.clone()) });
+                }
+                State::Down { cause: why, .. } => cause = Some(why.clone()),
+                State::Connecting { .. } | State::Ready { .. } => {}
+            }
+            self.wanted.notify_one();
+            let changed = tokio::time::timeout_at(patience, state.changed()).await;
+            if !matches!(changed, Ok(Ok(()))) {
+                let cause = cause.unwrap_or_else(|| Arc::new(self.not_in_time()));
+                return Err(CallError::Unavailable { server, source: Box::new(cause) });
+            }
+        }
+    }
+
+    fn not_in_time(&self) -> ConnectError {
+        ConnectError::Timeout { after: self.config.timeouts.grace, said: None }
+    }
+
+    /// Sends a request on the current session; one that was never begun is sent once more on the next session.
+    pub(crate) async fn request(
+        &self,
+        request: &Request<'_>,
+        cx: &CallContext,
+        clocks: Clocks,
+    ) -> Result<(Bytes, Arc<Session>), CallError> {
+        let mut session = self.session(clocks).await?;
+        let mut fault = match session.request(request, cx, clocks).await {
+            Ok(answer) => return Ok((answer, session)),
+            Err(fault) => fault,
+        };
+        if fault.never_started() && !matches!(&fault, Fault::Lost { cause, .. } if is_final(cause)) {
+            self.discard(&session);
+            session = self.session(clocks).await?;
+            fault = match session.request(request, cx, clocks).await {
+                Ok(answer) => return Ok((answer, session)),
+                Err(fault) => fault,
+            };
+        }
+        Err(fault.into_call_error(self.alias()))
+    }
+
+    /// Waits until the state is no longer that of a try under way.
+    pub(crate) async fn settled(&self, state: &mut watch::Receiver<State>) -> State {
+        match state.wait_for(|state| !matches!(state, State::Connecting { .. })).await {
+            Ok(state) => state.clone(),
+            Err(_) => State::Closed,
+        }
+    }
+
+    /// How long to wait before the next try after so many failures.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        let reconnect = &self.config.reconnect;
+        match failures {
+            0 => Duration::ZERO,
+            _ => {
+                let full = reconnect.first.saturating_mul(1 << (failures - 1).min(16)).min(reconnect.longest);
+                full.mul_f64(0.5 + fastrand::f64() / 2.0)
+            }
+        }
+    }
+}
+
+/// A new connection would meet the same refusal.
+fn is_final(cause: &ConnectError) -> bool {
+    matches!(cause, ConnectError::NeedsAuth { .. } | ConnectError::Closed)
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    line
+}

@@ -1,0 +1,230 @@
+//! The task of a connection: connects, stays connected, and ends it all in good order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::fault::{ConnectError, Fault};
+use super::handshake;
+use super::inbox::Clocks;
+use super::session::Session;
+use super::shared::{Shared, State};
+use super::tools;
+use super::transport::Request;
+use crate::event::Event;
+use crate::protocol::Era;
+use crate::tool::CallContext;
+
+/// A session that lived this long was a good one: the next try is the first again.
+const GOOD_LIFE: Duration = Duration::from_secs(10);
+
+/// How long changes of the tool list are gathered before it is fetched again.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// What the owner may ask of the task; when the owner goes, the channel closes.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Try again now.
+    Retry,
+}
+
+/// Runs until the owner closes the channel.
+pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let mut failures = 0;
+    loop {
+        shared.enter(State::Connecting { failures });
+        let connecting = handshake::connect(&shared.config, &shared.host, shared.era());
+        let outcome = tokio::select! {
+            outcome = connecting => outcome,
+            () = closed(&mut orders) => break,
+        };
+        let cause = match outcome {
+            Ok(session) => {
+                let born = Instant::now();
+                let session = Arc::new(session);
+                shared.remember_era(Some(session.era()));
+                shared.set_session(Some(session.clone()));
+                shared.enter(State::Ready { server: session.info.clone() });
+                let lost = tokio::select! {
+                    cause = session.link.lost() => Some(cause),
+                    () = closed(&mut orders) => None,
+                    () = care(&shared, &session) => None,
+                };
+                shared.set_session(None);
+                shared.host.hush();
+                let Some(cause) = lost else {
+                    session.link.close(shared.config.timeouts.close).await;
+                    break;
+                };
+                // A session that the server has merely forgotten says nothing about the server's health.
+                let forgotten = matches!(*cause, ConnectError::SessionExpired);
+                failures = if forgotten || born.elapsed() >= GOOD_LIFE { 0 } else { failures };
+                cause
+            }
+            Err(cause) => {
+                // What was remembered may be what is wrong.
+                shared.remember_era(None);
+                failures += 1;
+                cause
+            }
+        };
+        if !rest(&shared, &mut orders, cause, &mut failures).await {
+            break;
+        }
+    }
+    shared.set_session(None);
+    shared.host.hush();
+    shared.enter(State::Closed);
+}
+
+/// Waits until it is time for the next try; false when there will be none.
+async fn rest(
+    shared: &Shared,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    cause: Arc<ConnectError>,
+    failures: &mut u32,
+) -> bool {
+    if let ConnectError::NeedsAuth { challenge } = &*cause {
+        shared.enter(State::NeedsAuth { challenge: challenge.clone() });
+        return orders.recv().await.is_some();
+    }
+    if !shared.config.reconnect.enabled {
+        shared.enter(State::Down { cause, retry_at: None });
+        return orders.recv().await.is_some();
+    }
+    let pause = shared.pause(*failures);
+    shared.enter(State::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
+    let soonest = shared.pause(u32::from(*failures > 0));
+    // A server that dies as soon as it is ready must not be started over and over without a pause.
+    if *failures == 0 {
+        *failures = 1;
+    }
+    let cut_short = async {
+        shared.wanted.notified().await;
+        tokio::time::sleep(soonest).await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(pause) => true,
+        () = cut_short => true,
+        order = orders.recv() => order.is_some(),
+    }
+}
+
+/// Waits until the owner is gone; orders to retry mean nothing here.
+async fn closed(orders: &mut mpsc::UnboundedReceiver<Order>) {
+    while orders.recv().await.is_some() {}
+}
+
+/// What a session needs while it lives: a fresh tool list, and word of changes. Never ends.
+async fn care(shared: &Arc<Shared>, session: &Arc<Session>) {
+    if let Some(before) = shared.tools() {
+        // The server may be another one than before.
+        refresh(shared, Some(before)).await;
+    }
+    tokio::join!(keep_tools(shared), keep_subscribed(shared, session));
+    std::future::pending().await
+}
+
+/// Fetches the tool list again whenever it has changed.
+async fn keep_tools(shared: &Arc<Shared>) {
+    loop {
+        shared.host.tools_stale.notified().await;
+        tokio::time::sleep(GATHER).await;
+        match shared.tools() {
+            Some(before) => refresh(shared, Some(before)).await,
+            None => shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() }),
+        }
+    }
+}
+
+async fn refresh(shared: &Arc<Shared>, before: Option<Arc<tools::ToolList>>) {
+    match tools::fetch(shared, &CallContext::default()).await {
+        Ok(now) if before.is_some_and(|before| before.same_as(&now)) => {}
+        Ok(_) => shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() }),
+        Err(error) => {
+            shared.host.warn(&format!("the tool list could not be renewed: {}", super::shared::chain(&error)))
+        }
+    }
+}
+
+/// Asks the server to tell changes, in its era's way, and asks again when what we want has changed.
+async fn keep_subscribed(shared: &Arc<Shared>, session: &Arc<Session>) {
+    match session.era() {
+        Era::Legacy => {
+            let mut told = std::collections::BTreeSet::new();
+            loop {
+                let wanted = subscriptions(shared);
+                for (method, uris) in [
+                    ("resources/subscribe", wanted.difference(&told)),
+                    ("resources/unsubscribe", told.difference(&wanted)),
+                ] {
+                    for uri in uris {
+                        let params = json!({"uri": uri}).to_string();
+                        let request = Request { idempotent: true, ..Request::new(method, params.as_bytes()) };
+                        let cx = CallContext::default();
+                        if let Err(fault) = session.request(&request, &cx, shared.clocks(&cx)).await {
+                            shared.host.warn(&format!("`{method}` of `{uri}` failed: {fault}"));
+                        }
+                    }
+                }
+                told = wanted;
+                shared.subscriptions_changed.notified().await;
+            }
+        }
+        Era::Modern => listen(shared, session).await,
+    }
+}
+
+fn subscriptions(shared: &Shared) -> std::collections::BTreeSet<String> {
+    shared.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+}
+
+async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
+    let mut failures = 0;
+    loop {
+        let info = &session.info;
+        let mut filter = serde_json::Map::new();
+        for (capability, name) in
+            [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")]
+        {
+            if info.can(&[capability, "listChanged"]) {
+                filter.insert(name.to_owned(), true.into());
+            }
+        }
+        let uris = subscriptions(shared);
+        if !uris.is_empty() {
+            filter.insert("resourceSubscriptions".to_owned(), json!(uris));
+        }
+        if filter.is_empty() {
+            shared.subscriptions_changed.notified().await;
+            continue;
+        }
+        let params = json!({"notifications": filter}).to_string();
+        let request = Request { standing: true, ..Request::new("subscriptions/listen", params.as_bytes()) };
+        let cx = CallContext::default();
+        let started = Instant::now();
+        let ended = tokio::select! {
+            outcome = session.request(&request, &cx, endless(started)) => Some(outcome),
+            () = shared.subscriptions_changed.notified() => None,
+        };
+        match ended {
+            None => continue,
+            // The server does not know it after all.
+            Some(Err(Fault::Refused(_))) => return,
+            Some(_) => {}
+        }
+        failures = if started.elapsed() >= GOOD_LIFE { 1 } else { failures + 1 };
+        tokio::time::sleep(shared.pause(failures).max(Duration::from_millis(200))).await;
+        // What changed while nobody listened is not known.
+        shared.host.change_tools();
+    }
+}
+
+/// The clocks of a request that stays open by design.
+fn endless(started: Instant) -> Clocks {
+    const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Clocks { idle: A_YEAR, deadline: started + A_YEAR, started }
+}

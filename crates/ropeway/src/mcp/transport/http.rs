@@ -1,0 +1,433 @@
+//! Streamable HTTP: every request is a POST, its answer a JSON body or an event stream.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::HeaderValue;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::Request;
+use super::web::{Body, Events, Refused, Web, broken};
+use crate::config::HttpServer;
+use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::host::Reply;
+use crate::mcp::inbox::{Clocks, Inbox};
+use crate::protocol::{self, Era, MODERN};
+use crate::tool::CallContext;
+
+const SESSION: &str = "mcp-session-id";
+
+/// How often a request is sent again to a server that is busy.
+const BUSY_TRIES: u32 = 3;
+
+/// How often a broken event stream is taken up again without hearing anything new.
+const RESUME_TRIES: u32 = 5;
+
+/// The longest wait for the standalone stream to open before the first request.
+const STREAM_HEAD: Duration = Duration::from_secs(1);
+
+/// A link over streamable HTTP.
+#[derive(Debug)]
+pub(crate) struct Http {
+    this: Weak<Self>,
+    inbox: Arc<Inbox>,
+    web: Web,
+    terms: RwLock<Terms>,
+    lost: watch::Sender<Option<Arc<ConnectError>>>,
+    /// The standalone stream, answers to the server, cancellations.
+    errands: Mutex<JoinSet<()>>,
+}
+
+/// What the handshake has settled.
+#[derive(Clone, Debug)]
+struct Terms {
+    era: Era,
+    version: Option<String>,
+    session: Option<HeaderValue>,
+    /// A standalone stream is open, on which answers may come too.
+    streaming: bool,
+}
+
+impl Http {
+    pub(crate) fn new(server: &HttpServer, inbox: Arc<Inbox>, limit: usize) -> Result<Arc<Self>, ConnectError> {
+        let web = Web::new(server, limit)?;
+        let terms = Terms { era: Era::Modern, version: Some(MODERN.to_owned()), session: None, streaming: false };
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            inbox,
+            web,
+            terms: RwLock::new(terms),
+            lost: watch::Sender::new(None),
+            errands: Mutex::default(),
+        }))
+    }
+
+    /// From here on the link speaks this era; `version` goes into a header once it is agreed on.
+    pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
+        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        terms.era = era;
+        terms.version = version.map(str::to_owned);
+    }
+
+    fn terms(&self) -> Terms {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The link cannot be used any more; what is under way on it may still end well.
+    fn retire(&self, cause: &Arc<ConnectError>) {
+        self.lost.send_if_modified(|lost| {
+            let first = lost.is_none();
+            lost.get_or_insert_with(|| cause.clone());
+            first
+        });
+        self.errands.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+
+    fn run(&self, errand: impl Future<Output = ()> + Send + 'static) {
+        let mut errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
+        while errands.try_join_next().is_some() {}
+        errands.spawn(errand);
+    }
+
+    pub(crate) async fn request(
+        &self,
+        request: &Request<'_>,
+        cx: &CallContext,
+        clocks: Clocks,
+    ) -> Result<Bytes, Fault> {
+        if let Some(cause) = self.lost.borrow().clone() {
+            return Err(Fault::Lost { started: false, cause });
+        }
+        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let id = waiting.id();
+        let message = Bytes::from(request.encode(id, cx));
+        let legacy = self.terms().era == Era::Legacy;
+        let mut cancel = CancelOnDrop { link: self, id, armed: legacy && request.cancellable };
+        let exchange = async {
+            match self.exchange(id, request, message).await {
+                // The answer is in the inbox, or will come on another stream.
+                Ok(()) => std::future::pending().await,
+                Err(fault) => fault,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            fault = exchange => Err(fault),
+            outcome = waiting.answer(cx, clocks) => outcome,
+        };
+        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        if let Err(Fault::Lost { started: false, cause }) = &outcome {
+            self.retire(cause);
+        }
+        outcome
+    }
+
+    /// Sends a request and takes in what comes back, until it is answered.
+    async fn exchange(&self, id: u64, request: &Request<'_>, message: Bytes) -> Result<(), Fault> {
+        let mut tries = 0;
+        let mut wait = Duration::from_millis(500);
+        loop {
+            let response = self.send(request, message.clone()).await?;
+            if response.status().is_success() {
+                return self.answered(id, request, response).await;
+            }
+            let refused = Refused::read(response).await;
+            if self.has_expired(&refused) {
+                return Err(Fault::Lost { started: false, cause: Arc::new(ConnectError::SessionExpired) });
+            }
+            let busy = matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            tries += 1;
+            if !busy || refused.rpc.is_some() || tries >= BUSY_TRIES {
+                return Err(refused.into_fault());
+            }
+            // The request's own clocks end a wait that is too long.
+            tokio::time::sleep(refused.retry_after.unwrap_or(wait)).await;
+            wait *= 2;
+        }
+    }
+
+    async fn send(&self, request: &Request<'_>, message: Bytes) -> Result<Response, Fault> {
+        let build = || {
+            let mut post = self.dress(self.web.post(self.web.url.clone(), message.clone()));
+            if self.terms().era == Era::Modern {
+                post = post.header("Mcp-Method", request.method);
+                if let Some(name) = request.name {
+                    post = post.header("Mcp-Name", protocol::header_value(name));
+                }
+                for (name, value) in request.headers {
+                    post = post.header(name, value);
+                }
+            }
+            post
+        };
+        let lost = |started, error| Fault::Lost { started, cause: Arc::new(broken(error)) };
+        match build().send().await {
+            Ok(response) => Ok(response),
+            Err(error) if error.is_connect() => Err(lost(false, error)),
+            Err(error) if error.is_builder() => Err(lost(true, error)),
+            // A kept connection may be closed under our hands; what does no harm twice is sent again.
+            Err(_) if request.idempotent => match build().send().await {
+                Ok(response) => Ok(response),
+                Err(error) => Err(lost(!error.is_connect(), error)),
+            },
+            Err(error) => Err(lost(true, error)),
+        }
+    }
+
+    /// The headers that the handshake has settled.
+    fn dress(&self, request: RequestBuilder) -> RequestBuilder {
+        let terms = self.terms();
+        let request = match terms.version {
+            Some(version) => request.header("MCP-Protocol-Version", version),
+            None => request,
+        };
+        match terms.session {
+            Some(session) => request.header(SESSION, session),
+            None => request,
+        }
+    }
+
+    /// A session that the server does not know: 404 by the spec, 400 by many servers.
+    fn has_expired(&self, refused: &Refused) -> bool {
+        if self.terms().session.is_none() {
+            return false;
+        }
+        let said = || refused.rpc.as_ref().map_or(refused.body.as_str(), |error| error.message.as_str());
+        match refused.status {
+            StatusCode::NOT_FOUND => true,
+            StatusCode::BAD_REQUEST => said().to_ascii_lowercase().contains("session"),
+            _ => false,
+        }
+    }
+
+    async fn answered(&self, id: u64, request: &Request<'_>, response: Response) -> Result<(), Fault> {
+        if request.method == "initialize" {
+            let session = response.headers().get(SESSION).cloned();
+            self.terms.write().unwrap_or_else(PoisonError::into_inner).session = session;
+        }
+        let status = response.status();
+        match Body::read(response, self.web.limit).await? {
+            Body::Json(text) => {
+                let reply = self.reply();
+                self.inbox
+                    .receive(&text, &reply, Some(id))
+                    .map_err(|malformed| Fault::Unreadable(malformed.to_string()))?;
+                self.expect_answered(id, "the body holds no answer")
+            }
+            Body::Events(events) => self.follow(id, events).await,
+            Body::Empty if self.terms().streaming => Ok(()),
+            Body::Empty => Err(Fault::Unreadable(format!("HTTP {} without a body", status.as_u16()))),
+        }
+    }
+
+    fn expect_answered(&self, id: u64, otherwise: &str) -> Result<(), Fault> {
+        match self.inbox.is_waiting(id) {
+            false => Ok(()),
+            true => Err(Fault::Unreadable(otherwise.to_owned())),
+        }
+    }
+
+    /// Takes in the events of a request's stream, and takes the stream up again when it breaks off.
+    async fn follow(&self, id: u64, mut events: Events) -> Result<(), Fault> {
+        let reply = self.reply();
+        let mut resume = Resume::default();
+        loop {
+            let end = loop {
+                match events.next().await {
+                    Ok(Some(event)) => {
+                        resume.note(&event);
+                        self.take_event(&event.data, &reply, Some(id));
+                        if !self.inbox.is_waiting(id) {
+                            self.run(events.drain());
+                            return Ok(());
+                        }
+                    }
+                    Ok(None) => {
+                        break Fault::Lost { started: true, cause: Arc::new(ConnectError::Hangup { said: None }) };
+                    }
+                    Err(fault @ Fault::TooLarge { .. }) => return Err(fault),
+                    Err(fault) => break fault,
+                }
+            };
+            // The modern era has no way back into a stream.
+            let last = resume.last.clone().filter(|_| self.terms().era == Era::Legacy).ok_or(end)?;
+            events = self.resume(&mut resume, &last).await?;
+        }
+    }
+
+    async fn resume(&self, resume: &mut Resume, last: &str) -> Result<Events, Fault> {
+        loop {
+            resume.tries += 1;
+            tokio::time::sleep(resume.retry).await;
+            let response = self.dress(self.web.get()).header("Last-Event-ID", last).send().await;
+            let fault = match response {
+                Ok(response) if response.status().is_success() => match Body::read(response, self.web.limit).await {
+                    Ok(Body::Events(events)) => return Ok(events),
+                    Ok(_) => Fault::Unreadable("no event stream to go on with".to_owned()),
+                    Err(fault) => fault,
+                },
+                Ok(response) => return Err(Refused::read(response).await.into_fault()),
+                Err(error) => Fault::Lost { started: true, cause: Arc::new(broken(error)) },
+            };
+            if resume.tries >= RESUME_TRIES {
+                return Err(fault);
+            }
+        }
+    }
+
+    fn take_event(&self, data: &Bytes, reply: &Reply, owner: Option<u64>) {
+        if data.trim_ascii().is_empty() {
+            return;
+        }
+        if let Err(malformed) = self.inbox.receive(data, reply, owner) {
+            self.inbox.host().warn(&format!("an event was passed over: {malformed}"));
+        }
+    }
+
+    /// Answers to the server's requests are messages of their own.
+    fn reply(&self) -> Reply {
+        let this = self.this.clone();
+        Arc::new(move |message| {
+            if let Some(link) = this.upgrade() {
+                let errand = this.clone();
+                link.run(async move {
+                    if let Some(link) = errand.upgrade() {
+                        let _ = link.notify(message).await;
+                    }
+                });
+            }
+        })
+    }
+
+    pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+        let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
+        let lost = |error| Fault::Lost { started: false, cause: Arc::new(broken(error)) };
+        let response = post.send().await.map_err(lost)?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let refused = Refused::read(response).await;
+        if self.has_expired(&refused) {
+            let cause = Arc::new(ConnectError::SessionExpired);
+            self.retire(&cause);
+            return Err(Fault::Lost { started: false, cause });
+        }
+        Err(refused.into_fault())
+    }
+
+    /// Opens the standalone stream of a legacy session, on which the server speaks unasked.
+    pub(crate) async fn open_stream(&self) {
+        if self.terms().session.is_none() {
+            return;
+        }
+        let (opened, head) = oneshot::channel();
+        let this = self.this.clone();
+        self.run(async move {
+            if let Some(link) = this.upgrade() {
+                link.stream(opened).await;
+            }
+        });
+        let _ = tokio::time::timeout(STREAM_HEAD, head).await;
+    }
+
+    async fn stream(&self, opened: oneshot::Sender<()>) {
+        let mut opened = Some(opened);
+        let mut resume = Resume { retry: Duration::from_secs(1), ..Resume::default() };
+        while resume.tries < RESUME_TRIES {
+            let mut get = self.dress(self.web.get());
+            if let Some(last) = &resume.last {
+                get = get.header("Last-Event-ID", last);
+            }
+            match get.send().await {
+                Ok(response) if response.status().is_success() => {
+                    self.set_streaming(true);
+                    drop(opened.take());
+                    if let Ok(Body::Events(mut events)) = Body::read(response, self.web.limit).await {
+                        let reply = self.reply();
+                        while let Ok(Some(event)) = events.next().await {
+                            resume.note(&event);
+                            self.take_event(&event.data, &reply, None);
+                        }
+                    }
+                    self.set_streaming(false);
+                }
+                // Most servers that offer no stream say 405; none of them is asked twice.
+                Ok(_) => break,
+                Err(_) => {}
+            }
+            resume.tries += 1;
+            // A server that closes the stream at once is asked ever more rarely, and then no more.
+            tokio::time::sleep(resume.retry * resume.tries).await;
+        }
+    }
+
+    fn set_streaming(&self, streaming: bool) {
+        self.terms.write().unwrap_or_else(PoisonError::into_inner).streaming = streaming;
+    }
+
+    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+        let mut lost = self.lost.subscribe();
+        let lost = lost.wait_for(Option::is_some).await;
+        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+    }
+
+    pub(crate) async fn close(&self, patience: Duration) {
+        let cause = Arc::new(ConnectError::Closed);
+        self.retire(&cause);
+        self.inbox.lose(&cause);
+        if self.terms().era == Era::Legacy && self.terms().session.is_some() {
+            let delete = self.dress(self.web.request(Method::DELETE, self.web.url.clone())).send();
+            // The server forgets the session by itself, sooner or later.
+            let _ = tokio::time::timeout(patience, delete).await;
+        }
+    }
+}
+
+/// Where to go on in a stream that broke off.
+#[derive(Debug)]
+struct Resume {
+    last: Option<String>,
+    retry: Duration,
+    tries: u32,
+}
+
+impl Default for Resume {
+    fn default() -> Self {
+        Self { last: None, retry: Duration::from_millis(500), tries: 0 }
+    }
+}
+
+impl Resume {
+    fn note(&mut self, event: &protocol::SseEvent) {
+        if let Some(id) = &event.id {
+            self.last = Some(id.clone());
+        }
+        if let Some(retry) = event.retry {
+            self.retry = retry.min(Duration::from_secs(30));
+        }
+        if !event.data.is_empty() {
+            self.tries = 0;
+        }
+    }
+}
+
+/// Tells a legacy server that the caller has given up; a modern one sees the stream close.
+struct CancelOnDrop<'a> {
+    link: &'a Http,
+    id: u64,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        // Without a runtime there is nobody left to send it.
+        if self.armed && tokio::runtime::Handle::try_current().is_ok() {
+            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
+            (self.link.reply())(protocol::encode_notification("notifications/cancelled", &params));
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! JSON lines over a pair of byte streams: a child's pipes, or a pipe inside this process.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::Request;
+use super::stdio::{ChildGroup, Stderr};
+use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::host::Reply;
+use crate::mcp::inbox::{Clocks, Inbox};
+use crate::protocol;
+use crate::tool::CallContext;
+
+/// What one read asks for at least.
+const CHUNK: usize = 64 << 10;
+
+/// A read buffer that has grown past this is let go once it is empty.
+const KEEP: usize = 1 << 20;
+
+/// How much may wait for a server that does not read.
+const BACKLOG: usize = 256 << 20;
+
+/// How much of an over-long line is kept at each end, to tell which request it answers.
+const REMAINS: usize = 4 << 10;
+
+/// How long a child that has hung up is waited for, to learn how it ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// A link of JSON lines.
+pub(crate) struct Lines {
+    inbox: Arc<Inbox>,
+    outbox: Arc<Mutex<Outbox>>,
+    lost: watch::Receiver<Option<Arc<ConnectError>>>,
+    closing: mpsc::UnboundedSender<Duration>,
+    keeper: JoinHandle<()>,
+    stderr: Option<Arc<Stderr>>,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lines")
+    }
+}
+
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What waits to be written. Callers write from where they stand; what does not fit at once is left to the pump.
+struct Outbox {
+    writer: Option<Writer>,
+    waiting: Vec<u8>,
+    written: usize,
+    pump: Option<Waker>,
+}
+
+impl Outbox {
+    /// Writes as much as can be written now. An error ends the writing for good.
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        while self.written < self.waiting.len() {
+            let Some(writer) = &mut self.writer else { break };
+            match Pin::new(writer).poll_write(cx, &self.waiting[self.written..]) {
+                Poll::Ready(Ok(count)) if count > 0 => self.written += count,
+                // What the server says with its output decides what has happened; the input only stops.
+                Poll::Ready(_) => self.writer = None,
+                Poll::Pending => return,
+            }
+        }
+        self.waiting.clear();
+        self.written = 0;
+        if self.waiting.capacity() > KEEP {
+            self.waiting = Vec::new();
+        }
+    }
+}
+
+impl Lines {
+    /// Starts to read and write.
+    pub(crate) fn start(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        inbox: Arc<Inbox>,
+        limit: usize,
+        child: Option<(ChildGroup, Arc<Stderr>)>,
+    ) -> Arc<Self> {
+        let outbox = Outbox { writer: Some(Box::new(writer)), waiting: Vec::new(), written: 0, pump: None };
+        let outbox = Arc::new(Mutex::new(outbox));
+        let (lost_sender, lost) = watch::channel(None);
+        let (closing, closed) = mpsc::unbounded_channel();
+        let (child, stderr) = child.unzip();
+        let pump = Pump {
+            reader: Box::new(reader),
+            buffer: BytesMut::with_capacity(CHUNK),
+            searched: 0,
+            skipping: None,
+            limit,
+            inbox: inbox.clone(),
+            reply: reply(&outbox),
+            outbox: outbox.clone(),
+            noise: 0,
+        };
+        let keeper =
+            Keeper { inbox: inbox.clone(), outbox: outbox.clone(), child, stderr: stderr.clone(), lost: lost_sender };
+        let keeper = tokio::spawn(keeper.run(pump, closed));
+        Arc::new(Self { inbox, outbox, lost, closing, keeper, stderr })
+    }
+
+    pub(crate) fn stderr(&self) -> Option<&Arc<Stderr>> {
+        self.stderr.as_ref()
+    }
+
+    pub(crate) async fn request(
+        &self,
+        request: &Request<'_>,
+        cx: &CallContext,
+        clocks: Clocks,
+    ) -> Result<Bytes, Fault> {
+        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let mut cancel = CancelOnDrop { link: self, id: waiting.id(), armed: request.cancellable };
+        if let Err(fault) = self.send(request.encode(waiting.id(), cx), waiting.alone()) {
+            cancel.armed = false;
+            return Err(fault);
+        }
+        let outcome = waiting.answer(cx, clocks).await;
+        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        outcome
+    }
+
+    /// Sends one message. `now` writes from here; otherwise the pump writes what has gathered in one go.
+    pub(crate) fn send(&self, message: Vec<u8>, now: bool) -> Result<(), Fault> {
+        let sent = send(&self.outbox, message, now);
+        sent.map_err(|cause| match self.lost.borrow().clone() {
+            Some(cause) => Fault::Lost { started: false, cause },
+            None => Fault::Lost { started: false, cause: Arc::new(cause) },
+        })
+    }
+
+    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+        let mut lost = self.lost.clone();
+        let lost = lost.wait_for(Option::is_some).await;
+        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+    }
+
+    pub(crate) async fn close(&self, patience: Duration) {
+        let _ = self.closing.send(patience);
+        // The keeper drops the sender when all is over.
+        let mut lost = self.lost.clone();
+        while lost.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Tells the server that the caller has given up, unless it was answered.
+struct CancelOnDrop<'a> {
+    link: &'a Lines,
+    id: u64,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
+            let _ = self.link.send(protocol::encode_notification("notifications/cancelled", &params), true);
+        }
+    }
+}
+
+fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), ConnectError> {
+    message.push(b'\n');
+    let mut outbox = lock(outbox);
+    if outbox.writer.is_none() {
+        return Err(ConnectError::Hangup { said: None });
+    }
+    let idle = outbox.waiting.is_empty();
+    if outbox.waiting.len() + message.len() > BACKLOG.max(message.len()) {
+        return Err(ConnectError::Broken("the server does not read its input".into()));
+    }
+    if idle {
+        outbox.waiting = message;
+    } else {
+        outbox.waiting.extend_from_slice(&message);
+    }
+    // While the pump waits for the pipe, polling from here would take its place in the queue.
+    if now && idle {
+        outbox.flush(&mut Context::from_waker(Waker::noop()));
+    }
+    if !outbox.waiting.is_empty()
+        && let Some(pump) = &outbox.pump
+    {
+        pump.wake_by_ref();
+    }
+    Ok(())
+}
+
+/// A way back to the server for answers to its requests.
+fn reply(outbox: &Arc<Mutex<Outbox>>) -> Reply {
+    let outbox = Arc::downgrade(outbox);
+    Arc::new(move |message| {
+        if let Some(outbox) = outbox.upgrade() {
+            // A link that is no more needs no answer.
+            let _ = send(&outbox, message, true);
+        }
+    })
+}
+
+/// Reads lines and hands them to the inbox; writes what callers left behind.
+struct Pump {
+    reader: Reader,
+    buffer: BytesMut,
+    /// How far the buffer holds no newline.
+    searched: usize,
+    skipping: Option<Skipped>,
+    limit: usize,
+    inbox: Arc<Inbox>,
+    reply: Reply,
+    outbox: Arc<Mutex<Outbox>>,
+    noise: u64,
+}
+
+/// What is kept of a line that is too long to be kept.
+#[derive(Default)]
+struct Skipped {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Skipped {
+    fn take(&mut self, part: &[u8]) {
+        let room = REMAINS.saturating_sub(self.head.len()).min(part.len());
+        self.head.extend_from_slice(&part[..room]);
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(REMAINS)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(REMAINS));
+    }
+}
+
+impl Pump {
+    /// Runs until the server's output ends; gives the error that ended it, if it was one.
+    async fn run(mut self) -> Option<std::io::Error> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<std::io::Error>> {
+        {
+            let mut outbox = lock(&self.outbox);
+            match &mut outbox.pump {
+                Some(pump) => pump.clone_from(cx.waker()),
+                pump => *pump = Some(cx.waker().clone()),
+            }
+            outbox.flush(cx);
+        }
+        loop {
+            self.make_room();
+            let read = pin!(self.reader.read_buf(&mut self.buffer)).poll(cx);
+            match read {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => {
+                    // A last line need not end in a newline.
+                    let rest = self.buffer.split().freeze();
+                    self.line(rest);
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Ok(_)) => self.lines(),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(error)),
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
+            self.buffer = BytesMut::with_capacity(CHUNK);
+        }
+        if self.buffer.capacity() - self.buffer.len() < CHUNK / 8 {
+            // Doubling, so that a long line is copied a few times and not once for each read.
+            self.buffer.reserve(CHUNK.max(self.buffer.len()));
+        }
+    }
+
+    /// Takes all complete lines out of the buffer.
+    fn lines(&mut self) {
+        while let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+            let line = self.buffer.split_to(self.searched + end + 1).freeze();
+            self.searched = 0;
+            self.line(line.slice(..line.len() - 1));
+        }
+        self.searched = self.buffer.len();
+        if self.buffer.len() > self.limit || self.skipping.is_some() {
+            self.skipping.get_or_insert_default().take(&self.buffer);
+            self.buffer.clear();
+            self.searched = 0;
+        }
+    }
+
+    fn line(&mut self, line: Bytes) {
+        if let Some(mut skipped) = self.skipping.take() {
+            skipped.take(&line);
+            let id = protocol::rescue_id(&skipped.head, &skipped.tail);
+            return self.inbox.settle_broken(id, Fault::TooLarge { limit: self.limit });
+        }
+        let line = match line.strip_prefix(b"\xEF\xBB\xBF") {
+            Some(bare) => line.slice_ref(bare),
+            None => line,
+        };
+        let bare = line.trim_ascii();
+        if bare.is_empty() {
+            return;
+        }
+        if let Err(malformed) = self.inbox.receive(&line, &self.reply, None) {
+            self.odd(&line, bare.first() == Some(&b'{'), &malformed);
+        }
+    }
+
+    /// A line that is no message: noise, unless it looks like the answer that somebody waits for.
+    #[cold]
+    fn odd(&mut self, line: &Bytes, looks_like_json: bool, malformed: &protocol::Malformed) {
+        if let Err(error) = std::str::from_utf8(line) {
+            let mended = Bytes::from(String::from_utf8_lossy(line).into_owned());
+            self.inbox.host().warn(&format!("a line that is not UTF-8 was mended: {error}"));
+            if self.inbox.receive(&mended, &self.reply, None).is_ok() {
+                return;
+            }
+        }
+        let id = protocol::rescue_id(&line[..line.len().min(REMAINS)], &line[line.len().saturating_sub(REMAINS)..]);
+        let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
+        if looks_like_json && !is_json && id.is_some() {
+            return self.inbox.settle_broken(id, Fault::Unreadable(cause(malformed)));
+        }
+        self.noise += 1;
+        let text: String = String::from_utf8_lossy(line).chars().take(200).collect();
+        tracing::debug!(server = %self.inbox.host().alias(), noise = self.noise, "noise on stdout: {text}");
+    }
+}
+
+fn cause(malformed: &protocol::Malformed) -> String {
+    match malformed {
+        protocol::Malformed::NotJson(error) => error.to_string(),
+        protocol::Malformed::NotRpc => malformed.to_string(),
+    }
+}
+
+/// Keeps the link: notices its end, tells everybody, and ends the child.
+struct Keeper {
+    inbox: Arc<Inbox>,
+    outbox: Arc<Mutex<Outbox>>,
+    child: Option<ChildGroup>,
+    stderr: Option<Arc<Stderr>>,
+    lost: watch::Sender<Option<Arc<ConnectError>>>,
+}
+
+/// Ends a task when its owner goes.
+struct Owned<T>(JoinHandle<T>);
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Keeper {
+    async fn run(mut self, pump: Pump, mut closing: mpsc::UnboundedReceiver<Duration>) {
+        let mut pump = Owned(tokio::spawn(pump.run()));
+        let mut patience = None;
+        let cause = tokio::select! {
+            ended = &mut pump.0 => self.hung_up(ended.ok().flatten()).await,
+            status = exited(&mut self.child) => {
+                // Its last answers may still be in the pipe, which a grandchild may hold open.
+                let _ = tokio::time::timeout(LAST_WORDS, &mut pump.0).await;
+                ConnectError::Exited { status, said: self.said().await }
+            }
+            asked = closing.recv() => {
+                patience = asked;
+                ConnectError::Closed
+            }
+        };
+        let cause = Arc::new(cause);
+        // The server's input ends here: the mildest way to ask it to go.
+        lock(&self.outbox).writer = None;
+        self.inbox.lose(&cause);
+        self.lost.send_replace(Some(cause));
+        if let Some(child) = &mut self.child {
+            // Whoever closes a link that is lost already may be in a greater hurry than we are.
+            child.end(patience.unwrap_or(Duration::from_millis(500))).await;
+        }
+    }
+
+    async fn hung_up(&mut self, error: Option<std::io::Error>) -> ConnectError {
+        if let Some(error) = error {
+            return ConnectError::Broken(Box::new(error));
+        }
+        if self.child.is_none() {
+            return ConnectError::Hangup { said: None };
+        }
+        match tokio::time::timeout(LAST_WORDS, exited(&mut self.child)).await {
+            Ok(status) => ConnectError::Exited { status, said: self.said().await },
+            Err(_) => ConnectError::Hangup { said: self.said().await },
+        }
+    }
+
+    /// The last line on stderr, which may come a little after the end.
+    async fn said(&self) -> Option<String> {
+        match &self.stderr {
+            Some(stderr) => stderr.last_words().await,
+            None => None,
+        }
+    }
+}
+
+/// Waits for the child to end; for ever when there is none.
+async fn exited(child: &mut Option<ChildGroup>) -> String {
+    match child {
+        Some(child) => child.exited().await,
+        None => std::future::pending().await,
+    }
+}

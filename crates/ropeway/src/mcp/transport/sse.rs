@@ -1,0 +1,210 @@
+//! Legacy HTTP+SSE (2024-11-05): messages go out as POSTs, everything comes in on one event stream.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Url;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Request;
+use super::web::{Body, Events, Refused, Web, broken};
+use crate::config::HttpServer;
+use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::host::Reply;
+use crate::mcp::inbox::{Clocks, Inbox};
+use crate::protocol;
+use crate::tool::CallContext;
+
+/// How long the server may take to say where messages go.
+const ENDPOINT: Duration = Duration::from_secs(10);
+
+/// A link over legacy HTTP+SSE.
+#[derive(Debug)]
+pub(crate) struct Sse {
+    this: Weak<Self>,
+    inbox: Arc<Inbox>,
+    web: Web,
+    /// Where messages go.
+    endpoint: Url,
+    lost: watch::Sender<Option<Arc<ConnectError>>>,
+    errands: Mutex<JoinSet<()>>,
+}
+
+impl Sse {
+    /// Opens the stream and waits to hear where messages go.
+    pub(crate) async fn open(
+        server: &HttpServer,
+        inbox: Arc<Inbox>,
+        limit: usize,
+    ) -> Result<Arc<Self>, Arc<ConnectError>> {
+        let web = Web::new(server, limit)?;
+        let response = web.get().send().await.map_err(broken)?;
+        if !response.status().is_success() {
+            return Err(Refused::read(response).await.into_fault().into_connect_error());
+        }
+        let opening = async {
+            let Body::Events(mut events) = Body::read(response, limit).await.map_err(Fault::into_connect_error)? else {
+                return Err(protocol_error("the server opened no event stream"));
+            };
+            while let Some(event) = events.next().await.map_err(Fault::into_connect_error)? {
+                if event.event.as_deref() == Some("endpoint") {
+                    return Ok((endpoint(&web.url, &event.data)?, events));
+                }
+            }
+            Err(Arc::new(ConnectError::Hangup { said: None }))
+        };
+        let (endpoint, events) = tokio::time::timeout(ENDPOINT, opening)
+            .await
+            .map_err(|_| Arc::new(ConnectError::Timeout { after: ENDPOINT, said: None }))??;
+        let link = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            inbox,
+            web,
+            endpoint,
+            lost: watch::Sender::new(None),
+            errands: Mutex::default(),
+        });
+        let reader = Arc::downgrade(&link);
+        link.run(read(reader, link.inbox.clone(), link.reply(), events));
+        Ok(link)
+    }
+
+    fn run(&self, errand: impl Future<Output = ()> + Send + 'static) {
+        let mut errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
+        while errands.try_join_next().is_some() {}
+        errands.spawn(errand);
+    }
+
+    fn lose(&self, cause: Arc<ConnectError>) {
+        self.inbox.lose(&cause);
+        self.lost.send_if_modified(|lost| {
+            let first = lost.is_none();
+            lost.get_or_insert(cause);
+            first
+        });
+    }
+
+    pub(crate) async fn request(
+        &self,
+        request: &Request<'_>,
+        cx: &CallContext,
+        clocks: Clocks,
+    ) -> Result<Bytes, Fault> {
+        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let id = waiting.id();
+        let message = request.encode(id, cx);
+        let mut cancel = CancelOnDrop { link: self, id, armed: request.cancellable };
+        let posted = async {
+            match self.notify(message).await {
+                // The answer comes on the stream.
+                Ok(()) => std::future::pending().await,
+                Err(fault) => fault,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = waiting.answer(cx, clocks) => outcome,
+            fault = posted => Err(fault),
+        };
+        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        outcome
+    }
+
+    pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+        let sent = self.web.post(self.endpoint.clone(), message.into()).send().await;
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) => {
+                let started = !error.is_connect();
+                let cause = Arc::new(broken(error));
+                if !started {
+                    self.lose(cause.clone());
+                }
+                return Err(Fault::Lost { started, cause });
+            }
+        };
+        match response.status().is_success() {
+            true => Ok(()),
+            false => Err(Refused::read(response).await.into_fault()),
+        }
+    }
+
+    fn reply(&self) -> Reply {
+        let this = self.this.clone();
+        Arc::new(move |message| {
+            if let Some(link) = this.upgrade() {
+                let errand = this.clone();
+                link.run(async move {
+                    if let Some(link) = errand.upgrade() {
+                        let _ = link.notify(message).await;
+                    }
+                });
+            }
+        })
+    }
+
+    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+        let mut lost = self.lost.subscribe();
+        let lost = lost.wait_for(Option::is_some).await;
+        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+    }
+
+    pub(crate) fn close(&self) {
+        self.lose(Arc::new(ConnectError::Closed));
+        self.errands.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+fn protocol_error(what: &str) -> Arc<ConnectError> {
+    Arc::new(ConnectError::Protocol(what.to_owned()))
+}
+
+/// Where messages go: on the origin of the stream, or nowhere.
+fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectError>> {
+    let text = String::from_utf8_lossy(data);
+    let url = stream.join(text.trim()).map_err(|_| protocol_error("the server named an endpoint that is no URL"))?;
+    if url.origin() != stream.origin() {
+        return Err(protocol_error("the server named an endpoint on another origin"));
+    }
+    Ok(url)
+}
+
+async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Events) {
+    let cause = loop {
+        match events.next().await {
+            Ok(Some(event))
+                if matches!(event.event.as_deref(), None | Some("message")) && !event.data.trim_ascii().is_empty() =>
+            {
+                if let Err(malformed) = inbox.receive(&event.data, &reply, None) {
+                    inbox.host().warn(&format!("an event was passed over: {malformed}"));
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => break Arc::new(ConnectError::Hangup { said: None }),
+            Err(fault) => break fault.into_connect_error(),
+        }
+    };
+    if let Some(link) = link.upgrade() {
+        link.lose(cause);
+    }
+}
+
+/// Tells the server that the caller has given up, unless it was answered.
+struct CancelOnDrop<'a> {
+    link: &'a Sse,
+    id: u64,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        // Without a runtime there is nobody left to send it.
+        if self.armed && tokio::runtime::Handle::try_current().is_ok() {
+            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
+            (self.link.reply())(protocol::encode_notification("notifications/cancelled", &params));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A server that is a child process: started in a process group of its own, and ended with all of it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::lines::Lines;
+use crate::config::{Limits, StdioServer};
+use crate::mcp::fault::ConnectError;
+use crate::mcp::inbox::Inbox;
+use crate::tool::Alias;
+
+/// What a child gets of our environment when it does not get all of it.
+const MINIMAL_ENVIRONMENT: [&str; 14] = [
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// How large a pipe we ask for: a large answer then takes fewer turns.
+const PIPE: usize = 1 << 20;
+
+/// The longest line of stderr that is kept whole.
+const LONGEST_LINE: usize = 4 << 10;
+
+/// All process groups that we started and have not seen the end of.
+static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn groups() -> MutexGuard<'static, BTreeSet<i32>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every server process that this process has started, at once and for good.
+///
+/// For a host that is about to end without running its destructors: call it before `std::process::exit` and when
+/// a signal ends the program. Connections do this by themselves when they are closed or dropped.
+pub fn end_children() {
+    for group in std::mem::take(&mut *groups()) {
+        kill(Pid::from_raw(group), Signal::KILL);
+    }
+}
+
+fn kill(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // It fails only when nobody is left, which is what is wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Starts the server and a link to it.
+pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) -> Result<Arc<Lines>, ConnectError> {
+    let (child, stdin, stdout, stderr) = ChildGroup::start(server)?;
+    let stderr = Stderr::keep(stderr, limits.stderr_bytes, inbox.host().alias().clone());
+    Ok(Lines::start(stdout, stdin, inbox, limits.message_bytes, Some((child, stderr))))
+}
+
+/// A child and all that it has started itself. Dropping it ends the whole group.
+#[derive(Debug)]
+pub(crate) struct ChildGroup {
+    group: Option<Pid>,
+    child: Child,
+}
+
+impl ChildGroup {
+    fn start(server: &StdioServer) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectError> {
+        let spawn_error = |source| ConnectError::Spawn { program: server.command.clone(), source };
+        let mut command = Command::new(&server.command);
+        command.args(&server.args).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !server.inherit_env {
+            command.env_clear();
+            command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
+        command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
+        if let Some(folder) = &server.cwd {
+            command.current_dir(folder);
+        }
+        let mut child = command.spawn().map_err(spawn_error)?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        groups().extend(group.map(Pid::as_raw_nonzero).map(i32::from));
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let this = Self { group, child };
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(spawn_error(std::io::Error::other("it has no standard streams")));
+        };
+        // The system may refuse; the usual size then has to do.
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE);
+        Ok((this, stdin, stdout, stderr))
+    }
+
+    /// Waits for the child to end, and tells how it did.
+    pub(crate) async fn exited(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Ends the group: the child's input is shut already, then comes SIGTERM, then SIGKILL, always to all of it.
+    pub(crate) async fn end(&mut self, patience: Duration) {
+        if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
+            kill(self.group, Signal::TERM);
+            let _ = tokio::time::timeout(patience, self.child.wait()).await;
+        } else if self.alone().await {
+            return self.over();
+        }
+        // What the child has left behind gets a moment to end in good order.
+        kill(self.group, Signal::TERM);
+        for _ in 0..10 {
+            if self.alone().await {
+                return self.over();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        kill(self.group, Signal::KILL);
+        let _ = tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await;
+        self.over();
+    }
+
+    /// Is nobody left in the group?
+    async fn alone(&mut self) -> bool {
+        self.group.is_none_or(|group| test_kill_process_group(group).is_err())
+    }
+
+    /// Forgets the group: its number may come to mean somebody else.
+    fn over(&mut self) {
+        if let Some(group) = self.group.take() {
+            groups().remove(&group.as_raw_nonzero().get());
+        }
+    }
+}
+
+impl Drop for ChildGroup {
+    fn drop(&mut self) {
+        kill(self.group, Signal::KILL);
+        self.over();
+    }
+}
+
+/// The last lines of a child's stderr.
+#[derive(Debug)]
+pub(crate) struct Stderr {
+    ring: Mutex<Ring>,
+    ended: watch::Receiver<()>,
+    reader: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    lines: VecDeque<String>,
+    bytes: usize,
+}
+
+impl Stderr {
+    fn keep(pipe: impl AsyncRead + Send + Unpin + 'static, capacity: usize, server: Alias) -> Arc<Self> {
+        let (ending, ended) = watch::channel(());
+        let stderr = Arc::new(Self { ring: Mutex::default(), ended, reader: Mutex::default() });
+        let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), capacity, server, ending));
+        *stderr.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+        stderr
+    }
+
+    /// The lines that are kept, oldest first.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+    }
+
+    /// The last line that says something, once the child has nothing more to say; soon in any case.
+    pub(crate) async fn last_words(&self) -> Option<String> {
+        let mut ended = self.ended.clone();
+        let _ =
+            tokio::time::timeout(Duration::from_millis(100), async { while ended.changed().await.is_ok() {} }).await;
+        self.lines().into_iter().rev().find(|line| !line.trim().is_empty())
+    }
+}
+
+impl Drop for Stderr {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            reader.abort();
+        }
+    }
+}
+
+async fn read(
+    mut pipe: impl AsyncRead + Unpin,
+    stderr: std::sync::Weak<Stderr>,
+    capacity: usize,
+    server: Alias,
+    _ending: watch::Sender<()>,
+) {
+    let mut chunk = vec![0; 4096];
+    let mut line = Vec::new();
+    loop {
+        let Ok(count @ 1..) = pipe.read(&mut chunk).await else { break };
+        for &byte in &chunk[..count] {
+            if byte != b'\n' {
+                line.push(byte);
+            }
+            if byte == b'\n' || line.len() >= LONGEST_LINE {
+                keep_line(&stderr, &mut line, capacity, &server);
+            }
+        }
+    }
+    if !line.is_empty() {
+        keep_line(&stderr, &mut line, capacity, &server);
+    }
+}
+
+fn keep_line(stderr: &std::sync::Weak<Stderr>, line: &mut Vec<u8>, capacity: usize, server: &Alias) {
+    let text = String::from_utf8_lossy(line).trim_end().to_owned();
+    line.clear();
+    tracing::debug!(server = %server, "stderr: {text}");
+    let Some(stderr) = stderr.upgrade() else { return };
+    let mut ring = stderr.ring.lock().unwrap_or_else(PoisonError::into_inner);
+    ring.bytes += text.len() + 1;
+    ring.lines.push_back(text);
+    while ring.bytes > capacity
+        && let Some(oldest) = ring.lines.pop_front()
+    {
+        ring.bytes -= oldest.len() + 1;
+    }
+}

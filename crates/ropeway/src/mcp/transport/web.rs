@@ -1,0 +1,342 @@
+//! What both HTTP transports share: the client, the headers, the reading of answers.
+
+use std::sync::{Arc, Once};
+use std::time::{Duration, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+
+use crate::config::HttpServer;
+use crate::mcp::fault::{ConnectError, Fault};
+use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
+
+/// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
+const IDLE_CONNECTION: Duration = Duration::from_secs(4);
+
+/// How long a TCP and TLS handshake may take.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// How much of a refusal's body is read.
+const REFUSAL: usize = 64 << 10;
+
+/// What an answer may be.
+const ANSWERS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// A server's URL and all that goes with every request to it.
+#[derive(Debug)]
+pub(crate) struct Web {
+    client: Client,
+    pub(crate) url: Url,
+    headers: HeaderMap,
+    pub(crate) limit: usize,
+}
+
+impl Web {
+    pub(crate) fn new(server: &HttpServer, limit: usize) -> Result<Self, ConnectError> {
+        let url = Url::parse(&server.url).map_err(|error| unusable(&server.url, error))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(unusable(&server.url, "only http and https are spoken here"));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &server.headers {
+            let header = HeaderName::try_from(name).map_err(|error| unusable(name, error))?;
+            headers.append(header, secret(name, value.expose())?);
+        }
+        if let Some(token) = &server.bearer {
+            headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
+        }
+        let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error))?;
+        Ok(Self { client, url, headers, limit })
+    }
+
+    /// A request for an event stream.
+    pub(crate) fn get(&self) -> RequestBuilder {
+        self.request(Method::GET, self.url.clone()).header(ACCEPT, "text/event-stream")
+    }
+
+    /// A message for the server.
+    pub(crate) fn post(&self, url: Url, message: Bytes) -> RequestBuilder {
+        self.request(Method::POST, url).header(ACCEPT, ANSWERS).header(CONTENT_TYPE, "application/json").body(message)
+    }
+
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.client.request(method, url).headers(self.headers.clone())
+    }
+}
+
+fn unusable(what: &str, source: impl Into<crate::tool::BoxError>) -> ConnectError {
+    ConnectError::Address { what: what.to_owned(), source: source.into() }
+}
+
+fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
+    let mut value = HeaderValue::try_from(value).map_err(|error| unusable(name, error))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => {
+            host.trim_matches(['[', ']']).parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+        None => false,
+    }
+}
+
+fn client(loopback: bool) -> reqwest::Result<Client> {
+    static PROVIDER: Once = Once::new();
+    // A host that has chosen its own provider keeps it.
+    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    let mut builder = Client::builder()
+        .user_agent(concat!("ropeway/", env!("CARGO_PKG_VERSION")))
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT)
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .redirect(redirect::Policy::custom(same_origin));
+    if loopback {
+        // A proxy cannot reach our own machine.
+        builder = builder.no_proxy();
+    }
+    builder.build()
+}
+
+/// A redirect is followed only where it keeps the method, the body and the origin.
+fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let keeps = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    let from = attempt.previous().first().map(Url::origin);
+    if keeps && from == Some(attempt.url().origin()) && attempt.previous().len() < 5 {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+/// What went wrong on the way to the server; the URL is left out, since it may hold a secret.
+pub(crate) fn broken(error: reqwest::Error) -> ConnectError {
+    ConnectError::Broken(Box::new(error.without_url()))
+}
+
+/// An answer with a status that says no.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) challenge: Option<String>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) rpc: Option<RpcError>,
+    pub(crate) body: String,
+}
+
+impl Refused {
+    /// Reads what there is to know of a refusal.
+    pub(crate) async fn read(mut response: Response) -> Self {
+        let status = response.status();
+        let header =
+            |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let challenge = header(WWW_AUTHENTICATE);
+        let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(&value, SystemTime::now()));
+        let location = header(reqwest::header::LOCATION);
+        let mut body = Vec::new();
+        let read = async {
+            while let Ok(Some(chunk)) = response.chunk().await
+                && body.len() < REFUSAL
+            {
+                body.extend_from_slice(&chunk);
+            }
+        };
+        // The status is known; a body that does not come is not waited for.
+        let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
+        body.truncate(REFUSAL);
+        let mut rpc = None;
+        let _ = protocol::read(&body, |message| {
+            if let Incoming::Answer { outcome: Err(error), .. } = message {
+                rpc = Some(error);
+            }
+        });
+        let body = match location {
+            Some(location) if status.is_redirection() => format!("a redirect to {location}"),
+            _ => brief(&body),
+        };
+        Self { status, challenge, retry_after, rpc, body }
+    }
+
+    /// The server wants to know who is asking.
+    pub(crate) fn needs_auth(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED || (self.status == StatusCode::FORBIDDEN && self.challenge.is_some())
+    }
+
+    /// The refusal as the end of a request.
+    pub(crate) fn into_fault(self) -> Fault {
+        if self.needs_auth() {
+            return Fault::Lost {
+                started: false,
+                cause: Arc::new(ConnectError::NeedsAuth { challenge: self.challenge }),
+            };
+        }
+        match self.rpc {
+            Some(error) => Fault::Refused(error),
+            None => {
+                let said = Some(self.body).filter(|body| !body.is_empty());
+                let cause = Arc::new(ConnectError::Status { status: self.status.as_u16(), said });
+                Fault::Lost { started: true, cause }
+            }
+        }
+    }
+}
+
+/// The beginning of a body in one line.
+fn brief(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(2000)]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(200).collect()
+}
+
+/// Reads `Retry-After` in either form: seconds, or a date.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(value).ok().map(|date| date.duration_since(now).unwrap_or_default()),
+    }
+}
+
+/// A body, told by its first bytes: servers lie about its type.
+pub(crate) enum Body {
+    /// Nothing at all.
+    Empty,
+    /// One JSON text.
+    Json(Bytes),
+    /// Events, as they come.
+    Events(Events),
+}
+
+/// A stream of events.
+pub(crate) struct Events {
+    response: Response,
+    parser: SseParser,
+    ready: std::collections::VecDeque<SseEvent>,
+    ended: bool,
+}
+
+impl Body {
+    /// Reads a JSON body whole, and an event stream's beginning.
+    pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Self, Fault> {
+        let said_events = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.trim_start().starts_with("text/event-stream"));
+        let mut start = Bytes::new();
+        while start.trim_ascii().is_empty() {
+            match response.chunk().await {
+                Ok(Some(chunk)) => start = chunk,
+                Ok(None) => {
+                    let none =
+                        Events { response, parser: SseParser::new(limit), ready: Default::default(), ended: true };
+                    return Ok(if said_events { Self::Events(none) } else { Self::Empty });
+                }
+                Err(error) => return Err(cut_off(error)),
+            }
+        }
+        match start.trim_ascii_start().first() {
+            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, limit).await?)),
+            _ if said_events || looks_like_events(&start) => {
+                let mut events =
+                    Events { response, parser: SseParser::new(limit), ready: Default::default(), ended: false };
+                events.take(&start)?;
+                Ok(Self::Events(events))
+            }
+            _ => {
+                let body = whole(response, start, limit.min(REFUSAL)).await.unwrap_or_default();
+                Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body))))
+            }
+        }
+    }
+}
+
+/// What a stream begins with that was not said to be one.
+fn looks_like_events(start: &[u8]) -> bool {
+    let start = start.trim_ascii_start();
+    let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
+    ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
+}
+
+async fn whole(mut response: Response, start: Bytes, limit: usize) -> Result<Bytes, Fault> {
+    let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+    if length.is_some_and(|length| length > limit) || start.len() > limit {
+        return Err(Fault::TooLarge { limit });
+    }
+    if length == Some(start.len()) {
+        return Ok(start);
+    }
+    let mut body = BytesMut::with_capacity(length.unwrap_or_default());
+    body.extend_from_slice(&start);
+    while let Some(chunk) = response.chunk().await.map_err(cut_off)? {
+        if body.len() + chunk.len() > limit {
+            return Err(Fault::TooLarge { limit });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+fn cut_off(error: reqwest::Error) -> Fault {
+    Fault::Lost { started: true, cause: Arc::new(broken(error)) }
+}
+
+impl Events {
+    fn take(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        let ready = &mut self.ready;
+        self.parser.push(chunk, |event| ready.push_back(event)).map_err(|error| Fault::TooLarge { limit: error.limit })
+    }
+
+    /// The next event; `None` at a clean end.
+    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, Fault> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.take(&chunk)?,
+                Ok(None) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    return Err(cut_off(error));
+                }
+            }
+        }
+    }
+
+    /// Reads on for a moment after the answer, so that the TCP connection can be used again.
+    pub(crate) async fn drain(mut self) {
+        let rest = async { while let Ok(Some(_)) = self.next().await {} };
+        let _ = tokio::time::timeout(Duration::from_millis(100), rest).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_both_forms() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
+        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:40 GMT", now), Some(Duration::from_secs(3)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:40:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", now), None);
+    }
+
+    #[test]
+    fn a_url_that_is_not_http_is_refused_with_its_name() {
+        let error = Web::new(&HttpServer::new("ftp://example.com"), 1).expect_err("not http");
+        assert_eq!(error.to_string(), "`ftp://example.com` cannot be used");
+        assert!(Web::new(&HttpServer::new("http://a").with_header("bad name", "x"), 1).is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! A frame: one JSON-RPC message, read leniently and written strictly.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A message from the other side, its parts still raw JSON of the bytes it was read from.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// The answer to a request of ours; without an id when the other side did not say to which.
+    Answer {
+        /// Our number for the request.
+        id: Option<u64>,
+        /// The result, or the error.
+        outcome: Result<&'a RawValue, RpcError>,
+    },
+    /// A request of the other side.
+    Request {
+        /// Their name for the request, to be sent back as it is.
+        id: &'a RawValue,
+        /// What is asked for.
+        method: Cow<'a, str>,
+        /// With what.
+        params: Option<&'a RawValue>,
+    },
+    /// Something that wants no answer.
+    Notification {
+        /// What happened.
+        method: Cow<'a, str>,
+        /// The details.
+        params: Option<&'a RawValue>,
+    },
+}
+
+/// A JSON-RPC error as the other side worded it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("error {code}: {message}")]
+pub struct RpcError {
+    /// The number of the error.
+    pub code: i64,
+    /// The words.
+    pub message: String,
+    /// What was added.
+    pub data: Option<Value>,
+}
+
+/// What came is not a JSON-RPC message.
+#[derive(Debug, thiserror::Error)]
+pub enum Malformed {
+    /// It is not JSON.
+    #[error("not JSON")]
+    NotJson(#[source] serde_json::Error),
+    /// It is JSON, but neither a request nor an answer.
+    #[error("JSON, but not a JSON-RPC message")]
+    NotRpc,
+}
+
+/// The top level of a message; each part is looked at later, when it is known what it should be.
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Keeps an explicit `null` apart from an absent field.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads the message, or the messages of a batch, in one text, and hands each to `take`.
+pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), Malformed> {
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => {
+            let batch: Vec<Wire<'_>> = serde_json::from_slice(text).map_err(Malformed::NotJson)?;
+            for wire in batch {
+                take(incoming(wire)?);
+            }
+        }
+        _ => take(incoming(serde_json::from_slice(text).map_err(Malformed::NotJson)?)?),
+    }
+    Ok(())
+}
+
+fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {
+    let Wire { id, method, params, result, error } = wire;
+    // An id of `null` names no request.
+    let id = id.filter(|id| id.get() != "null");
+    match (method, error, result) {
+        (Some(method), ..) => Ok(match id {
+            Some(id) => Incoming::Request { id, method, params },
+            None => Incoming::Notification { method, params },
+        }),
+        (None, Some(error), _) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
+        (None, None, Some(result)) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Ok(result) }),
+        (None, None, None) => Err(Malformed::NotRpc),
+    }
+}
+
+/// Our request numbers come back as `3`, `"3"` or `3.0`.
+fn number(id: &RawValue) -> Option<u64> {
+    let text = id.get().trim_matches('"');
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64)
+    })
+}
+
+fn rpc_error(raw: &RawValue) -> RpcError {
+    let error: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let code = match &error["code"] {
+        // Outside i64 there is no code that would mean anything to us.
+        Value::Number(code) => code.as_i64().or_else(|| code.as_f64().map(|code| code as i64)).unwrap_or_default(),
+        Value::String(code) => code.parse().unwrap_or_default(),
+        _ => 0,
+    };
+    let message = match (&error["message"], &error) {
+        (Value::String(message), _) => message.clone(),
+        (Value::Null, Value::String(message)) => message.clone(),
+        (Value::Null, _) => "(no message)".to_owned(),
+        (odd, _) => odd.to_string(),
+    };
+    let data = error.get("data").filter(|data| !data.is_null()).cloned();
+    RpcError { code, message, data }
+}
+
+/// The request number in what is left of a message that could not be read whole: its head and its tail.
+pub fn rescue_id(head: &[u8], tail: &[u8]) -> Option<u64> {
+    let find = |part: &[u8], last: bool| {
+        let text = String::from_utf8_lossy(part);
+        let at = if last { text.rfind("\"id\"") } else { text.find("\"id\"") }?;
+        let rest = text[at + 4..].trim_start().strip_prefix(':')?.trim_start();
+        let digits = rest.strip_prefix('"').unwrap_or(rest);
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        digits[..end].parse().ok()
+    };
+    // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
+    let own = head.windows(8).position(|window| window == b"\"result\"").map_or(head, |at| &head[..at]);
+    find(own, false).or_else(|| find(tail, true))
+}
+
+/// Writes the answer to a request of the other side.
+pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
+    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// Writes the refusal of a request of the other side.
+pub fn encode_refusal(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
+    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+}
+
+/// Writes a notification.
+pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    encode(&serde_json::json!({"jsonrpc": "2.0", "method": method, "params": params}))
+}
+
+fn encode(message: &Value) -> Vec<u8> {
+    message.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &[u8]) -> Result<Vec<Incoming<'_>>, Malformed> {
+        let mut messages = Vec::new();
+        read(text, |message| messages.push(message)).map(|()| messages)
+    }
+
+    fn answer(text: &str) -> (Option<u64>, Result<String, RpcError>) {
+        match all(text.as_bytes()).expect("a message").remove(0) {
+            Incoming::Answer { id, outcome } => (id, outcome.map(|raw| raw.get().to_owned())),
+            other => panic!("an answer, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_id_may_come_back_as_a_number_a_string_or_a_float() {
+        for id in ["3", "\"3\"", "3.0"] {
+            assert_eq!(answer(&format!("{{\"id\":{id},\"result\":{{}}}}")), (Some(3), Ok("{}".into())));
+        }
+        assert_eq!(answer(r#"{"id":null,"result":1}"#).0, None);
+        assert_eq!(answer(r#"{"id":"x","result":1}"#).0, None);
+    }
+
+    #[test]
+    fn a_null_error_beside_a_result_is_no_error_and_jsonrpc_may_be_missing() {
+        assert_eq!(answer(r#"{"id":1,"error":null,"result":{"a":1}}"#), (Some(1), Ok("{\"a\":1}".into())));
+        assert_eq!(answer(r#"{"result":null,"id":1}"#), (Some(1), Ok("null".into())));
+    }
+
+    #[test]
+    fn an_error_is_read_whatever_its_fields_are() {
+        let error = |text: &str| answer(text).1.expect_err("an error");
+        assert_eq!(error(r#"{"id":1,"error":{"code":-32000,"message":"no"}}"#).code, -32000);
+        assert_eq!(
+            error(r#"{"id":1,"error":{"code":"-5"}}"#),
+            RpcError { code: -5, message: "(no message)".into(), data: None }
+        );
+        assert_eq!(error(r#"{"id":1,"error":{"code":99999999999,"message":{"a":1}}}"#).message, "{\"a\":1}");
+        assert_eq!(error(r#"{"id":1,"error":"broken"}"#).message, "broken");
+        assert_eq!(
+            error(r#"{"id":1,"error":{"code":1e300,"message":"m","data":[1]}}"#).data,
+            Some(serde_json::json!([1]))
+        );
+    }
+
+    #[test]
+    fn a_batch_is_read_message_by_message() {
+        let batch = all(br#" [{"id":1,"result":{}},{"method":"notifications/x"},{"id":"a","method":"ping"}]"#)
+            .expect("a batch");
+        assert!(matches!(batch[0], Incoming::Answer { id: Some(1), .. }));
+        assert!(matches!(&batch[1], Incoming::Notification { method, .. } if method == "notifications/x"));
+        assert!(matches!(&batch[2], Incoming::Request { id, .. } if id.get() == "\"a\""));
+    }
+
+    #[test]
+    fn noise_is_told_from_messages() {
+        assert!(matches!(all(b"Server started on port 3"), Err(Malformed::NotJson(_))));
+        assert!(matches!(all(b"{\"level\":\"info\"}"), Err(Malformed::NotRpc)));
+        assert!(matches!(all(b""), Err(Malformed::NotJson(_))));
+        let deep = "[".repeat(100_000);
+        assert!(all(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_request_of_a_broken_message_is_found_in_its_head_or_its_tail() {
+        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","id": 17,"result":{"id":3"#, b""), Some(17));
+        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"id":3"#, br#"x"}]},"id":"18"}"#), Some(18));
+        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"#, b"xxxx"), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Header parameters: arguments that the modern era mirrors in HTTP headers (`x-mcp-header`).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+/// How deep a schema is looked through for header parameters.
+const DEEPEST: usize = 64;
+
+/// The largest integer that every JSON reader keeps exactly.
+const EXACT: i64 = (1 << 53) - 1;
+
+/// Which arguments of a tool go into which headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderParams(Vec<HeaderParam>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeaderParam {
+    header: String,
+    path: Vec<String>,
+}
+
+/// A schema marks a header parameter in a way that the spec forbids; its tool must not be used over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the header parameter at `{at}` {reason}")]
+pub struct InvalidHeader {
+    /// Where in the schema.
+    pub at: String,
+    /// What is wrong.
+    pub reason: &'static str,
+}
+
+impl HeaderParams {
+    /// Finds the header parameters of an input schema.
+    pub fn read(schema: &Value) -> Result<Self, InvalidHeader> {
+        let mut found = Self::default();
+        found.walk(schema, &mut Vec::new(), true, 0)?;
+        Ok(found)
+    }
+
+    /// The headers of a call with these arguments.
+    pub fn headers(&self, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+        let value = |param: &HeaderParam| {
+            let (first, rest) = param.path.split_first()?;
+            let value = rest.iter().try_fold(arguments.get(first)?, |value, key| value.get(key))?;
+            let text = match value {
+                Value::String(text) => header_value(text),
+                Value::Bool(flag) => flag.to_string(),
+                Value::Number(number) => number.as_i64().filter(|number| number.abs() <= EXACT)?.to_string(),
+                _ => return None,
+            };
+            Some((format!("Mcp-Param-{}", param.header), text))
+        };
+        self.0.iter().filter_map(value).collect()
+    }
+
+    fn walk(
+        &mut self,
+        schema: &Value,
+        path: &mut Vec<String>,
+        reachable: bool,
+        depth: usize,
+    ) -> Result<(), InvalidHeader> {
+        let Value::Object(schema) = schema else { return Ok(()) };
+        if depth > DEEPEST {
+            return Ok(());
+        }
+        if let Some(mark) = schema.get("x-mcp-header") {
+            self.take(mark, schema.get("type"), path, reachable)?;
+        }
+        for (keyword, value) in schema {
+            match (keyword.as_str(), value) {
+                ("properties", Value::Object(properties)) => {
+                    for (name, property) in properties {
+                        path.push(name.clone());
+                        self.walk(property, path, reachable, depth + 1)?;
+                        path.pop();
+                    }
+                }
+                ("patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(schemas)) => {
+                    for schema in schemas.values() {
+                        self.walk(schema, path, false, depth + 1)?;
+                    }
+                }
+                ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(schemas)) => {
+                    for schema in schemas {
+                        self.walk(schema, path, false, depth + 1)?;
+                    }
+                }
+                (
+                    "items"
+                    | "not"
+                    | "if"
+                    | "then"
+                    | "else"
+                    | "additionalProperties"
+                    | "contains"
+                    | "propertyNames"
+                    | "unevaluatedItems"
+                    | "unevaluatedProperties"
+                    | "contentSchema",
+                    schema,
+                ) => self.walk(schema, path, false, depth + 1)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        mark: &Value,
+        kind: Option<&Value>,
+        path: &[String],
+        reachable: bool,
+    ) -> Result<(), InvalidHeader> {
+        let invalid = |reason| Err(InvalidHeader { at: format!("/{}", path.join("/")), reason });
+        let Value::String(name) = mark else { return invalid("is not named by a string") };
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return invalid("has a name that no header can have");
+        }
+        if !reachable || path.is_empty() {
+            return invalid("is not a plain property");
+        }
+        if !matches!(kind.and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
+            return invalid("is neither a string nor an integer nor a boolean");
+        }
+        if self.0.iter().any(|other| other.header.eq_ignore_ascii_case(name)) {
+            return invalid("has a name that another one has");
+        }
+        self.0.push(HeaderParam { header: name.clone(), path: path.to_vec() });
+        Ok(())
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// The text as a header value: as it is where a header can hold it, else as marked base64.
+pub fn header_value(text: &str) -> String {
+    let plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
+        && text.trim_matches(' ').len() == text.len()
+        && !(text.starts_with("=?base64?") && text.ends_with("?="));
+    if plain { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_header_cannot_hold_goes_as_marked_base64() {
+        for (text, value) in [
+            ("us-west 1", "us-west 1"),
+            ("", ""),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("a\nb", "=?base64?YQpi?="),
+        ] {
+            assert_eq!(header_value(text), value);
+        }
+    }
+
+    #[test]
+    fn marked_arguments_become_headers_and_absent_or_null_ones_do_not() {
+        let schema = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+            "on": {"type": "boolean", "x-mcp-header": "On"},
+            "x-mcp-header": {"type": "string"}}});
+        let params = HeaderParams::read(&schema).expect("valid marks");
+        let arguments = json!({"region": "eu", "deep": {"n": -7}, "on": null, "x-mcp-header": "y"});
+        let headers = params.headers(arguments.as_object().expect("an object"));
+        assert_eq!(headers, [("Mcp-Param-Region".into(), "eu".into()), ("Mcp-Param-N".into(), "-7".into())]);
+    }
+
+    #[test]
+    fn marks_that_the_spec_forbids_are_refused() {
+        let property = |property: Value| json!({"properties": {"a": property}});
+        for schema in [
+            property(json!({"type": "string", "x-mcp-header": ""})),
+            property(json!({"type": "string", "x-mcp-header": "a b"})),
+            property(json!({"type": "string", "x-mcp-header": 3})),
+            property(json!({"type": "number", "x-mcp-header": "A"})),
+            property(json!({"x-mcp-header": "A"})),
+            property(json!({"type": "array", "items": {"type": "string", "x-mcp-header": "A"}})),
+            json!({"anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}]}),
+            json!({"properties": {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}}),
+            json!({"type": "string", "x-mcp-header": "A"}),
+        ] {
+            assert!(HeaderParams::read(&schema).is_err(), "{schema}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Lists: pages of tools, resources and prompts, and what a tool in one means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::tool::{Alias, Annotations, Origin, ToolDefinition};
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The entries as they came.
+    pub items: Vec<Value>,
+    /// How to ask for the next page.
+    pub next_cursor: Option<String>,
+    /// How long the list may be kept, when the server said so.
+    pub ttl: Option<Duration>,
+}
+
+impl Page {
+    /// Reads a page of the list under `key` (`tools`, `resources`, …).
+    pub fn read(mut result: Value, key: &str) -> Self {
+        let items = match result.get_mut(key).map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        };
+        let next_cursor = match result.get("nextCursor") {
+            Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor.clone()),
+            // A cursor should be a string; one that is a number still tells the way.
+            Some(Value::Number(cursor)) => Some(cursor.to_string()),
+            _ => None,
+        };
+        let ttl = result.get("ttlMs").and_then(Value::as_f64).map(|ms| Duration::from_millis(ms.max(0.0) as u64));
+        Self { items, next_cursor, ttl }
+    }
+}
+
+/// What an entry of `tools/list` means; the words tell why it cannot be a tool.
+///
+/// Odd fields do not spoil the tool: they are kept among its `extra` fields.
+pub fn tool_definition(server: &Alias, entry: Value) -> Result<ToolDefinition, String> {
+    let Value::Object(mut entry) = entry else {
+        return Err(format!("a tool that is not an object: {}", brief(&entry)));
+    };
+    let name = match entry.shift_remove("name") {
+        Some(Value::String(name)) if !name.is_empty() => name,
+        odd => return Err(format!("a tool without a name: {}", brief(&odd.unwrap_or_default()))),
+    };
+    let mut tool = ToolDefinition::new(name);
+    tool.origin = Origin::Server { server: server.clone(), tool: tool.name.as_str().into() };
+    tool.title = take(&mut entry, "title", string);
+    tool.description = take(&mut entry, "description", string);
+    tool.input_schema = Arc::new(take(&mut entry, "inputSchema", object).map_or_else(any_object, Value::Object));
+    tool.output_schema = take(&mut entry, "outputSchema", object).map(|schema| Arc::new(Value::Object(schema)));
+    tool.annotations = Annotations(take(&mut entry, "annotations", object).unwrap_or_default());
+    tool.meta = take(&mut entry, "_meta", object);
+    tool.extra = entry;
+    Ok(tool)
+}
+
+fn any_object() -> Value {
+    json!({"type": "object"})
+}
+
+/// Takes a field out when it is what it should be; a `null` is as good as nothing, anything else stays.
+fn take<T>(entry: &mut Map<String, Value>, key: &str, read: impl Fn(Value) -> Result<T, Value>) -> Option<T> {
+    match read(entry.shift_remove(key)?) {
+        Ok(value) => Some(value),
+        Err(Value::Null) => None,
+        Err(odd) => {
+            entry.insert(key.to_owned(), odd);
+            None
+        }
+    }
+}
+
+fn string(value: Value) -> Result<String, Value> {
+    match value {
+        Value::String(text) => Ok(text),
+        odd => Err(odd),
+    }
+}
+
+fn object(value: Value) -> Result<Map<String, Value>, Value> {
+    match value {
+        Value::Object(map) => Ok(map),
+        odd => Err(odd),
+    }
+}
+
+fn brief(value: &Value) -> String {
+    value.to_string().chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(entry: Value) -> ToolDefinition {
+        tool_definition(&"s".into(), entry).expect("a tool")
+    }
+
+    #[test]
+    fn a_tool_without_a_usable_schema_takes_any_object() {
+        for entry in
+            [json!({"name": "a"}), json!({"name": "a", "inputSchema": true}), json!({"name": "a", "inputSchema": null})]
+        {
+            assert_eq!(*tool(entry).input_schema, json!({"type": "object"}));
+        }
+    }
+
+    #[test]
+    fn odd_fields_are_kept_and_do_not_spoil_the_tool() {
+        let entry = json!({"name": "a", "description": 3, "icons": [{"sizes": "48x48"}], "execution": {"taskSupport": "required"},
+            "inputSchema": {"type": "object", "z": 1, "a": 2}, "annotations": "none", "title": null});
+        let tool = tool(entry);
+        assert_eq!(tool.description, None);
+        assert_eq!(tool.extra.keys().collect::<Vec<_>>(), ["icons", "execution", "description", "annotations"]);
+        assert_eq!(tool.input_schema.to_string(), r#"{"type":"object","z":1,"a":2}"#);
+    }
+
+    #[test]
+    fn what_cannot_be_a_tool_says_why() {
+        assert_eq!(tool_definition(&"s".into(), json!(3)), Err("a tool that is not an object: 3".into()));
+        assert_eq!(tool_definition(&"s".into(), json!({"name": ""})), Err("a tool without a name: \"\"".into()));
+    }
+
+    #[test]
+    fn a_page_is_read_whatever_its_optional_fields_are() {
+        let page = Page::read(json!({"tools": [1, 2], "nextCursor": 7, "ttlMs": -1, "cacheScope": "shared"}), "tools");
+        assert_eq!(
+            page,
+            Page { items: vec![json!(1), json!(2)], next_cursor: Some("7".into()), ttl: Some(Duration::ZERO) }
+        );
+        assert_eq!(Page::read(json!({"tools": null, "nextCursor": null}), "tools"), Page::default());
+        assert_eq!(Page::read(json!([]), "tools"), Page::default());
+        assert_eq!(Page::read(json!({"nextCursor": ""}), "tools").next_cursor, None);
+    }
+}
