@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -62,12 +63,22 @@ pub enum ElicitationAnswer {
     Cancel,
 }
 
+/// A folder that servers may look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Root {
+    /// Where it is, as a `file://` URI.
+    pub uri: String,
+    /// What to call it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 /// Who answers what servers ask of the host. What has no handler is not declared to servers.
 #[derive(Clone, Default)]
 pub struct Handlers {
     elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
     sampling: Option<Handler<Value, Value>>,
-    roots: Option<Handler<(), Vec<(String, Option<String>)>>>,
+    roots: Option<Handler<(), Vec<Root>>>,
 }
 
 impl Handlers {
@@ -98,12 +109,12 @@ impl Handlers {
         self
     }
 
-    /// Tells servers which folders they may look at: URIs, each with a name if it has one.
+    /// Tells servers which folders they may look at.
     #[must_use]
     pub fn on_roots<F, R>(mut self, handler: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Vec<(String, Option<String>)>, BoxError>> + Send + 'static,
+        R: Future<Output = Result<Vec<Root>, BoxError>> + Send + 'static,
     {
         self.roots = Some(Arc::new(move |()| Box::pin(handler())));
         self
@@ -268,11 +279,7 @@ impl Host {
                 handler(params).await.map_err(failed)
             }
             ("roots/list", Handlers { roots: Some(handler), .. }) => {
-                let root = |(uri, name): (String, Option<String>)| match name {
-                    Some(name) => json!({"uri": uri, "name": name}),
-                    None => json!({"uri": uri}),
-                };
-                let roots: Vec<Value> = handler(()).await.map_err(failed)?.into_iter().map(root).collect();
+                let roots = handler(()).await.map_err(failed)?;
                 Ok(json!({"roots": roots}))
             }
             _ => Err(Refusal { code: code::METHOD_NOT_FOUND, message: format!("`{method}` is not supported") }),

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::fault::ConnectError;
-pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers};
+pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
 pub use self::transport::stdio::end_children;

@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_priming_event_tells_id_and_retry_without_data() {
         let event = SseEvent { id: Some("7".into()), retry: Some(Duration::from_millis(500)), ..SseEvent::default() };
-        assert_eq!(events(&[b"id: 7\nretry: 500\n\n", b"\n\n"]), [event.clone()]);
+        assert_eq!(events(&[b"id: 7\nretry: 500\n\n", b"\n\n"]), [event]);
         let event = SseEvent { event: Some("endpoint".into()), ..data("/m") };
         assert_eq!(events(&[b"event: endpoint\ndata: /m\n\nevent: lost at the end\ndata: x"]), [event]);
     }

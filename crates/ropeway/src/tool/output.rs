@@ -129,8 +129,7 @@ impl<'de> Deserialize<'de> for ToolOutput {
                             Value::Null => {}
                             odd => {
                                 // Some servers write "true" or 1: what is not plainly false is an error.
-                                output.is_error =
-                                    !matches!(&odd, Value::String(s) if s != "true") && odd != Value::from(0);
+                                output.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
                                 output.extra.insert(key, odd);
                             }
                         },

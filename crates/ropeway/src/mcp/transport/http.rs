@@ -232,7 +232,7 @@ impl Http {
     }
 
     /// Takes in the events of a request's stream, and takes the stream up again when it breaks off.
-    async fn follow(&self, id: u64, mut events: Events) -> Result<(), Fault> {
+    async fn follow(&self, id: u64, mut events: Box<Events>) -> Result<(), Fault> {
         let reply = self.reply();
         let mut resume = Resume::default();
         loop {
@@ -259,7 +259,7 @@ impl Http {
         }
     }
 
-    async fn resume(&self, resume: &mut Resume, last: &str) -> Result<Events, Fault> {
+    async fn resume(&self, resume: &mut Resume, last: &str) -> Result<Box<Events>, Fault> {
         loop {
             resume.tries += 1;
             tokio::time::sleep(resume.retry).await;

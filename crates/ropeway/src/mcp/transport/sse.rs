@@ -172,7 +172,7 @@ fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectError>> {
     Ok(url)
 }
 
-async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Events) {
+async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<Events>) {
     let cause = loop {
         match events.next().await {
             Ok(Some(event))

@@ -209,8 +209,7 @@ async fn read(
 ) {
     let mut chunk = vec![0; 4096];
     let mut line = Vec::new();
-    loop {
-        let Ok(count @ 1..) = pipe.read(&mut chunk).await else { break };
+    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
         for &byte in &chunk[..count] {
             if byte != b'\n' {
                 line.push(byte);

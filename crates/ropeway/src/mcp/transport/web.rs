@@ -1,5 +1,6 @@
 //! What both HTTP transports share: the client, the headers, the reading of answers.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
@@ -210,14 +211,14 @@ pub(crate) enum Body {
     /// One JSON text.
     Json(Bytes),
     /// Events, as they come.
-    Events(Events),
+    Events(Box<Events>),
 }
 
 /// A stream of events.
 pub(crate) struct Events {
     response: Response,
     parser: SseParser,
-    ready: std::collections::VecDeque<SseEvent>,
+    ready: VecDeque<SseEvent>,
     ended: bool,
 }
 
@@ -245,9 +246,9 @@ impl Body {
             Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, limit).await?)),
             _ if said_events || looks_like_events(&start) => {
                 let mut events =
-                    Events { response, parser: SseParser::new(limit), ready: Default::default(), ended: false };
+                    Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
                 events.take(&start)?;
-                Ok(Self::Events(events))
+                Ok(Self::Events(Box::new(events)))
             }
             _ => {
                 let body = whole(response, start, limit.min(REFUSAL)).await.unwrap_or_default();
