@@ -271,5 +271,10 @@ fn table(home: &Path) -> Value {
             add(&format!("{sdk}-http-stateless"), &python, &[&script, "http-stateless", "{PORT}"], &[], Some(MCP));
         }
     }
+
+    // Ours to build, on an SDK that is not.
+    let rmcp = place::program("rmcp-server").to_string_lossy().into_owned();
+    add("rmcp", &rmcp, &[], &[], None);
+    add("rmcp-http", &rmcp, &["--http", "{PORT}"], &[], Some(MCP));
     Value::Object(table)
 }
