@@ -590,8 +590,7 @@ fn rust_over_http_speaks_both_eras() {
 fn a_handle_that_is_dropped_without_a_word_leaves_no_server_behind() {
     scene(|scene| async move {
         for name in ["everything", "mcp1", "mcp2", "typescript"] {
-            let server = connect(scene.server(name)).await;
-            drop(server);
+            let _dropped_at_once = connect(scene.server(name)).await;
         }
     });
 }
