@@ -35,6 +35,10 @@ pub fn run(only: Option<&str>) -> Result<()> {
 
 /// Runs every client scenario of both revisions, or the named one, with the client that was built before.
 pub fn client(only: Option<&str>) -> Result<Count> {
+    let client = place::program("conformance-client");
+    if !client.exists() {
+        bail!("`{}` is not built", client.display());
+    }
     let mut count = Count::default();
     for revision in REVISIONS {
         for scenario in scenarios(revision)? {
