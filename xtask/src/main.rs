@@ -1,1 +1,54 @@
-fn main() {}
+//! Ropeway's chores: `cargo xtask COMMAND`.
+
+#![allow(unreachable_pub, reason = "a program has no outside: `pub` here says beyond the file")]
+
+mod bench;
+mod conformance;
+mod place;
+mod process;
+mod servers;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Ropeway's chores
+
+Usage: cargo xtask COMMAND
+
+Commands:
+  test                          formatting, lints, all tests, real servers, conformance: the one test command
+  bench NAME                    runs a benchmark
+  conformance client [--scenario NAME]
+                                runs the official conformance suite's client scenarios, one by one
+  servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/
+  help                          prints this text
+
+With CI=true in the environment, `test` takes a skipped test for a failed one.";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["test"] => test::run(),
+        ["bench", ..] => bench::run(&args[1..]),
+        ["conformance", "client"] => conformance::run(None),
+        ["conformance", "client", "--scenario", name] => conformance::run(Some(name)),
+        ["servers"] => servers::run(),
+        ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
+
+mod layers;
+mod real;
+mod scene;

@@ -1,0 +1,52 @@
+//! Other programs: running them, and saying which one failed.
+
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+/// A `cargo` command in the workspace.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(crate::place::root());
+    command
+}
+
+/// Runs a command; what it says is seen as it says it.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("could not start {}", name(command)))?;
+    if !status.success() {
+        bail!("{} failed with {status}", name(command));
+    }
+    Ok(())
+}
+
+/// Runs a command in silence; what it said is shown only when it fails.
+pub fn run_quietly(command: &mut Command) -> Result<()> {
+    let output = output(command)?;
+    if !output.status.success() {
+        bail!("{} failed with {}\n{}", name(command), output.status, said(&output));
+    }
+    Ok(())
+}
+
+/// Runs a command and keeps what it said.
+pub fn output(command: &mut Command) -> Result<Output> {
+    command.stdin(Stdio::null()).output().with_context(|| format!("could not start {}", name(command)))
+}
+
+/// Everything a command said, standard output first.
+pub fn said(output: &Output) -> String {
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+    said.join("\n").trim().to_owned()
+}
+
+/// Does the command start and end well?
+pub fn works(program: &str, args: &[&str]) -> bool {
+    output(Command::new(program).args(args)).is_ok_and(|output| output.status.success())
+}
+
+fn name(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    format!("`{}`", words.join(" "))
+}

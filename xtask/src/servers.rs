@@ -1,0 +1,280 @@
+//! The real servers that tests talk to: installed at pinned versions, once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Map, Value, json};
+
+use crate::place;
+use crate::process::{run_quietly, works};
+
+/// Registries and networks have bad moments; this many tries outlast most.
+const TRIES: u32 = 3;
+
+/// Left in a folder once all of it is installed.
+const STAMP: &str = "installed.stamp";
+
+/// Something on this machine is missing and could not be installed.
+#[derive(Debug)]
+pub struct Missing(String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "missing on this machine: {}", self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Installs what is not there yet and writes `servers.json`.
+pub fn run() -> Result<()> {
+    let home = place::servers();
+    fs::create_dir_all(&home).with_context(|| format!("could not create `{}`", home.display()))?;
+    // Two runs at once would install over each other.
+    let guard = fs::File::create(home.join("lock"))?;
+    guard.lock()?;
+
+    let started = Instant::now();
+    let parts = parts(&home);
+    let due: Vec<&Part> = parts.iter().filter(|part| !part.is_installed()).collect();
+    if !due.is_empty() {
+        let mut missing: Vec<&str> = Vec::new();
+        for need in NEEDS {
+            if !need.is_met() && !need.install() {
+                missing.push(need.name);
+            }
+        }
+        if !missing.is_empty() {
+            return Err(anyhow!(Missing(missing.join(", "))));
+        }
+        // Mostly waiting for downloads, so all at once.
+        let results: Vec<Result<()>> = std::thread::scope(|scope| {
+            let running: Vec<_> = due.iter().map(|part| scope.spawn(|| part.install())).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err(anyhow!("panicked")));
+            running.into_iter().map(join).collect()
+        });
+        results.into_iter().collect::<Result<()>>()?;
+    }
+    // Resolution of imports starts where a script is, so it has to be beside its `node_modules`.
+    fs::copy(place::fixtures().join("typescript_server.mjs"), home.join("npm").join("typescript_server.mjs"))?;
+
+    let table = serde_json::to_string_pretty(&table(&home))?;
+    fs::write(home.join("servers.json"), table + "\n")?;
+    println!("{} of {} parts installed anew ({:.1?})", due.len(), parts.len(), started.elapsed());
+    Ok(())
+}
+
+/// The pinned Node, which came as an npm package.
+pub fn node() -> PathBuf {
+    place::servers().join("npm/node_modules/.bin/node")
+}
+
+/// The official conformance suite's program, to be run with [`node`].
+pub fn conformance() -> PathBuf {
+    place::servers().join("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")
+}
+
+/// A program that the installation needs, and the Debian packages that bring it.
+struct Need {
+    name: &'static str,
+    test: (&'static str, &'static [&'static str]),
+    packages: &'static [&'static str],
+}
+
+const NEEDS: &[Need] = &[
+    // Any npm will do: the Node that runs the servers is installed by it.
+    Need { name: "npm (Debian: nodejs, npm)", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] },
+    Need {
+        name: "Python 3.10 or later with venv and pip (Debian: python3-venv)",
+        test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))"]),
+        packages: &["python3", "python3-venv"],
+    },
+    // A server of git repositories is tested on a real one.
+    Need { name: "git", test: ("git", &["--version"]), packages: &["git"] },
+];
+
+impl Need {
+    fn is_met(&self) -> bool {
+        works(self.test.0, self.test.1)
+    }
+
+    /// Tries the system's package manager, where we may.
+    fn install(&self) -> bool {
+        let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+        if !is_root || !works("apt-get", &["--version"]) {
+            return false;
+        }
+        println!("installing {} with apt-get", self.packages.join(", "));
+        let apt =
+            |args: &[&str]| run_quietly(Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"));
+        let mut install = vec!["install", "--yes", "--no-install-recommends"];
+        install.extend(self.packages);
+        // Without fresh lists a package may be unknown; with them it is tried once more.
+        let done = apt(&install).or_else(|_| apt(&["update"]).and_then(|()| apt(&install)));
+        if let Err(error) = &done {
+            eprintln!("{error:#}");
+        }
+        done.is_ok() && self.is_met()
+    }
+}
+
+/// What is installed in one go, into one folder.
+struct Part {
+    folder: PathBuf,
+    /// The file with the exact versions.
+    pins: PathBuf,
+    kind: Kind,
+    /// Without these the installation is broken.
+    proof: Vec<PathBuf>,
+}
+
+enum Kind {
+    Npm,
+    Python,
+}
+
+fn parts(home: &Path) -> Vec<Part> {
+    let python = |name: &str, programs: &[&str]| {
+        let folder = home.join(name);
+        let proof = programs.iter().map(|program| folder.join("bin").join(program)).collect();
+        Part { folder, pins: place::fixtures().join(format!("{name}.txt")), kind: Kind::Python, proof }
+    };
+    let npm = Part {
+        folder: home.join("npm"),
+        pins: place::fixtures().join("package-lock.json"),
+        kind: Kind::Npm,
+        proof: vec![
+            node(),
+            conformance(),
+            home.join("npm/node_modules/@modelcontextprotocol/server/package.json"),
+            home.join("npm/node_modules/.bin/mcp-server-everything"),
+            home.join("npm/node_modules/.bin/mcp-server-filesystem"),
+            home.join("npm/node_modules/.bin/mcp-server-memory"),
+        ],
+    };
+    vec![
+        npm,
+        python("mcp1", &["python", "uvicorn", "mcp-server-sqlite"]),
+        python("mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch"]),
+        python("fastmcp", &["python", "fastmcp"]),
+    ]
+}
+
+impl Part {
+    /// What the stamp of this very installation says: a virtual environment that was moved does not work.
+    fn stamp(&self) -> Result<String> {
+        let pins =
+            fs::read_to_string(&self.pins).with_context(|| format!("could not read `{}`", self.pins.display()))?;
+        Ok(format!("{}\n{pins}", self.folder.display()))
+    }
+
+    fn is_installed(&self) -> bool {
+        let stamped = fs::read_to_string(self.folder.join(STAMP));
+        let right = matches!((stamped, self.stamp()), (Ok(found), Ok(wanted)) if found == wanted);
+        // `exists` follows links, so one that points to a Python that is gone counts as broken.
+        right && self.proof.iter().all(|file| file.exists())
+    }
+
+    fn install(&self) -> Result<()> {
+        let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        let started = Instant::now();
+        let mut tries = 1;
+        loop {
+            match self.try_install() {
+                Ok(()) => break,
+                Err(error) if tries < TRIES => eprintln!("{name}: try {tries} of {TRIES} failed: {error:#}"),
+                Err(error) => return Err(error.context(format!("could not install {name}"))),
+            }
+            tries += 1;
+        }
+        println!("{name} installed ({:.1?})", started.elapsed());
+        Ok(())
+    }
+
+    fn try_install(&self) -> Result<()> {
+        let folder = &self.folder;
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| format!("could not remove `{}`", folder.display()))?;
+        }
+        fs::create_dir_all(folder)?;
+        match self.kind {
+            Kind::Npm => {
+                for file in ["package.json", "package-lock.json"] {
+                    fs::copy(place::fixtures().join(file), folder.join(file))?;
+                }
+                let mut npm = Command::new("npm");
+                npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+                run_quietly(npm.arg("--prefix").arg(folder).current_dir(folder))?;
+            }
+            Kind::Python => {
+                run_quietly(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+                let mut pip = Command::new(folder.join("bin/python"));
+                pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+                run_quietly(pip.arg(&self.pins))?;
+            }
+        }
+        if let Some(absent) = self.proof.iter().find(|file| !file.exists()) {
+            bail!("`{}` is not there after the installation", absent.display());
+        }
+        fs::write(folder.join(STAMP), self.stamp()?)?;
+        Ok(())
+    }
+}
+
+/// How each server is started. In all texts `{PORT}` stands for a free port, `{DIR}` for a folder of the test's own.
+fn table(home: &Path) -> Value {
+    let at = |path: &str| home.join(path).to_string_lossy().into_owned();
+    let fixture = |name: &str| place::fixtures().join(name).to_string_lossy().into_owned();
+    let package = |name: &str, script: &str| at(&format!("npm/node_modules/@modelcontextprotocol/{name}/{script}"));
+    let node = node().to_string_lossy().into_owned();
+    const MCP: &str = "http://127.0.0.1:{PORT}/mcp";
+    const SSE: &str = "http://127.0.0.1:{PORT}/sse";
+
+    let mut table = Map::new();
+    let mut add = |name: &str, command: &str, args: &[&str], env: &[(&str, &str)], url: Option<&str>| {
+        let env: Map<String, Value> = env.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let mut entry = json!({"command": command, "args": args, "env": env});
+        if let Some(url) = url {
+            entry["url"] = json!(url);
+        }
+        table.insert(name.to_owned(), entry);
+    };
+
+    let everything = package("server-everything", "dist/index.js");
+    add("everything", &node, &[&everything], &[], None);
+    add("everything-http", &node, &[&everything, "streamableHttp"], &[("PORT", "{PORT}")], Some(MCP));
+    add("everything-sse", &node, &[&everything, "sse"], &[("PORT", "{PORT}")], Some(SSE));
+    add("filesystem", &node, &[&package("server-filesystem", "dist/index.js"), "{DIR}"], &[], None);
+    let memory = [("MEMORY_FILE_PATH", "{DIR}/memory.json")];
+    add("memory", &node, &[&package("server-memory", "dist/index.js")], &memory, None);
+
+    add("time", &at("mcp2/bin/mcp-server-time"), &["--local-timezone", "UTC"], &[], None);
+    add("git", &at("mcp2/bin/mcp-server-git"), &[], &[], None);
+    // Tests fetch from 127.0.0.1, which it refuses unless told.
+    add("fetch", &at("mcp2/bin/mcp-server-fetch"), &["--allow-private-ips"], &[], None);
+    add("sqlite", &at("mcp1/bin/mcp-server-sqlite"), &["--db-path", "{DIR}/test.db"], &[], None);
+
+    let typescript = at("npm/typescript_server.mjs");
+    add("typescript", &node, &[&typescript], &[], None);
+    add("typescript-http", &node, &[&typescript, "{PORT}"], &[], Some(MCP));
+
+    for sdk in ["mcp1", "mcp2", "fastmcp"] {
+        let python = at(&format!("{sdk}/bin/python"));
+        let script = fixture(&format!("{sdk}_server.py"));
+        add(sdk, &python, &[&script, "stdio"], &[], None);
+        add(&format!("{sdk}-http"), &python, &[&script, "http", "{PORT}"], &[], Some(MCP));
+        add(&format!("{sdk}-sse"), &python, &[&script, "sse", "{PORT}"], &[], Some(SSE));
+        if sdk != "mcp1" {
+            add(&format!("{sdk}-http-stateless"), &python, &[&script, "http-stateless", "{PORT}"], &[], Some(MCP));
+        }
+    }
+
+    // Ours to build, on an SDK that is not.
+    let rmcp = place::program("rmcp-server").to_string_lossy().into_owned();
+    add("rmcp", &rmcp, &[], &[], None);
+    add("rmcp-http", &rmcp, &["--http", "{PORT}"], &[], Some(MCP));
+    Value::Object(table)
+}

@@ -1,0 +1,209 @@
+//! The one test command: every check there is, counted.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::{self, cargo};
+use crate::{conformance, servers};
+
+/// The tests that talk to real servers are in modules of this name.
+const REAL: &str = "real::";
+
+/// How many tests passed, failed and were skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Count {
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// What came of one step.
+enum Outcome {
+    /// It ran; its tests are counted.
+    Ran(Count),
+    /// It ran into a failure that is no test's; its tests are counted.
+    Broke(Count, anyhow::Error),
+    /// It cannot run here.
+    Skipped(String),
+}
+
+struct Step {
+    name: &'static str,
+    took: Duration,
+    outcome: Outcome,
+}
+
+/// Runs all steps, whatever becomes of the earlier ones, and fails in the end when one did.
+pub fn run() -> Result<()> {
+    let mut steps = Vec::new();
+    let mut step = |name: &'static str, work: &mut dyn FnMut() -> Outcome| {
+        println!("\n=== {name}");
+        let started = Instant::now();
+        let outcome = work();
+        let took = started.elapsed();
+        println!("=== {name}: {} ({took:.1?})", word(&outcome));
+        steps.push(Step { name, took, outcome });
+    };
+
+    step("formatting", &mut || match process::works("cargo", &["fmt", "--version"]) {
+        true => plain(process::run(&mut cargo(&["fmt", "--all", "--check"]))),
+        false => Outcome::Skipped("rustfmt is not installed".to_owned()),
+    });
+    step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
+        true => {
+            plain(process::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))
+        }
+        false => Outcome::Skipped("clippy is not installed".to_owned()),
+    });
+    let mut have_servers = true;
+    step("real servers", &mut || match servers::run() {
+        Ok(()) => Outcome::Ran(Count::default()),
+        Err(error) => {
+            have_servers = false;
+            match error.downcast::<servers::Missing>() {
+                Ok(missing) => Outcome::Skipped(missing.to_string()),
+                Err(error) => Outcome::Broke(Count::default(), error),
+            }
+        }
+    });
+    // All targets at once: the programs that tests start are then built with the same features as the tests.
+    step("build", &mut || plain(process::run(&mut cargo(&["build", "--workspace", "--all-targets"]))));
+    step("tests", &mut || {
+        let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        if !have_servers {
+            tests.args(["--", "--skip", REAL]);
+        }
+        counted(&mut tests)
+    });
+    step("conformance", &mut || match have_servers {
+        true => match conformance::client(None) {
+            Ok(count) => Outcome::Ran(Count { passed: count.passed, failed: count.failed, skipped: 0 }),
+            Err(error) => Outcome::Broke(Count::default(), error),
+        },
+        false => Outcome::Skipped("the suite is not installed".to_owned()),
+    });
+    report(&steps, std::env::var("CI").is_ok_and(|value| value == "true"))
+}
+
+/// A step that has no tests of its own.
+fn plain(done: Result<()>) -> Outcome {
+    match done {
+        Ok(()) => Outcome::Ran(Count::default()),
+        Err(error) => Outcome::Broke(Count::default(), error),
+    }
+}
+
+/// Runs `cargo test`, shows what it says and counts.
+fn counted(command: &mut Command) -> Outcome {
+    let mut count = Count::default();
+    let mut run = || -> Result<()> {
+        let mut child = command.stdout(Stdio::piped()).spawn().context("could not start `cargo test`")?;
+        let stdout = child.stdout.take().context("`cargo test` has no standard output")?;
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            println!("{line}");
+            std::io::stdout().flush()?;
+            count += test_result(&line).unwrap_or_default();
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("`cargo test` failed with {status}");
+        }
+        Ok(())
+    };
+    match run() {
+        Ok(()) => Outcome::Ran(count),
+        Err(error) => Outcome::Broke(count, error),
+    }
+}
+
+/// The numbers in `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`.
+fn test_result(line: &str) -> Option<Count> {
+    let result = line.trim().strip_prefix("test result: ")?;
+    let (_, numbers) = result.split_once(". ")?;
+    let mut count = Count::default();
+    for part in numbers.split(';') {
+        let Some((number, what)) = part.trim().split_once(' ') else { continue };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        match what {
+            "passed" => count.passed += number,
+            "failed" => count.failed += number,
+            "ignored" | "filtered out" => count.skipped += number,
+            _ => {}
+        }
+    }
+    Some(count)
+}
+
+fn word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Ran(count) if count.failed > 0 => "FAILED".to_owned(),
+        Outcome::Ran(_) => "ok".to_owned(),
+        Outcome::Broke(_, error) => format!("FAILED: {error:#}"),
+        Outcome::Skipped(why) => format!("SKIPPED: {why}"),
+    }
+}
+
+/// The sum of all steps. A step that failed without a failed test counts as one, a skipped step as one skipped.
+fn total(steps: &[Step]) -> Count {
+    let mut total = Count::default();
+    for step in steps {
+        total += match &step.outcome {
+            Outcome::Ran(count) => *count,
+            Outcome::Broke(count, _) => Count { failed: count.failed.max(1), ..*count },
+            Outcome::Skipped(_) => Count { skipped: 1, ..Count::default() },
+        };
+    }
+    total
+}
+
+fn report(steps: &[Step], in_ci: bool) -> Result<()> {
+    println!("\n=== all steps");
+    for step in steps {
+        println!("{:>8.1?}  {:<12}  {}", step.took, step.name, word(&step.outcome));
+    }
+    let total = total(steps);
+    println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    if total.failed > 0 {
+        bail!("something failed");
+    }
+    if in_ci && total.skipped > 0 {
+        bail!("something was skipped, which CI does not allow");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_and_filtered_tests_count_as_skipped() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 5 measured; 6 filtered out; finished in 0.01s";
+        assert_eq!(test_result(line), Some(Count { passed: 12, failed: 3, skipped: 10 }));
+        assert_eq!(test_result("test tests::a ... ok"), None);
+    }
+
+    #[test]
+    fn a_failed_step_is_never_summed_up_as_no_failure() {
+        let step = |outcome| Step { name: "x", took: Duration::ZERO, outcome };
+        let passed = Count { passed: 2, ..Count::default() };
+        let steps = [
+            step(Outcome::Ran(passed)),
+            step(Outcome::Broke(passed, anyhow::anyhow!("x"))),
+            step(Outcome::Skipped("x".to_owned())),
+        ];
+        assert_eq!(total(&steps), Count { passed: 4, failed: 1, skipped: 1 });
+    }
+}
