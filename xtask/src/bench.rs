@@ -1,6 +1,346 @@
-//! Benchmarks, side by side in one run.
+//! The benchmark: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
 
-/// Runs the named benchmark.
-pub fn run(args: &[String]) -> anyhow::Result<()> {
-    anyhow::bail!("there is no benchmark `{}` yet", args.join(" "))
+use std::collections::HashMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+/// Names are written once, here.
+type Name = &'static str;
+
+const FLOOR: Name = "floor";
+const RMCP: Name = "rmcp";
+const OURS: Name = "ropeway";
+/// In the order in which they run within a round.
+const CONTESTANTS: [Name; 3] = [FLOOR, RMCP, OURS];
+/// The promises are about the first: the floor is a hand-written client against a hand-written server.
+const SERVERS: [Name; 2] = ["echo-server", "rmcp-server"];
+/// The base64 text of the image.
+const IMAGE_KIB: f64 = 4096.0;
+/// No run takes this long unless something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is measured, and how many calls it takes for a stable median.
+struct Scenario {
+    name: Name,
+    calls: usize,
+    /// What counts: the rate when calls overlap, else the time of one.
+    key: Name,
+}
+
+const SCENARIOS: [Scenario; 7] = [
+    Scenario { name: "connect", calls: 30, key: "p50_us" },
+    Scenario { name: "sequential", calls: 20_000, key: "p50_us" },
+    Scenario { name: "inflight32", calls: 40_000, key: "calls_per_second" },
+    Scenario { name: "text1m", calls: 60, key: "p50_us" },
+    Scenario { name: "image4m", calls: 30, key: "p50_us" },
+    Scenario { name: "structured776k", calls: 8, key: "p50_us" },
+    Scenario { name: "list200", calls: 100, key: "p50_us" },
+];
+
+/// Runs `bench engine [--json] [--quick]`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let (mut json, mut quick) = (false, false);
+    match args.split_first() {
+        Some((what, flags)) if what == "engine" => {
+            for flag in flags {
+                match flag.as_str() {
+                    "--json" => json = true,
+                    "--quick" => quick = true,
+                    _ => bail!("unknown flag `{flag}`"),
+                }
+            }
+        }
+        _ => bail!("usage: cargo xtask bench engine [--json] [--quick]"),
+    }
+    let board = Board::fill(&build_peers()?, quick)?;
+    if json {
+        println!("{}", board.to_json());
+    } else {
+        print!("{}", board.to_text());
+    }
+    Ok(())
+}
+
+/// Builds the contestants and servers, and says where they are.
+fn build_peers() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "ropeway-peers", "--bins"])
+        .current_dir(&root)
+        .status()
+        .context("could not start cargo")?;
+    if !built.success() {
+        bail!("the peers could not be built");
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("release").canonicalize().context("the built peers are not where they should be")
+}
+
+/// What each contestant reported, round by round; a run that failed holds why.
+struct Board {
+    rounds: usize,
+    reports: HashMap<(Name, Name, Name), Vec<Result<Value, String>>>,
+}
+
+impl Board {
+    /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
+    fn fill(peers: &Path, quick: bool) -> Result<Self> {
+        let rounds = if quick { 1 } else { 3 };
+        let mut board = Self { rounds, reports: HashMap::new() };
+        for round in 1..=rounds {
+            for server in SERVERS {
+                for scenario in &SCENARIOS {
+                    eprintln!("round {round} of {rounds}: {} on {server}", scenario.name);
+                    for contestant in CONTESTANTS {
+                        let calls = if quick { (scenario.calls / 10).max(3) } else { scenario.calls };
+                        let report = measure(peers, contestant, scenario, server, calls)?;
+                        board.reports.entry((server, scenario.name, contestant)).or_default().push(report);
+                    }
+                }
+            }
+        }
+        Ok(board)
+    }
+
+    /// The median over the rounds; nothing when a round failed.
+    fn figure(&self, server: Name, scenario: Name, contestant: Name, key: &str) -> Option<f64> {
+        median(self.figures(server, scenario, contestant, key)?)
+    }
+
+    /// The median of the rounds' ratios: both sides of one ratio were measured in the same minute.
+    fn ratio(&self, server: Name, scenario: Name, (contestant, other): (Name, Name), key: &str) -> Option<f64> {
+        let ours = self.figures(server, scenario, contestant, key)?;
+        let theirs = self.figures(server, scenario, other, key)?;
+        median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
+    }
+
+    fn figures(&self, server: Name, scenario: Name, contestant: Name, key: &str) -> Option<Vec<f64>> {
+        let reports = self.reports.get(&(server, scenario, contestant))?;
+        reports.iter().map(|report| report.as_ref().ok()?[key].as_f64()).collect()
+    }
+
+    fn failure(&self, server: Name, scenario: Name, contestant: Name) -> Option<&str> {
+        let reports = self.reports.get(&(server, scenario, contestant))?;
+        reports.iter().find_map(|report| report.as_ref().err()).map(String::as_str)
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        let echo = SERVERS[0];
+        let ratio = |scenario, other, key| self.ratio(echo, scenario, (OURS, other), key);
+        let peak = self.figure(echo, "image4m", OURS, "peak_kib").map(|peak| peak / IMAGE_KIB);
+        vec![
+            Verdict::at_most("S15.1", "one call, time of the floor's", ratio("sequential", FLOOR, "p50_us"), 2.0),
+            Verdict::at_most("S15.1", "one call, time of rmcp's", ratio("sequential", RMCP, "p50_us"), 0.6),
+            Verdict::at_least(
+                "S15.1",
+                "32 in flight, rate of rmcp's",
+                ratio("inflight32", RMCP, "calls_per_second"),
+                4.0,
+            ),
+            Verdict::at_most("S15.2", "4 MiB image, time of the floor's", ratio("image4m", FLOOR, "p50_us"), 1.5),
+            Verdict::at_most("S15.2", "4 MiB image, peak memory of the payload", peak, 3.0),
+            Verdict::at_most("connect", "ready to call, time of the floor's", ratio("connect", FLOOR, "p50_us"), 3.0),
+        ]
+    }
+
+    fn to_json(&self) -> Value {
+        let mut results = Vec::new();
+        for server in SERVERS {
+            for scenario in &SCENARIOS {
+                for contestant in CONTESTANTS {
+                    results.push(self.result(server, scenario, contestant));
+                }
+            }
+        }
+        let verdicts: Vec<Value> = self.verdicts().iter().map(Verdict::to_json).collect();
+        json!({"rounds": self.rounds, "cores": cores(), "results": results, "verdicts": verdicts})
+    }
+
+    fn result(&self, server: Name, scenario: &Scenario, contestant: Name) -> Value {
+        let figure = |key| self.figure(server, scenario.name, contestant, key);
+        let ratio = |other, key| self.ratio(server, scenario.name, (contestant, other), key);
+        json!({
+            "server": server,
+            "scenario": scenario.name,
+            "contestant": contestant,
+            "failure": self.failure(server, scenario.name, contestant),
+            "p50_us": figure("p50_us"),
+            "p99_us": figure("p99_us"),
+            "mean_us": figure("mean_us"),
+            "calls_per_second": figure("calls_per_second"),
+            "cpu_us_per_call": figure("cpu_us_per_call"),
+            "idle_kib": figure("idle_kib"),
+            "peak_kib": figure("peak_kib"),
+            "compared_by": scenario.key,
+            "ratio_to_floor": ratio(FLOOR, scenario.key),
+            "ratio_to_rmcp": ratio(RMCP, scenario.key),
+            "cpu_ratio_to_floor": ratio(FLOOR, "cpu_us_per_call"),
+            "cpu_ratio_to_rmcp": ratio(RMCP, "cpu_us_per_call"),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!("{} cores, medians of {} interleaved rounds\n", cores(), self.rounds);
+        for server in SERVERS {
+            text += &format!(
+                "\n{:<15} {:<8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9}\n",
+                server, "", "p50 µs", "p99 µs", "calls/s", "CPU µs", "peak MiB", "× floor", "× rmcp"
+            );
+            for scenario in &SCENARIOS {
+                for contestant in CONTESTANTS {
+                    text += &self.row(server, scenario, contestant);
+                }
+            }
+        }
+        text += "\n× compares p50, for inflight32 calls/s.\n\n";
+        for verdict in self.verdicts() {
+            text += &verdict.to_text();
+        }
+        text
+    }
+
+    fn row(&self, server: Name, scenario: &Scenario, contestant: Name) -> String {
+        let name = if contestant == FLOOR { scenario.name } else { "" };
+        if let Some(failure) = self.failure(server, scenario.name, contestant) {
+            return format!("{name:<15} {contestant:<8} failed: {failure}\n");
+        }
+        let figure = |key| self.figure(server, scenario.name, contestant, key).unwrap_or(f64::NAN);
+        let ratio = |other| match self.ratio(server, scenario.name, (contestant, other), scenario.key) {
+            Some(ratio) => format!("{ratio:.2}"),
+            None => "-".into(),
+        };
+        format!(
+            "{name:<15} {contestant:<8} {:>10.1} {:>10.1} {:>10.0} {:>10.1} {:>9.1} {:>9} {:>9}\n",
+            figure("p50_us"),
+            figure("p99_us"),
+            figure("calls_per_second"),
+            figure("cpu_us_per_call"),
+            figure("peak_kib") / 1024.0,
+            ratio(FLOOR),
+            ratio(RMCP),
+        )
+    }
+}
+
+/// A promise of speed, and whether it was kept.
+struct Verdict {
+    promise: &'static str,
+    what: &'static str,
+    ratio: Option<f64>,
+    limit: f64,
+    at_least: bool,
+}
+
+impl Verdict {
+    fn at_most(promise: &'static str, what: &'static str, ratio: Option<f64>, limit: f64) -> Self {
+        Self { promise, what, ratio, limit, at_least: false }
+    }
+
+    fn at_least(promise: &'static str, what: &'static str, ratio: Option<f64>, limit: f64) -> Self {
+        Self { promise, what, ratio, limit, at_least: true }
+    }
+
+    fn reached(&self) -> Option<bool> {
+        self.ratio.map(|ratio| if self.at_least { ratio >= self.limit } else { ratio <= self.limit })
+    }
+
+    fn to_json(&self) -> Value {
+        let bound = if self.at_least { "at_least" } else { "at_most" };
+        json!({"promise": self.promise, "what": self.what, "ratio": self.ratio, bound: self.limit, "reached": self.reached()})
+    }
+
+    fn to_text(&self) -> String {
+        let outcome = match self.reached() {
+            Some(true) => "reached",
+            Some(false) => "NOT reached",
+            None => "not measured",
+        };
+        let ratio = self.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} ×"));
+        let bound = if self.at_least { "at least" } else { "at most" };
+        format!("{:<8} {:<42} {ratio:>8}  ({bound} {} ×)  {outcome}\n", self.promise, self.what, self.limit)
+    }
+}
+
+/// One run of one contestant, in a process of its own so that its memory is its own. A run that fails is reported,
+/// not fatal: the others still count.
+fn measure(
+    peers: &Path,
+    contestant: &str,
+    scenario: &Scenario,
+    server: &str,
+    calls: usize,
+) -> Result<Result<Value, String>> {
+    let tools = if scenario.name == "list200" { " --tools 200" } else { "" };
+    let mut child = Command::new(peers.join(format!("bench-{contestant}")))
+        .args(["--scenario", scenario.name, "--rounds", &calls.to_string()])
+        .args(["--server", &format!("{}{tools}", peers.join(server).display())])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not start `bench-{contestant}`"))?;
+    let started = Instant::now();
+    while child.try_wait()?.is_none() {
+        if started.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            return Ok(Err(format!("not done after {PATIENCE:?}")));
+        }
+        // Coarse on purpose: the waiter must not take CPU from what it measures.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Ok(Err(stderr.lines().last().unwrap_or("it said nothing").to_owned()));
+    }
+    Ok(serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()))
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(floor: [f64; 3], ours: [f64; 3]) -> Board {
+        let reports = |figures: [f64; 3]| figures.map(|p50| Ok(json!({ "p50_us": p50 }))).to_vec();
+        let reports = [
+            (("echo-server", "sequential", FLOOR), reports(floor)),
+            (("echo-server", "sequential", OURS), reports(ours)),
+        ];
+        Board { rounds: 3, reports: reports.into() }
+    }
+
+    #[test]
+    fn a_ratio_compares_within_rounds_so_a_busy_round_does_not_count() {
+        let board = board([5.0, 50.0, 6.0], [10.0, 100.0, 6.0]);
+        assert_eq!(board.ratio("echo-server", "sequential", (OURS, FLOOR), "p50_us"), Some(2.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_reached_nor_missed() {
+        let verdicts = board([5.0; 3], [9.0; 3]).verdicts();
+        assert_eq!(verdicts[0].reached(), Some(true));
+        assert_eq!(verdicts[1].reached(), None);
+    }
+
+    #[test]
+    fn a_promise_of_at_least_is_missed_from_below() {
+        assert_eq!(Verdict::at_least("S15.1", "rate", Some(3.9), 4.0).reached(), Some(false));
+        assert_eq!(Verdict::at_most("S15.1", "time", Some(3.9), 4.0).reached(), Some(true));
+    }
 }

@@ -1,0 +1,46 @@
+//! A contestant: our own client.
+
+use anyhow::{Context, Result};
+use ropeway::config::{ServerConfig, StdioServer};
+use ropeway::content::ContentPart;
+use ropeway::mcp::Mcp;
+use ropeway::tool::CallContext;
+use ropeway_peers::contest::{self, Contestant};
+use serde_json::{Map, Value};
+
+struct Ours(Mcp);
+
+impl Contestant for Ours {
+    async fn connect(server: &[String]) -> Result<Self> {
+        let (program, args) = server.split_first().context("no server is given")?;
+        let mcp = Mcp::new(ServerConfig::new("bench", StdioServer::new(program, args)));
+        mcp.connect().await?;
+        Ok(Self(mcp))
+    }
+
+    async fn call(&self, tool: &'static str, arguments: Map<String, Value>) -> Result<usize> {
+        let output = self.0.call_tool(tool, arguments, &CallContext::default()).await?;
+        if let Some(structured) = &output.structured {
+            return Ok(structured["rows"].as_array().map_or(0, Vec::len));
+        }
+        let sizes = output.content.iter().map(|part| match part {
+            ContentPart::Text(text) => text.text.len(),
+            ContentPart::Image(image) => image.base64.len(),
+            _ => 0,
+        });
+        Ok(sizes.sum())
+    }
+
+    async fn list(&self) -> Result<usize> {
+        self.0.refresh_tools().await?;
+        Ok(self.0.list_tool_definitions(None).await?.len())
+    }
+
+    async fn close(self) {
+        self.0.close().await;
+    }
+}
+
+fn main() -> Result<()> {
+    contest::main::<Ours>()
+}

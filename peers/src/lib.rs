@@ -1,0 +1,6 @@
+//! Other parties for Ropeway's tests and benchmarks: what the servers offer, what the contestants run.
+
+pub mod contest;
+pub mod course;
+pub mod meter;
+pub mod offer;

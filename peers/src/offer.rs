@@ -1,0 +1,104 @@
+//! The offer: the tools and payloads that both servers of the benchmark have, so that they can be compared.
+
+use serde_json::{Value, json};
+
+/// How many rows the structured answer holds; as JSON it is 776 KB.
+pub const ROWS: usize = 20_000;
+
+/// Definitions of `count` tools: the four that the benchmark calls, then others that are only there to be listed.
+pub fn tools(count: usize) -> Vec<Value> {
+    let called = [
+        json!({
+            "name": "echo",
+            "description": "Says the message back.",
+            "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
+        }),
+        json!({
+            "name": "text",
+            "description": "Answers with text of the given size.",
+            "inputSchema": {"type": "object", "properties": {"bytes": {"type": "integer"}}, "required": ["bytes"]},
+        }),
+        json!({
+            "name": "image",
+            "description": "Answers with an image whose base64 text has the given size.",
+            "inputSchema": {"type": "object", "properties": {"bytes": {"type": "integer"}}, "required": ["bytes"]},
+        }),
+        json!({
+            "name": "structured",
+            "description": "Answers with a table of twenty thousand rows.",
+            "inputSchema": {"type": "object", "properties": {}},
+        }),
+    ];
+    called.into_iter().chain((0..).map(listed)).take(count.max(4)).collect()
+}
+
+/// A tool such as real servers list: a schema of some 400 bytes.
+fn listed(number: usize) -> Value {
+    json!({
+        "name": format!("search_records_{number}"),
+        "title": format!("Search records {number}"),
+        "description": "Searches the records of one project and returns the best matches, newest first.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "project": {"type": "string", "description": "The project to search in, by its key"},
+                "query": {"type": "string", "description": "Words that must all occur"},
+                "state": {"type": "string", "enum": ["open", "closed", "all"], "default": "open"},
+                "labels": {"type": "array", "items": {"type": "string"}},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+            },
+            "required": ["project", "query"],
+            "additionalProperties": false,
+        },
+        "annotations": {"readOnlyHint": true},
+    })
+}
+
+/// Text of the given size, in lines as real text has them.
+pub fn text(bytes: usize) -> String {
+    repeated("The quick brown fox jumps over the lazy dog, and the dog does not mind it at all.\n", bytes)
+}
+
+/// Base64 text of the given size.
+pub fn base64(bytes: usize) -> String {
+    repeated("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q", bytes)
+}
+
+fn repeated(pattern: &str, bytes: usize) -> String {
+    let mut text = pattern.repeat(bytes / pattern.len() + 1);
+    text.truncate(bytes);
+    text
+}
+
+/// The structured answer: a table.
+pub fn table() -> Value {
+    let rows: Vec<Value> = (0..ROWS).map(|row| json!({"id": row, "name": format!("row {row}"), "x": 0.5})).collect();
+    json!({ "rows": rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_776_kilobytes_of_json() {
+        let bytes = table().to_string().len();
+        assert!((750_000..800_000).contains(&bytes), "{bytes} bytes");
+    }
+
+    #[test]
+    fn a_listed_tool_has_a_schema_of_some_400_bytes() {
+        let bytes = listed(0)["inputSchema"].to_string().len();
+        assert!((380..460).contains(&bytes), "{bytes} bytes");
+    }
+
+    #[test]
+    fn as_many_tools_are_listed_as_were_asked_for() {
+        assert_eq!((tools(200).len(), tools(0).len()), (200, 4));
+    }
+
+    #[test]
+    fn payloads_have_the_size_that_was_asked_for() {
+        assert_eq!((text(1 << 20).len(), base64(4 << 20).len()), (1 << 20, 4 << 20));
+    }
+}
