@@ -9,3 +9,5 @@ pub mod event;
 pub mod tool;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+#[cfg(feature = "testing")]
+pub mod testing;
