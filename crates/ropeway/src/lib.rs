@@ -10,4 +10,6 @@ pub mod event;
 pub mod mcp;
 #[cfg(feature = "mcp")]
 pub mod protocol;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tool;

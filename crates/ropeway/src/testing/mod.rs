@@ -1,0 +1,45 @@
+//! A scripted MCP server that misbehaves on command, for tests.
+//!
+//! One [`Script`] says what the server does; it can be reached inside this process ([`in_process`]), as a child
+//! process ([`stdio`]) and over HTTP ([`HttpScripted`]). All three share one brain.
+
+mod fault;
+mod headers;
+mod http;
+pub mod odd;
+mod pipe;
+mod process;
+mod script;
+mod scripted;
+mod session;
+mod shelf;
+mod spoil;
+mod stage;
+mod task;
+mod tools;
+mod wire;
+
+use std::path::Path;
+
+pub use fault::{Fault, HttpFault, Noise, On, Rule, Times};
+pub use http::HttpScripted;
+pub use process::serve_stdio;
+pub use script::{
+    Answers, Eras, ExtraTool, Grandchild, Http, Offers, Paging, Process, Script, UnknownMethods, UnknownSession,
+    Writing,
+};
+pub use scripted::Scripted;
+pub use wire::HttpRequest;
+
+use crate::config::{InProcessServer, StdioServer};
+
+/// A server inside this process. [`Scripted::in_process`] is the same with a handle on it.
+pub fn in_process(script: Script) -> InProcessServer {
+    Scripted::new(script).in_process()
+}
+
+/// A server as a child process; `binary` is the path of `scripted-server`.
+pub fn stdio(script: &Script, binary: impl AsRef<Path>) -> StdioServer {
+    let script = serde_json::to_string(script).unwrap_or_default();
+    StdioServer::new(binary.as_ref().to_string_lossy(), [script])
+}

@@ -1,0 +1,72 @@
+//! The scripted server as a process of its own, on standard input and output.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::pipe::{self, End, Owner};
+use super::script::{Grandchild, Script};
+use super::scripted::Scripted;
+
+/// Serves on standard input and output, and gives the status to end the process with.
+pub async fn serve_stdio(script: Script) -> i32 {
+    let process = script.process.clone();
+    let _deaf = if process.ignore_sigterm { deaf() } else { Vec::new() };
+    let scripted = Scripted::new(script);
+    if let Some(grandchild) = process.grandchild
+        && let Some(pid) = start_grandchild(grandchild)
+    {
+        scripted.set_grandchild(pid);
+    }
+    write_stderr(process.stderr_bytes);
+    let conversation = async {
+        tokio::time::sleep(Duration::from_millis(process.start_delay_ms)).await;
+        let owner = Owner { close_output, stderr: write_stderr };
+        match pipe::serve(scripted, tokio::io::stdin(), tokio::io::stdout(), owner).await {
+            End::Exit(code) => code,
+            End::Closed if process.ignore_eof => std::future::pending().await,
+            End::Closed => 0,
+        }
+    };
+    tokio::select! {
+        code = conversation => code,
+        () = tokio::time::sleep(Duration::from_millis(process.lifetime_ms)) => 124,
+    }
+}
+
+/// Takes the signals that ask a process to end, and does nothing about them.
+fn deaf() -> Vec<Signal> {
+    let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
+    kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+}
+
+/// Starts a child that only SIGKILL ends, or two minutes.
+fn start_grandchild(holds: Grandchild) -> Option<u32> {
+    const STUBBORN: &str = r#"trap "" TERM HUP INT; i=0; while [ $i -lt 120 ]; do sleep 1; i=$((i+1)); done"#;
+    let pipe = || match holds {
+        Grandchild::HoldingPipes => Stdio::inherit(),
+        Grandchild::Detached => Stdio::null(),
+    };
+    let child = Command::new("sh").args(["-c", STUBBORN]).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
+    child.ok().map(|child| child.id())
+}
+
+/// Lets go of standard output, so that the reader on the other side sees its end.
+fn close_output() {
+    if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        // It can only fail when there is no standard output, and then there is nothing to close.
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+    }
+}
+
+fn write_stderr(bytes: usize) {
+    const LINE: &[u8; 64] = b"a line on stderr that nobody has asked for, sixty-four in all..\n";
+    let mut stderr = std::io::stderr().lock();
+    for _ in 0..bytes.div_ceil(LINE.len()) {
+        if stderr.write_all(LINE).is_err() {
+            return;
+        }
+    }
+}
