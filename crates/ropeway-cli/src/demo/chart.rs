@@ -266,7 +266,7 @@ impl Scale {
         let whole = -(step.log10() + 1e-9).floor() as i32;
         // 2.5 has one digit more than its size says.
         let finer = i32::from((step * 10_f64.powi(whole)).fract() > 1e-6);
-        let digits = (whole + finer + more).max(0) as usize;
+        let digits = ((whole + finer).max(0) + more) as usize;
         let text = format!("{:.digits$}", value / unit);
         let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
         let text = if text == "-0" { "0" } else { text };
