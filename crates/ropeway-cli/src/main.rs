@@ -1,1 +1,23 @@
-fn main() {}
+//! The `ropeway` command: the tools of MCP servers, from a terminal.
+
+mod answer;
+mod argument;
+mod command;
+mod demo;
+mod duration;
+mod failure;
+mod schema;
+mod server;
+mod session;
+mod signature;
+mod status;
+mod suggest;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    command::CommandLine::parse().run()
+}

@@ -1,0 +1,249 @@
+//! The arguments of a call as they are typed: `key=value`, `key:=json`, and whole objects.
+
+use std::io::Read as _;
+
+use ropeway::tool::{Arguments, ToolDefinition};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::{schema, suggest};
+
+/// The arguments that a person typed, before anybody knows the tool's schema.
+#[derive(Debug, Default)]
+pub(crate) struct Typed {
+    /// The object of `--args`.
+    pub(crate) object: Option<Arguments>,
+    /// The pairs, in order.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// One `key=value` or `key:=json`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pair {
+    name: String,
+    value: PairValue,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum PairValue {
+    /// Means what the tool's schema makes of it.
+    Plain(String),
+    /// Means what it says.
+    Json(Value),
+}
+
+impl Pair {
+    /// Reads one pair.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err("an argument is `key=value`, or `key:=json`".to_owned());
+        };
+        let (name, value) = match name.strip_suffix(':') {
+            Some(name) => {
+                let json = serde_json::from_str(value).map_err(|error| format!("`{value}` is not JSON: {error}"))?;
+                (name, PairValue::Json(json))
+            }
+            None => (name, PairValue::Plain(value.to_owned())),
+        };
+        match name {
+            "" => Err("the key before `=` is empty".to_owned()),
+            name => Ok(Self { name: name.to_owned(), value }),
+        }
+    }
+}
+
+/// Reads what `--args` was given: JSON, `@file`, or `-` for standard input.
+pub(crate) fn read_object(text: &str) -> Result<Arguments, Failure> {
+    let (json, from) = match text.strip_prefix('@') {
+        Some(path) => {
+            let json = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("could not read `{path}`")).caused_by(&error))?;
+            (json, format!("`{path}`"))
+        }
+        None if text == "-" => {
+            let mut json = String::new();
+            std::io::stdin()
+                .read_to_string(&mut json)
+                .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
+            (json, "standard input".to_owned())
+        }
+        None => (text.to_owned(), "the value of --args".to_owned()),
+    };
+    match serde_json::from_str(&json) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(other) => {
+            Err(Failure::usage(format!("{from} is a JSON {}, and arguments are an object", schema::kind_of(&other))))
+        }
+        Err(error) => Err(Failure::usage(format!("{from} is not JSON")).caused_by(&error)),
+    }
+}
+
+impl Typed {
+    /// What the tool is sent: pairs are converted by its schema, and win over the object.
+    ///
+    /// An object is sent as it is. Pairs alone are checked for what is missing, since a person who types them reads
+    /// our words sooner than the server's.
+    pub(crate) fn for_tool(self, tool: &ToolDefinition) -> Result<Arguments, Failure> {
+        let checks = self.object.is_none();
+        let mut arguments = self.object.unwrap_or_default();
+        let mut typed: Vec<String> = Vec::new();
+        for Pair { name, value } in self.pairs {
+            if typed.contains(&name) {
+                return Err(Failure::usage(format!("argument `{name}` is given twice")));
+            }
+            let value = match value {
+                PairValue::Json(value) => value,
+                PairValue::Plain(text) => convert(tool, &name, text)?,
+            };
+            arguments.insert(name.clone(), value);
+            typed.push(name);
+        }
+        let fields = schema::fields(&tool.input_schema);
+        let missing: Vec<String> = fields
+            .iter()
+            .filter(|field| checks && field.required && !arguments.contains_key(&field.name))
+            .map(|field| format!("`{}`", field.name))
+            .collect();
+        match missing.as_slice() {
+            [] => Ok(arguments),
+            missing => Err(Failure::usage(format!("tool `{}` needs {}", tool.name, missing.join(" and "))).about(tool)),
+        }
+    }
+}
+
+/// A plain value as the tool's schema wants it.
+fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
+    let root: &Value = &tool.input_schema;
+    let Some(property) = schema::property(root, name) else {
+        if schema::is_open(root) {
+            return Ok(Value::String(text));
+        }
+        let fields = schema::fields(root);
+        let names = fields.iter().map(|field| field.name.as_str());
+        let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name));
+        return Err(match suggest::question(name, names) {
+            Some(question) => failure.hint(question).about(tool),
+            None => failure.about(tool),
+        });
+    };
+    let kinds = schema::kinds(property, root);
+    if kinds.is_empty() || kinds.iter().any(|kind| kind == "string") {
+        return Ok(Value::String(text));
+    }
+    let fits = |value: &Value| {
+        let integral = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+        kinds.iter().any(|kind| match kind.as_str() {
+            "integer" => integral,
+            kind => kind == schema::kind_of(value),
+        })
+    };
+    match serde_json::from_str::<Value>(text.trim()) {
+        Ok(value) if fits(&value) => Ok(value),
+        _ => {
+            let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
+            let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
+            Err(Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not")).about(tool))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool() -> ToolDefinition {
+        ToolDefinition::new("chart").with_input_schema(json!({
+            "type": "object", "additionalProperties": false, "required": ["values"],
+            "properties": {
+                "values": {"type": "array", "items": {"type": "number"}},
+                "title": {"type": "string"},
+                "width": {"type": "integer"},
+                "scale": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+                "grid": {"type": "boolean"},
+                "style": {"type": "object"},
+                "label": {"type": ["string", "number"]},
+                "any": {},
+            }
+        }))
+    }
+
+    fn typed(pairs: &[&str]) -> Result<Value, String> {
+        let pairs = pairs.iter().map(|pair| Pair::parse(pair).expect("a pair")).collect();
+        let arguments = Typed { object: None, pairs }.for_tool(&tool());
+        arguments.map(Value::Object).map_err(|failure| failure.message().to_owned())
+    }
+
+    #[test]
+    fn plain_values_become_what_the_schema_says() {
+        let arguments = typed(&[
+            "values=[3, 1, 2]",
+            "title=2024",
+            "width=3",
+            "scale=null",
+            "grid=true",
+            "style={\"a\": 1}",
+            "label=5",
+            "any=[1]",
+        ]);
+        let expected = json!({"values": [3, 1, 2], "title": "2024", "width": 3, "scale": null, "grid": true,
+            "style": {"a": 1}, "label": "5", "any": "[1]"});
+        assert_eq!(arguments, Ok(expected));
+    }
+
+    #[test]
+    fn json_values_are_taken_as_they_are() {
+        assert_eq!(typed(&["values:=\"x\"", "title:=3"]), Ok(json!({"values": "x", "title": 3})));
+    }
+
+    #[test]
+    fn a_value_keeps_its_own_equals_signs() {
+        assert_eq!(typed(&["values=[]", "title=a=b:=c"]), Ok(json!({"values": [], "title": "a=b:=c"})));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_refused_before_the_call() {
+        assert_eq!(typed(&["values=3"]), Err("argument `values` is `number[]`, and `3` is not".to_owned()));
+        assert_eq!(
+            typed(&["values=[1]", "width=1.5"]),
+            Err("argument `width` is `integer`, and `1.5` is not".to_owned())
+        );
+        assert_eq!(
+            typed(&["values=[1]", "grid=yes"]),
+            Err("argument `grid` is `boolean`, and `yes` is not".to_owned())
+        );
+    }
+
+    #[test]
+    fn missing_unknown_and_doubled_arguments_are_told() {
+        assert_eq!(typed(&[]), Err("tool `chart` needs `values`".to_owned()));
+        assert_eq!(typed(&["valeus=[1]"]), Err("tool `chart` has no argument `valeus`".to_owned()));
+        assert_eq!(typed(&["title=a", "title=b"]), Err("argument `title` is given twice".to_owned()));
+    }
+
+    #[test]
+    fn an_open_schema_takes_unknown_keys_as_text() {
+        let typed = Typed { object: None, pairs: vec![Pair::parse("x=1").expect("a pair")] };
+        let arguments = typed.for_tool(&ToolDefinition::new("a")).expect("arguments");
+        assert_eq!(Value::Object(arguments), json!({"x": "1"}));
+    }
+
+    #[test]
+    fn an_object_is_sent_as_it_is_and_pairs_win_over_it() {
+        let object = read_object(r#"{"title": "a", "odd": 1}"#).ok();
+        let typed = Typed { object, pairs: vec![Pair::parse("title=b").expect("a pair")] };
+        let arguments = typed.for_tool(&tool()).expect("arguments");
+        assert_eq!(Value::Object(arguments), json!({"title": "b", "odd": 1}));
+    }
+
+    #[test]
+    fn what_is_no_pair_or_no_object_is_refused() {
+        for text in ["values", "=3", ":=3", "a:={"] {
+            assert!(Pair::parse(text).is_err(), "{text}");
+        }
+        for text in ["[1]", "{", "@/no/such/file", "3"] {
+            assert!(read_object(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `ropeway call`: one call of one tool.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::{Setting, print, print_json, say};
+use crate::answer::{Folder, result_json, save_all, show};
+use crate::argument::{Pair, Typed, read_object};
+use crate::failure::{Exit, Failure};
+use crate::server::ServerOptions;
+use crate::session::{Session, find};
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway call calculate expression='2^10 / 3'
+  ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
+  ropeway call chart --args '{\"values\": [3, 1, 4]}' --json
+  ropeway call echo message=hi --stdio \"npx -y @modelcontextprotocol/server-everything\"
+
+A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
+--json asks for JSON output; arguments as JSON are given with --args.
+
+Exit codes:
+  0  done
+  1  tool error: the tool reports a failure, or the server refused the call
+  2  usage or config
+  3  server unreachable
+  4  server needs authentication
+  5  timeout";
+
+/// Call a tool
+#[derive(Debug, clap::Args)]
+pub(super) struct Call {
+    /// The tool, as `ropeway tools` shows it; SERVER.TOOL works too
+    #[arg(value_name = "TOOL")]
+    tool: String,
+    /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says
+    #[arg(value_name = "KEY=VALUE", value_parser = Pair::parse)]
+    pairs: Vec<Pair>,
+    /// All arguments as a JSON object: '{…}', @FILE, or - for standard input
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+    /// Keep images, sounds and other files of the answer in this folder
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl Call {
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        let config = self.server.config()?;
+        let object = self.args.as_deref().map(read_object).transpose()?;
+        let typed = Typed { object, pairs: self.pairs };
+        Session::with(config, setting.deadline, setting.status, async |session| {
+            let tools = session.tools().await?;
+            let tool = find(&tools, &self.tool, session.alias())?;
+            let arguments = typed.for_tool(tool)?;
+            let started = Instant::now();
+            let output = session.call(&tool.name, arguments).await?;
+            let took = started.elapsed();
+
+            let folder = self.save.as_deref().map(|path| Folder::new(path, &tool.name));
+            if setting.json {
+                print_json(&result_json(&tool.name, &output, took))?;
+                let saved = folder.map(|folder| save_all(&output, &folder)).transpose()?;
+                saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
+            } else {
+                let shown = show(&output, folder.as_ref())?;
+                print(&shown.text)?;
+                shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
+            }
+            Ok(if output.is_error { Exit::ToolError } else { Exit::Done })
+        })
+        .await
+    }
+}

@@ -1,0 +1,202 @@
+//! The commands: what can be typed, and how a command starts and ends.
+
+mod call;
+mod tools;
+mod welcome;
+
+use std::io::{ErrorKind, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use ropeway::mcp::end_children;
+
+use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::session::Deadline;
+use crate::status::Status;
+use crate::text::clean_json;
+use crate::{demo, duration};
+
+/// How long after its timeout a command is ended by force.
+const FORCE: Duration = Duration::from_millis(700);
+
+/// List and call the tools of MCP servers
+///
+/// Without a command, the tools of a built-in demo server are shown.
+#[derive(Debug, Parser)]
+#[command(name = "ropeway", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What every command understands.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+struct Options {
+    /// Print the result as JSON, for scripts
+    #[arg(long, global = true)]
+    json: bool,
+    /// End the whole command after this time: 5s, 500ms, 2m
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+    /// Show what happens underneath; twice for every message
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(after_help = EXIT_CODES)]
+    Tools(tools::Tools),
+    #[command(after_help = EXIT_CODES, after_long_help = call::EXAMPLES)]
+    Call(call::Call),
+    /// Be the demo server: speak MCP on standard input and output
+    DemoServer,
+}
+
+/// What a command needs to know besides its own options.
+struct Setting {
+    json: bool,
+    deadline: Option<Deadline>,
+    status: Status,
+}
+
+impl CommandLine {
+    /// Runs the command to its end.
+    pub(crate) fn run(self) -> ExitCode {
+        if let Some(Command::DemoServer) = self.command {
+            return demo::serve(std::io::stdin().lock(), std::io::stdout());
+        }
+        let Options { json, timeout, verbose } = self.options;
+        if let Some(timeout) = timeout {
+            watch(timeout);
+        }
+        if verbose > 0 {
+            show_logs(verbose);
+        }
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let failure = Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error);
+                return finish(Err(failure));
+            }
+        };
+        let done = runtime.block_on(async {
+            let setting = Setting { json, deadline: timeout.map(Deadline::new), status: Status::new(verbose > 0) };
+            tokio::select! {
+                biased;
+                code = signal() => Err(code),
+                done = self.command.run(setting) => Ok(done),
+            }
+        });
+        // Whatever a server left behind goes with us.
+        end_children();
+        // A task that is stuck must not hold up the end.
+        runtime.shutdown_background();
+        match done {
+            Ok(done) => finish(done),
+            Err(code) => ExitCode::from(code),
+        }
+    }
+}
+
+/// The command that was typed, or none.
+trait Run {
+    async fn run(self, setting: Setting) -> Result<Exit, Failure>;
+}
+
+impl Run for Option<Command> {
+    async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        match self {
+            None => welcome::run(setting).await,
+            Some(Command::Tools(command)) => command.run(setting).await,
+            Some(Command::Call(command)) => command.run(setting).await,
+            Some(Command::DemoServer) => Ok(Exit::Done),
+        }
+    }
+}
+
+fn finish(done: Result<Exit, Failure>) -> ExitCode {
+    let exit = done.unwrap_or_else(|failure| {
+        say(&failure.render());
+        failure.exit()
+    });
+    ExitCode::from(exit as u8)
+}
+
+/// Ends the process when the command's time is well over, whatever else is stuck.
+fn watch(timeout: Duration) {
+    let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+        std::thread::sleep(timeout + FORCE);
+        end_children();
+        say(&Failure::new(Exit::Timeout, format!("the command did not end within {timeout:?}")).render());
+        std::process::exit(Exit::Timeout as i32);
+    });
+    // Without a thread there is still the ordinary clock.
+    drop(watchdog);
+}
+
+/// Waits for a signal that asks us to end, and says with which exit code.
+#[cfg(unix)]
+async fn signal() -> u8 {
+    use tokio::signal::unix::{SignalKind, signal};
+    async fn received(kind: SignalKind) {
+        match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
+    tokio::select! {
+        () = received(SignalKind::interrupt()) => 130,
+        () = received(SignalKind::terminate()) => 143,
+        () = received(SignalKind::hangup()) => 129,
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> u8 {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => 130,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn show_logs(verbose: u8) {
+    let level = if verbose > 1 { "trace" } else { "debug" };
+    let filter = tracing_subscriber::EnvFilter::new(format!("warn,ropeway={level}"));
+    // Somebody who reads logs through a pipe wants no colours, and who set `NO_COLOR` does not either.
+    let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).finish();
+    // It is set once; a second time would change nothing.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = anstream::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::usage("could not write the result").caused_by(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a result for scripts.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    print(&(clean_json(&json) + "\n"))
+}
+
+/// Writes what is not the result to standard error.
+fn say(text: &str) {
+    // Nobody is left to be told that nobody listens.
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,56 @@
+//! `ropeway` alone: what it can do, shown with the tools of the demo server.
+
+use anstyle::Style;
+
+use super::tools::list_json;
+use super::{Setting, print, print_json};
+use crate::failure::{Exit, Failure};
+use crate::server::ServerOptions;
+use crate::session::Session;
+use crate::signature::signature;
+use crate::text::{clean, clean_line, width, wrap};
+
+const HEADING: Style = Style::new().bold().underline();
+const FAINT: Style = Style::new().dimmed();
+
+const TRY: [&str; 4] = [
+    "ropeway call calculate expression='2^10 / 3'",
+    "ropeway call time zone=Europe/Lisbon",
+    "ropeway call chart values='[3, 1, 4, 1, 5, 9]' title=Digits --save out",
+    "ropeway call countdown seconds=3",
+];
+
+const REAL: [&str; 3] = [
+    "ropeway tools --stdio \"npx -y @modelcontextprotocol/server-everything\"",
+    "ropeway tools --url https://example.com/mcp --bearer TOKEN",
+    "ropeway call TOOL key=value --stdio \"COMMAND\"",
+];
+
+pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
+    let config = ServerOptions::default().config()?;
+    Session::with(config, setting.deadline, setting.status, async |session| {
+        let tools = session.tools().await?;
+        if setting.json {
+            print_json(&list_json(session.server_info().as_deref(), &tools))?;
+            return Ok(Exit::Done);
+        }
+        let width = width();
+        let mut text = wrap("Ropeway brings the tools of any MCP server to your terminal. No server was given, so here are the tools of the built-in demo server.", width, 0);
+        for tool in &tools {
+            text.push_str(&format!("\n{}\n", signature(tool, width)));
+            let description = tool.description.as_deref().map(clean).unwrap_or_default();
+            // The first sentence says what it is; `ropeway tools` says the rest.
+            let sentence = clean_line(&description);
+            let sentence = sentence.split_once(". ").map_or(sentence.as_str(), |(first, _)| first);
+            text.push_str(&wrap(sentence.trim_end_matches('.'), width, 4));
+        }
+        for (heading, lines) in [("Try one", &TRY[..]), ("Use a real server", &REAL[..])] {
+            text.push_str(&format!("\n{HEADING}{heading}{HEADING:#}\n"));
+            lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        }
+        text.push_str(&format!("\n{FAINT}ropeway --help says more.{FAINT:#}\n"));
+        print(&text)?;
+        Ok(Exit::Done)
+    })
+    .await
+}

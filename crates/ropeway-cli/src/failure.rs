@@ -1,0 +1,267 @@
+//! A failure: why a command could not do what it was asked, and the exit code that says so.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use anstyle::{AnsiColor, Style};
+use ropeway::mcp::ConnectError;
+use ropeway::tool::{Alias, CallError, ToolDefinition};
+
+use crate::schema;
+use crate::signature::signature;
+use crate::text::{clean, clean_line, width, wrap};
+
+/// What the exit code of the command means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The tool reports a failure, or the server refused the call.
+    ToolError = 1,
+    /// What was typed makes no sense.
+    Usage = 2,
+    /// The server cannot be reached, or does not speak the protocol.
+    Unreachable = 3,
+    /// The server wants to know who is asking.
+    NeedsAuth = 4,
+    /// Time ran out.
+    Timeout = 5,
+}
+
+/// The exit codes, for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  tool error: the tool reports a failure, or the server refused the call
+  2  usage or config
+  3  server unreachable
+  4  server needs authentication
+  5  timeout";
+
+/// How many of the server's last lines are shown.
+const SERVER_LINES: usize = 12;
+
+/// Why a command could not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    causes: Vec<String>,
+    server_said: Vec<String>,
+    hints: Vec<String>,
+    tool: Option<Box<ToolDefinition>>,
+}
+
+impl Failure {
+    /// A failure in a sentence.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { exit, message, causes: Vec::new(), server_said: Vec::new(), hints: Vec::new(), tool: None }
+    }
+
+    /// What was typed makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A server that could not be connected.
+    pub(crate) fn connect(server: &Alias, error: ConnectError) -> Self {
+        match error {
+            ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server: server.clone(), challenge }.into(),
+            error => CallError::Unavailable { server: server.clone(), source: error.into() }.into(),
+        }
+    }
+
+    /// Adds an error and its causes as the cause.
+    pub(crate) fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
+        for cause in chain(error).map(ToString::to_string) {
+            // Some errors pass their cause's words on as their own: once is enough.
+            let last = self.causes.last().unwrap_or(&self.message);
+            if cause != *last {
+                self.causes.push(cause);
+            }
+        }
+        self
+    }
+
+    /// Adds what the server last wrote to its standard error.
+    pub(crate) fn server_said(mut self, lines: Vec<String>) -> Self {
+        let skipped = lines.len().saturating_sub(SERVER_LINES);
+        self.server_said = lines.into_iter().skip(skipped).collect();
+        self
+    }
+
+    /// Adds something to try.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Shows the tool that it is about.
+    pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
+        self.tool = Some(Box::new(tool.clone()));
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The sentence.
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Does the server's standard error help to understand it?
+    pub(crate) fn concerns_the_server(&self) -> bool {
+        matches!(self.exit, Exit::Unreachable | Exit::Timeout)
+    }
+
+    /// The failure as it is printed.
+    pub(crate) fn render(&self) -> String {
+        const ERROR: Style = AnsiColor::Red.on_default().bold();
+        const FAINT: Style = Style::new().dimmed();
+        let mut lines = format!("{ERROR}error:{ERROR:#} {}\n", clean(&self.message).trim_end());
+        for cause in &self.causes {
+            let cause = clean(cause).trim_end().replace('\n', "\n    ");
+            lines.push_str(&format!("  {FAINT}caused by:{FAINT:#} {cause}\n"));
+        }
+        match self.server_said.as_slice() {
+            [] => {}
+            [line] => lines.push_str(&format!("  {FAINT}the server said:{FAINT:#} {}\n", clean_line(line))),
+            said => {
+                lines.push_str(&format!("  {FAINT}the server said:{FAINT:#}\n"));
+                for line in said {
+                    lines.push_str(&format!("    {}\n", clean(line).replace('\n', " ").trim_end()));
+                }
+            }
+        }
+        for hint in &self.hints {
+            lines.push_str(&format!("  {hint}\n"));
+        }
+        if let Some(tool) = &self.tool {
+            lines.push('\n');
+            lines.push_str(&manual(tool));
+        }
+        lines
+    }
+}
+
+/// A tool with all that its arguments are said to be.
+fn manual(tool: &ToolDefinition) -> String {
+    const NAME: Style = Style::new().bold();
+    let width = width();
+    let mut lines = format!("{}\n", signature(tool, width));
+    for field in schema::fields(&tool.input_schema) {
+        if let Some(description) = field.description {
+            let name = clean_line(&field.name);
+            lines.push_str(&format!("  {NAME}{name}{NAME:#}\n{}", wrap(&clean(&description), width, 6)));
+        }
+    }
+    lines
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        let mut failure = Self::new(exit_of(&error), error.to_string());
+        if let Some(cause) = error.source() {
+            failure = failure.caused_by(cause);
+        }
+        match error {
+            CallError::NeedsAuth { challenge, .. } => {
+                let failure = match challenge {
+                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(&challenge))),
+                    None => failure,
+                };
+                failure.hint("give a token with --bearer, or a header with --header")
+            }
+            CallError::Refused { data: Some(data), .. } => {
+                failure.hint(format!("it adds: {}", clean_line(&data.to_string())))
+            }
+            _ => failure,
+        }
+    }
+}
+
+fn exit_of(error: &CallError) -> Exit {
+    match error {
+        CallError::Timeout { .. } => Exit::Timeout,
+        CallError::NeedsAuth { .. } => Exit::NeedsAuth,
+        CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } => Exit::Usage,
+        CallError::NotConnected { .. } | CallError::Protocol { .. } => Exit::Unreachable,
+        CallError::Unavailable { source, .. } => exit_of_cause(source.as_ref()),
+        _ => Exit::ToolError,
+    }
+}
+
+/// An error and its causes.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
+}
+
+/// A server may be unavailable because it was too slow, or because it does not know us.
+fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
+    for cause in chain(cause) {
+        let shared = || cause.downcast_ref::<Arc<ConnectError>>().map(Arc::as_ref);
+        match cause.downcast_ref::<ConnectError>().or_else(shared) {
+            Some(ConnectError::NeedsAuth { .. }) => return Exit::NeedsAuth,
+            Some(ConnectError::Timeout { .. }) => return Exit::Timeout,
+            _ => {}
+        }
+    }
+    Exit::Unreachable
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn plain(failure: &Failure) -> String {
+        anstream::adapter::strip_str(&failure.render()).to_string()
+    }
+
+    #[test]
+    fn a_failure_prints_each_cause_once() {
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        let failure = Failure::connect(&"x".into(), ConnectError::Spawn { program: "npx".into(), source });
+        assert_eq!(failure.exit(), Exit::Unreachable);
+        assert_eq!(
+            plain(&failure),
+            "error: server `x` is unavailable\n  caused by: could not start `npx`\n  caused by: no such file\n"
+        );
+    }
+
+    #[test]
+    fn a_server_that_was_too_slow_is_a_timeout_and_one_that_asks_who_we_are_needs_auth() {
+        let slow = ConnectError::Timeout { after: Duration::from_secs(5) };
+        assert_eq!(Failure::connect(&"x".into(), slow).exit(), Exit::Timeout);
+        let strict = ConnectError::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
+        let failure = Failure::connect(&"x".into(), strict);
+        assert_eq!(failure.exit(), Exit::NeedsAuth);
+        assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
+        let shared = Arc::new(ConnectError::Timeout { after: Duration::from_secs(5) });
+        let failure = Failure::from(CallError::Unavailable { server: "x".into(), source: Box::new(shared) });
+        assert_eq!(failure.exit(), Exit::Timeout);
+    }
+
+    #[test]
+    fn a_refused_call_is_a_tool_error() {
+        let refused =
+            CallError::Refused { server: "x".into(), code: -32602, message: "no \u{1b}[31mway".into(), data: None };
+        let failure = Failure::from(refused);
+        assert_eq!(failure.exit(), Exit::ToolError);
+        assert_eq!(plain(&failure), "error: server `x` answered error -32602: no way\n");
+    }
+
+    #[test]
+    fn the_last_words_of_the_server_are_shown_without_escapes() {
+        let said = (0..40).map(|line| format!("line {line}\u{1b}[2J")).collect();
+        let text = Failure::new(Exit::Unreachable, "gone").server_said(said).render();
+        assert!(!text.contains("[2J"));
+        assert!(text.contains("line 39") && !text.contains("line 27\n"));
+    }
+}

@@ -1,0 +1,252 @@
+//! Which server a command talks to, as it is given on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ropeway::config::{EraChoice, HttpServer, Secret, ServerConfig, StdioServer, Transport};
+
+use crate::failure::Failure;
+
+/// The name of the embedded demo server.
+pub(crate) const DEMO: &str = "demo";
+
+/// Which server to talk to; the embedded demo server when none is given.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerOptions {
+    /// Start a server and talk to it on its standard input and output; no shell is involved
+    #[arg(long, value_name = "COMMAND", conflicts_with = "url")]
+    pub(crate) stdio: Option<String>,
+    /// Talk to a server behind a URL
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// How to talk to the URL
+    #[arg(long, value_name = "HOW", default_value = "auto", requires = "url", hide_default_value = true)]
+    pub(crate) transport: TransportChoice,
+    /// Send a header with every request (repeatable)
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
+    pub(crate) headers: Vec<String>,
+    /// Send a bearer token with every request; @FILE reads it from a file
+    #[arg(long, value_name = "TOKEN", requires = "url")]
+    pub(crate) bearer: Option<String>,
+    /// Set a variable for the started server (repeatable); it gets a minimal environment besides
+    #[arg(long = "env", value_name = "NAME=VALUE", requires = "stdio")]
+    pub(crate) env: Vec<String>,
+    /// Start the server in this folder
+    #[arg(long, value_name = "DIR", requires = "stdio")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Give the started server our whole environment
+    #[arg(long, requires = "stdio")]
+    pub(crate) inherit_env: bool,
+    /// Which era of the protocol to speak
+    #[arg(long, value_name = "ERA", default_value = "auto", hide_default_value = true)]
+    pub(crate) era: EraOption,
+}
+
+/// How to talk to a URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportChoice {
+    /// Streamable HTTP, or legacy HTTP+SSE when the server speaks that
+    #[default]
+    Auto,
+    /// Streamable HTTP
+    Http,
+    /// Legacy HTTP+SSE
+    Sse,
+}
+
+/// Which era of the protocol to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EraOption {
+    /// Ask the server
+    #[default]
+    Auto,
+    /// `initialize`, up to 2025-11-25
+    Legacy,
+    /// Stateless, 2026-07-28
+    Modern,
+}
+
+impl ServerOptions {
+    /// What the connection needs to know.
+    pub(crate) fn config(&self) -> Result<ServerConfig, Failure> {
+        let mut config = match (&self.stdio, &self.url) {
+            (Some(command), _) => self.stdio_config(command)?,
+            (None, Some(url)) => self.http_config(url)?,
+            (None, None) => demo_config()?,
+        };
+        config.era = match self.era {
+            EraOption::Auto => EraChoice::Auto,
+            EraOption::Legacy => EraChoice::Legacy,
+            EraOption::Modern => EraChoice::Modern,
+        };
+        Ok(config)
+    }
+
+    fn stdio_config(&self, command: &str) -> Result<ServerConfig, Failure> {
+        let words = shlex::split(command)
+            .ok_or_else(|| Failure::usage(format!("`{command}` has a quote that is not closed")))?;
+        let mut words = words.into_iter();
+        let program = words.next().ok_or_else(|| Failure::usage("the command of --stdio is empty"))?;
+        let arguments: Vec<String> = words.collect();
+        let name = command_name(&program, &arguments);
+        let mut server = StdioServer::new(program, arguments);
+        for pair in &self.env {
+            let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                // Only what stands before the value may be shown.
+                Failure::usage("a variable is given as --env NAME=VALUE")
+            })?;
+            server = server.with_env(name, value);
+        }
+        if let Some(folder) = &self.cwd {
+            if !folder.is_dir() {
+                return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+            }
+            server.cwd = Some(folder.clone());
+        }
+        server.inherit_env = self.inherit_env;
+        Ok(ServerConfig::new(name, server))
+    }
+
+    fn http_config(&self, url: &str) -> Result<ServerConfig, Failure> {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| Failure::usage(format!("`{url}` is not an http:// or https:// URL")))?;
+        // Whatever stands before an `@` may be a password.
+        let name = host.rsplit('@').next().unwrap_or(host).to_owned();
+        let mut server = HttpServer::new(url);
+        for header in &self.headers {
+            let (name, value) = header
+                .split_once(':')
+                .map(|(name, value)| (name.trim(), value.trim()))
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or_else(|| Failure::usage("a header is given as --header \"Name: value\""))?;
+            server = server.with_header(name, value);
+        }
+        if let Some(token) = &self.bearer {
+            server = server.with_bearer(read_token(token)?);
+        }
+        let transport = match self.transport {
+            TransportChoice::Auto | TransportChoice::Http => Transport::Http(server),
+            TransportChoice::Sse => Transport::Sse(server),
+        };
+        Ok(ServerConfig::new(name, transport))
+    }
+}
+
+/// The binary itself, as a server.
+fn demo_config() -> Result<ServerConfig, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::usage("could not find the program that is running").caused_by(&error))?;
+    let program = program.into_os_string().into_string().map_err(|program| {
+        Failure::usage(format!("the path of this program is not UTF-8: `{}`", program.to_string_lossy()))
+    })?;
+    Ok(ServerConfig::new(DEMO, StdioServer::new(program, ["demo-server"])))
+}
+
+fn read_token(text: &str) -> Result<Secret, Failure> {
+    match text.strip_prefix('@') {
+        None => Ok(Secret::new(text)),
+        Some(path) => {
+            let token = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("could not read `{path}`")).caused_by(&error))?;
+            Ok(Secret::new(token.trim()))
+        }
+    }
+}
+
+/// What to call a server that is started by a command: the program, or the package that a package runner runs.
+fn command_name(program: &str, arguments: &[String]) -> String {
+    let last_part = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
+    let program = last_part(program);
+    let package = match program.as_str() {
+        "npx" | "bunx" | "uvx" | "pipx" | "docker" => {
+            arguments.iter().find(|word| !word.starts_with('-') && *word != "run")
+        }
+        "node" | "python" | "python3" => arguments.iter().find(|word| !word.starts_with('-')),
+        _ => None,
+    };
+    match package.map(|package| last_part(package)) {
+        Some(package) => package.split('@').find(|part| !part.is_empty()).unwrap_or(&program).to_owned(),
+        None => program,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(options: ServerOptions) -> Result<ServerConfig, String> {
+        options.config().map_err(|failure| failure.message().to_owned())
+    }
+
+    #[test]
+    fn a_command_is_split_without_a_shell() {
+        let options = ServerOptions {
+            stdio: Some("npx -y '@scope/server everything' $HOME".into()),
+            env: vec!["A=b=c".into()],
+            inherit_env: true,
+            ..ServerOptions::default()
+        };
+        let Ok(ServerConfig { transport: Transport::Stdio(server), alias, .. }) = config(options) else {
+            panic!("a stdio server")
+        };
+        let mut expected = StdioServer::new("npx", ["-y", "@scope/server everything", "$HOME"]).with_env("A", "b=c");
+        expected.inherit_env = true;
+        assert_eq!(server, expected);
+        assert_eq!(alias.as_str(), "server everything");
+    }
+
+    #[test]
+    fn a_url_carries_headers_and_a_token() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("token");
+        std::fs::write(&file, "secret\n").expect("a file");
+        let options = ServerOptions {
+            url: Some("https://user:pass@example.com:8080/mcp?x".into()),
+            headers: vec!["X-Key:  value: more ".into()],
+            bearer: Some(format!("@{}", file.display())),
+            transport: TransportChoice::Sse,
+            ..ServerOptions::default()
+        };
+        let Ok(ServerConfig { transport: Transport::Sse(server), alias, .. }) = config(options) else {
+            panic!("an SSE server")
+        };
+        let expected = HttpServer::new("https://user:pass@example.com:8080/mcp?x")
+            .with_header("X-Key", "value: more")
+            .with_bearer("secret");
+        assert_eq!(server, expected);
+        assert_eq!(alias.as_str(), "example.com:8080");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let stdio = |command: &str| ServerOptions { stdio: Some(command.into()), ..ServerOptions::default() };
+        let url = |url: &str| ServerOptions { url: Some(url.into()), ..ServerOptions::default() };
+        for options in [
+            stdio(""),
+            stdio("a 'b"),
+            url("example.com"),
+            url("https://"),
+            url("file:///a"),
+            ServerOptions { env: vec!["NAME".into()], ..stdio("a") },
+            ServerOptions { cwd: Some("/no/such/folder".into()), ..stdio("a") },
+            ServerOptions { headers: vec!["no colon".into()], ..url("http://a") },
+        ] {
+            assert!(config(options.clone()).is_err(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_called_by_what_it_is_rather_than_by_what_runs_it() {
+        let name = |command: &str| {
+            let words = shlex::split(command).expect("words");
+            command_name(&words[0], &words[1..])
+        };
+        assert_eq!(name("/usr/bin/my-server --fast"), "my-server");
+        assert_eq!(name("npx -y @modelcontextprotocol/server-everything@1.2"), "server-everything");
+        assert_eq!(name("uvx mcp-server-time"), "mcp-server-time");
+        assert_eq!(name("docker run -i --rm mcp/time"), "time");
+        assert_eq!(name("npx"), "npx");
+    }
+}

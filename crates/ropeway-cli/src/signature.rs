@@ -1,0 +1,140 @@
+//! A signature: a tool as code, for people to read.
+
+use anstyle::{AnsiColor, Style};
+use ropeway::tool::ToolDefinition;
+
+use crate::schema::{Field, fields, type_name};
+use crate::text::clean_line;
+
+const NAME: Style = Style::new().bold();
+const TYPE: Style = AnsiColor::Cyan.on_default();
+const REQUIRED: Style = Style::new();
+const FAINT: Style = Style::new().dimmed();
+
+/// A result type longer than this says no more than `object` would.
+const LONGEST_RESULT: usize = 100;
+
+/// The tool as code: on one line when it fits into `width`, else one argument per line.
+pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
+    let name = clean_line(&tool.name);
+    let arguments: Vec<Piece> = fields(&tool.input_schema).iter().map(argument).collect();
+    let result = tool.output_schema.as_deref().map(|schema| match clean_line(&type_name(schema)) {
+        long if long.chars().count() > LONGEST_RESULT => "object".to_owned(),
+        short => short,
+    });
+    let result_width = result.as_ref().map_or(0, |result| 4 + result.chars().count());
+    let arguments_width: usize = arguments.iter().map(|argument| argument.width + 2).sum();
+    let fits = |result_width| name.chars().count() + arguments_width + result_width <= width;
+
+    let mut code = format!("{NAME}{name}{NAME:#}(");
+    if fits(result_width) || (fits(0) && result_width <= width) || arguments.is_empty() {
+        let styled: Vec<&str> = arguments.iter().map(|argument| argument.styled.as_str()).collect();
+        code.push_str(&styled.join(", "));
+    } else {
+        for argument in &arguments {
+            code.push_str("\n    ");
+            code.push_str(&argument.styled);
+            code.push(',');
+        }
+        code.push('\n');
+    }
+    code.push(')');
+    if let Some(result) = result {
+        let separator = if fits(result_width) || !fits(0) { " " } else { "\n    " };
+        code.push_str(&format!("{separator}{FAINT}->{FAINT:#} {TYPE}{result}{TYPE:#}"));
+    }
+    code
+}
+
+/// What the server hints about the tool's behaviour, as far as it says anything.
+pub(crate) fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
+    let annotations = &tool.annotations;
+    let said = |name| annotations.0.contains_key(name);
+    let mut hints = Vec::new();
+    if annotations.read_only() {
+        hints.push("read-only");
+    } else if said("destructiveHint") && annotations.destructive() {
+        hints.push("destructive");
+    }
+    if said("openWorldHint") && annotations.open_world() {
+        hints.push("reaches out");
+    }
+    hints
+}
+
+/// One argument with its colours, and how many columns it takes.
+struct Piece {
+    styled: String,
+    width: usize,
+}
+
+fn argument(field: &Field) -> Piece {
+    let name = clean_line(&field.name);
+    let kind = clean_line(&field.kind);
+    let default = field.default.as_deref().map(clean_line);
+    let (style, mark) = if field.required { (REQUIRED, "") } else { (FAINT, "?") };
+    let mut styled = format!("{style}{name}{mark}:{style:#} {TYPE}{kind}{TYPE:#}");
+    let mut width = name.chars().count() + mark.len() + 2 + kind.chars().count();
+    if let Some(default) = default {
+        styled.push_str(&format!(" {FAINT}= {default}{FAINT:#}"));
+        width += 3 + default.chars().count();
+    }
+    Piece { styled, width }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plain(tool: &ToolDefinition, width: usize) -> String {
+        anstream::adapter::strip_str(&signature(tool, width)).to_string()
+    }
+
+    fn chart() -> ToolDefinition {
+        ToolDefinition::new("chart").with_input_schema(json!({"type": "object", "required": ["values"], "properties": {
+            "values": {"type": "array", "items": {"type": "number"}},
+            "title": {"type": "string"},
+            "kind": {"enum": ["bar", "line"]},
+        }}))
+    }
+
+    #[test]
+    fn a_tool_reads_like_code() {
+        assert_eq!(plain(&chart(), 80), r#"chart(values: number[], title?: string, kind?: "bar" | "line")"#);
+        assert_eq!(plain(&ToolDefinition::new("ping"), 80), "ping()");
+    }
+
+    #[test]
+    fn a_long_signature_takes_a_line_per_argument() {
+        assert_eq!(
+            plain(&chart(), 40),
+            "chart(\n    values: number[],\n    title?: string,\n    kind?: \"bar\" | \"line\",\n)"
+        );
+    }
+
+    #[test]
+    fn a_result_schema_is_the_result_type() {
+        let tool = ToolDefinition::new("count")
+            .with_output_schema(json!({"properties": {"count": {"type": "integer"}}, "required": ["count"]}));
+        assert_eq!(plain(&tool, 80), "count() -> {count: integer}");
+    }
+
+    #[test]
+    fn names_from_outside_cannot_move_the_cursor() {
+        let tool = ToolDefinition::new("a\u{1b}[2Jb\nc")
+            .with_input_schema(json!({"properties": {"x\u{9b}y\n": {"enum": ["\u{9b}31m"]}}}));
+        assert_eq!(plain(&tool, 80), r#"ab c(x?: "")"#.replace("x?", "x?"));
+    }
+
+    #[test]
+    fn only_hints_that_were_given_are_shown() {
+        let mut tool = ToolDefinition::new("a");
+        assert!(hints(&tool).is_empty());
+        tool.annotations.0 = json!({"destructiveHint": true, "openWorldHint": true}).as_object().expect("map").clone();
+        assert_eq!(hints(&tool), ["destructive", "reaches out"]);
+        tool.annotations.0 = json!({"readOnlyHint": true, "openWorldHint": false}).as_object().expect("map").clone();
+        assert_eq!(hints(&tool), ["read-only"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The status line: a spinner and the progress of a slow step, on a terminal's standard error only.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ropeway::tool::Progress;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::text::{clean_line, width};
+
+/// What takes less is not worth a word.
+const PATIENCE: Duration = Duration::from_millis(300);
+const FRAME: Duration = Duration::from_millis(80);
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const BAR: usize = 20;
+
+/// Shows what is being waited for.
+#[derive(Clone)]
+pub(crate) struct Status {
+    shown: bool,
+    began: Instant,
+    progress: Arc<Mutex<Option<Progress>>>,
+}
+
+impl Status {
+    /// A status line that is shown when somebody can see it and nothing else is written there.
+    pub(crate) fn new(verbose: bool) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let shown = !verbose && !dumb && std::io::stderr().is_terminal();
+        Self { shown, began: Instant::now(), progress: Arc::default() }
+    }
+
+    /// Hears how far the step has come.
+    pub(crate) fn progress(&self, progress: Progress) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    /// Waits for a step, and shows it once the command has taken a moment.
+    pub(crate) async fn during<T>(&self, label: &str, step: impl Future<Output = T>) -> T {
+        if !self.shown {
+            return step.await;
+        }
+        let mut step = pin!(step);
+        tokio::select! {
+            biased;
+            done = &mut step => return done,
+            () = tokio::time::sleep_until(self.began + PATIENCE) => {}
+        }
+        let _line = Line;
+        let mut frames = tokio::time::interval(FRAME);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut spinner = SPINNER.iter().cycle();
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut step => return done,
+                _ = frames.tick() => {
+                    let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let line = line(label, progress.as_ref(), width());
+                    let frame = spinner.next().unwrap_or(&"");
+                    // A terminal that is gone is no reason to fail.
+                    let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
+                }
+            }
+        }
+    }
+}
+
+/// The line while it stands on the terminal; wiped when the wait ends, in whatever way.
+struct Line;
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = write!(std::io::stderr(), "\r\x1b[2K");
+    }
+}
+
+fn line(label: &str, progress: Option<&Progress>, width: usize) -> String {
+    let mut line = label.to_owned();
+    if let Some(Progress { progress, total, message }) = progress {
+        match total {
+            Some(total) if *total > 0.0 => {
+                let part = (progress / total).clamp(0.0, 1.0);
+                let filled = (part * BAR as f64).round() as usize;
+                line.push_str(&format!(" {}{} {:.0}%", "━".repeat(filled), "╌".repeat(BAR - filled), part * 100.0));
+            }
+            _ => line.push_str(&format!(" {progress}")),
+        }
+        if let Some(message) = message {
+            line.push_str(&format!(" {}", clean_line(message)));
+        }
+    }
+    // A line that wraps cannot be wiped; two columns belong to the spinner.
+    line.chars().take(width.saturating_sub(3)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(progress: f64, total: Option<f64>, message: Option<&str>) -> Progress {
+        Progress { progress, total, message: message.map(str::to_owned) }
+    }
+
+    #[test]
+    fn progress_is_a_bar_when_the_whole_is_known() {
+        let half = progress(2.0, Some(4.0), Some("halfway"));
+        assert_eq!(line("count", Some(&half), 80), "count ━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 50% halfway");
+        assert_eq!(line("count", Some(&progress(7.0, None, None)), 80), "count 7");
+        assert_eq!(line("count", None, 80), "count");
+    }
+
+    #[test]
+    fn odd_progress_from_a_server_does_no_harm() {
+        let odd = [(f64::NAN, Some(1.0)), (5.0, Some(0.0)), (9.0, Some(1.0)), (-1.0, Some(f64::INFINITY))];
+        for (done, total) in odd {
+            let line = line("a", Some(&progress(done, total, Some("\u{1b}[2J\n\nx"))), 30);
+            assert!(!line.contains('\n') && !line.contains('\u{1b}') && line.chars().count() <= 27, "{line}");
+        }
+    }
+}

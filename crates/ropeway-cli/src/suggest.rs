@@ -1,0 +1,49 @@
+//! Suggestions for mistyped names.
+
+/// The names that somebody who typed `word` may have meant, best first, at most three.
+pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word = word.to_lowercase();
+    let mut ranked: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let lower = name.to_lowercase();
+            let distance = strsim::damerau_levenshtein(&word, &lower);
+            let near = distance <= (word.chars().count().max(3) / 3).max(1);
+            let within = word.len() >= 3 && (lower.contains(&word) || word.contains(&lower));
+            (near || within).then_some((distance, name))
+        })
+        .collect();
+    ranked.sort_by_key(|(distance, _)| *distance);
+    ranked.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// "did you mean `a` or `b`?", when there is anything to suggest.
+pub(crate) fn question<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<String> = closest(word, names).into_iter().map(|name| format!("`{name}`")).collect();
+    let (last, first) = names.split_last()?;
+    Some(match first {
+        [] => format!("did you mean {last}?"),
+        _ => format!("did you mean {} or {last}?", first.join(", ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 5] = ["calculate", "chart", "countdown", "get_weather", "time"];
+
+    #[test]
+    fn a_mistyped_name_finds_the_right_one() {
+        assert_eq!(closest("chrat", NAMES), ["chart"]);
+        assert_eq!(closest("Calculat", NAMES), ["calculate"]);
+        assert_eq!(closest("weather", NAMES), ["get_weather"]);
+        assert_eq!(question("tmie", NAMES).as_deref(), Some("did you mean `time`?"));
+    }
+
+    #[test]
+    fn a_name_like_no_other_suggests_nothing() {
+        assert_eq!(question("xylophone", NAMES), None);
+        assert_eq!(question("", NAMES), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Text for a terminal: words from outside made harmless, lines wrapped, sizes for people.
+
+/// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
+/// change the direction of reading. Line breaks and tabs stay (S14.5).
+pub(crate) fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' | '\t' => clean.push(c),
+            '\r' => {
+                if rest.peek() != Some(&'\n') {
+                    clean.push('\n');
+                }
+            }
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_control_sequence(&mut rest),
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => skip_control_string(&mut rest),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {}
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+fn skip_escape(rest: &mut Rest<'_>) {
+    match rest.peek() {
+        Some('[') => {
+            rest.next();
+            skip_control_sequence(rest);
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            rest.next();
+            skip_control_string(rest);
+        }
+        _ => {
+            while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
+            rest.next_if(|c| matches!(c, '0'..='~'));
+        }
+    }
+}
+
+fn skip_control_sequence(rest: &mut Rest<'_>) {
+    while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+    rest.next_if(|c| matches!(c, '@'..='~'));
+}
+
+/// Skips a string that a terminal would swallow up to its terminator. A line break ends it too, so that a string
+/// that is never terminated hides one line at most.
+fn skip_control_string(rest: &mut Rest<'_>) {
+    while let Some(c) = rest.next_if(|c| *c != '\n') {
+        match c {
+            '\u{7}' | '\u{9c}' => return,
+            '\u{1b}' => {
+                rest.next_if_eq(&'\\');
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Text from outside as one harmless line.
+pub(crate) fn clean_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// JSON whose strings hold no character that a terminal would obey; it still means the same.
+pub(crate) fn clean_json(json: &str) -> String {
+    let harmful = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    if !json.contains(harmful) {
+        return json.to_owned();
+    }
+    // JSON itself is ASCII, so these can only stand inside a string, where an escape means the same.
+    json.chars().fold(String::with_capacity(json.len()), |mut safe, c| {
+        if harmful(c) {
+            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            safe.push(c);
+        }
+        safe
+    })
+}
+
+/// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut wrapped = String::new();
+    let mut blank = false;
+    for line in text.trim().lines() {
+        let line = line.replace('\t', "    ");
+        if line.trim().is_empty() {
+            // One empty line separates as well as many.
+            if !blank {
+                wrapped.push('\n');
+            }
+            blank = true;
+            continue;
+        }
+        blank = false;
+        let own_indent = (line.len() - line.trim_start_matches(' ').len()).min(width / 4);
+        let start = " ".repeat(indent + own_indent);
+        let mut used = start.len();
+        wrapped.push_str(&start);
+        let mut first = true;
+        for word in line.split_whitespace() {
+            let length = word.chars().count();
+            if !first && used + 1 + length > width {
+                wrapped.push('\n');
+                wrapped.push_str(&start);
+                used = start.len();
+            } else if !first {
+                wrapped.push(' ');
+                used += 1;
+            }
+            wrapped.push_str(word);
+            used += length;
+            first = false;
+        }
+        wrapped.push('\n');
+    }
+    wrapped
+}
+
+/// A number of bytes as people say it: `812 B`, `12 KB`, `3.4 MB`.
+pub(crate) fn size(bytes: usize) -> String {
+    const UNITS: [&str; 3] = ["KB", "MB", "GB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while amount >= 999.5 && unit + 1 < UNITS.len() {
+        amount /= 1000.0;
+        unit += 1;
+    }
+    let decimals = usize::from(amount < 9.95);
+    format!("{amount:.decimals$} {}", UNITS[unit])
+}
+
+/// How many columns there are to write in.
+pub(crate) fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout());
+    terminal.map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns).clamp(30, 110))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_loses_what_a_terminal_would_obey_and_nothing_else() {
+        for (dirty, harmless) in [
+            ("plain\ttext\nÜber 日本 👍", "plain\ttext\nÜber 日本 👍"),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}[2J\u{1b}[Hgone", "gone"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            ("\u{1b}Pq#0\u{1b}\\after", "after"),
+            ("\u{1b}(Bset", "set"),
+            ("\u{9b}31mred", "red"),
+            ("\u{9d}0;t\u{9c}after", "after"),
+            ("bell\u{7} back\u{8} del\u{7f} nul\0", "bell back del nul"),
+            ("safe\u{202e}txt.exe", "safetxt.exe"),
+            ("one\r\ntwo\rthree", "one\ntwo\nthree"),
+            ("\u{1b}]never ended\nnext line", "\nnext line"),
+            ("\u{1b}", ""),
+            ("\u{1b}[", ""),
+            ("\u{1b}[31", ""),
+        ] {
+            assert_eq!(clean(dirty), harmless, "{dirty:?}");
+            assert_eq!(clean(&clean(dirty)), harmless, "{dirty:?} twice");
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_when_made_harmless() {
+        let value = serde_json::json!({"a": "\u{9b}31m\u{7f}\u{202e}ü"});
+        let safe = clean_json(&value.to_string());
+        assert_eq!(safe, r#"{"a":"\u009b31m\u007f\u202eü"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).expect("JSON"), value);
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words_and_keep_their_indentation() {
+        assert_eq!(wrap("one two three four", 9, 0), "one two\nthree\nfour\n");
+        assert_eq!(wrap("one two", 20, 4), "    one two\n");
+        assert_eq!(wrap("list:\n  - one two three\n\n\n\nend", 16, 2), "  list:\n    - one two\n    three\n\n  end\n");
+        assert_eq!(wrap("unbreakable", 4, 0), "unbreakable\n");
+        assert_eq!(wrap("  \n ", 10, 2), "");
+    }
+
+    #[test]
+    fn sizes_read_as_people_say_them() {
+        let sizes = [0, 999, 1000, 9_949, 12_345, 999_600, 3_400_000, 7_000_000_000_000].map(size);
+        assert_eq!(sizes, ["0 B", "999 B", "1.0 KB", "9.9 KB", "12 KB", "1.0 MB", "3.4 MB", "7000 GB"]);
+    }
+}

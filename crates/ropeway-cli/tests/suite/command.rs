@@ -1,0 +1,178 @@
+//! The commands, against the embedded demo server.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::{Run, ropeway};
+
+#[test]
+fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
+    let run = Run::of(&[]).expect(0);
+    for words in [
+        "calculate(expression: string)",
+        "chart(values: number[], title?: string, kind?: \"bar\" | \"line\" = \"bar\")",
+        "ropeway call calculate expression=",
+        "ropeway tools --stdio",
+        "ropeway tools --url",
+    ] {
+        assert!(run.stdout.contains(words), "{words}\n{}", run.stdout);
+    }
+    assert!(!run.stdout.contains('\u{1b}'), "colour into a pipe");
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn tools_are_listed_as_signatures_with_descriptions() {
+    let run = Run::of(&["tools"]).expect(0);
+    assert!(run.stdout.starts_with("demo "), "{}", run.stdout);
+    assert!(run.stdout.contains("6 tools"));
+    assert!(run.stdout.contains("time(zone?: string = \"UTC\")\n    Tells the date and the time"), "{}", run.stdout);
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn tools_as_json_are_definitions_with_their_server() {
+    for (era, version) in [("modern", "2026-07-28"), ("legacy", "2025-11-25")] {
+        let list = Run::of(&["tools", "--json", "--era", era]).expect(0).json();
+        assert_eq!(list["server"]["name"], "demo");
+        assert_eq!((&list["server"]["era"], &list["server"]["protocol_version"]), (&json!(era), &json!(version)));
+        let names: Vec<&str> =
+            list["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["calculate", "chart", "countdown", "fail", "statistics", "time"]);
+        assert_eq!(list["tools"][0]["input_schema"]["required"], json!(["expression"]));
+    }
+}
+
+#[test]
+fn a_call_prints_the_text_of_the_answer() {
+    let run = Run::of(&["call", "calculate", "expression=2*(3+4)"]).expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("14\n", ""));
+    let run = Run::of(&["call", "demo.calculate", "expression=1+1"]).expect(0);
+    assert_eq!(run.stdout, "2\n");
+}
+
+#[test]
+fn a_structured_answer_is_printed_once_as_readable_json() {
+    let run = Run::of(&["call", "statistics", "values=[1, 2, 3]"]).expect(0);
+    assert!(run.stdout.starts_with("{\n  \"count\": 3,\n"), "{}", run.stdout);
+    assert_eq!(run.json()["mean"], 2.0);
+}
+
+#[test]
+fn a_call_as_json_is_one_document_with_all_of_the_answer() {
+    let result = Run::of(&["call", "statistics", "values=[1, 2, 3]", "--json"]).expect(0).json();
+    assert_eq!((&result["tool"], &result["is_error"]), (&json!("statistics"), &json!(false)));
+    assert_eq!(result["structuredContent"]["count"], 3);
+    assert!(result["took_ms"].as_f64().is_some_and(|took| took > 0.0));
+}
+
+#[test]
+fn arguments_come_from_pairs_objects_files_and_standard_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("arguments.json");
+    std::fs::write(&file, r#"{"expression": "1+2"}"#).expect("a file");
+    let file = format!("@{}", file.display());
+    for arguments in [
+        &["expression=1+2"][..],
+        &["expression:=\"1+2\""],
+        &["--args", r#"{"expression": "1+2"}"#],
+        &["--args", &file],
+        &["--args", r#"{"expression": "7"}"#, "expression=1+2"],
+    ] {
+        let command = [&["call", "calculate"], arguments].concat();
+        assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
+    }
+    let mut child = ropeway(&["call", "calculate", "--args", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ropeway starts");
+    child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
+    assert_eq!(Run::from(child.wait_with_output().expect("an end")).expect(0).stdout, "3\n");
+}
+
+#[test]
+fn pictures_are_named_by_size_and_kept_on_request() {
+    let run = Run::of(&["call", "chart", "values=[3,1,2]"]).expect(0);
+    let line = run.stdout.lines().last().expect("a line");
+    assert!(line.starts_with("image/png, ") && line.ends_with("KB"), "{line}");
+    assert!(run.stderr.contains("--save"), "{}", run.stderr);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("out");
+    let save = target.display().to_string();
+    for number in 1..=2 {
+        let run = Run::of(&["call", "chart", "values=[3,1,2]", "kind=line", "--save", &save]).expect(0);
+        let path = target.join(format!("chart-{number}.png"));
+        assert!(run.stdout.contains(&format!("→ {}", path.display())), "{}", run.stdout);
+        let reader = png::Decoder::new(std::io::Cursor::new(std::fs::read(path).expect("a file"))).read_info();
+        assert_eq!(reader.expect("a PNG file").info().width, 640);
+    }
+    let run = Run::of(&["call", "chart", "values=[3]", "--json", "--save", &save]).expect(0);
+    assert_eq!(run.json()["content"][1]["mimeType"], "image/png");
+    assert!(run.stderr.contains("chart-3.png"), "{}", run.stderr);
+}
+
+#[test]
+fn a_tool_that_fails_ends_with_1() {
+    let run = Run::of(&["call", "fail", "message=on purpose"]).expect(1);
+    assert_eq!(run.stdout, "on purpose\n");
+    let result = Run::of(&["call", "fail", "--json"]).expect(1).json();
+    assert_eq!(result["is_error"], true);
+}
+
+#[test]
+fn what_was_mistyped_ends_with_2_and_a_suggestion() {
+    for (arguments, words) in [
+        (&["call", "chrat", "values=[1]"][..], "did you mean `chart`?"),
+        (&["call", "demo.tmie"], "did you mean `time`?"),
+        (&["call", "chart"], "tool `chart` needs `values`"),
+        (&["call", "chart", "values=x"], "argument `values` is `number[]`, and `x` is not"),
+        (&["call", "chart", "values=[1]", "titel=x"], "did you mean `title`?"),
+        (&["call", "chart", "values"], "key=value"),
+        (&["call", "chart", "--args", "[1]"], "arguments are an object"),
+        (&["call"], "TOOL"),
+        (&["tolos"], "tools"),
+        (&["tools", "--timeout", "soon"], "such as `5s`"),
+        (&["tools", "--stdio", "a", "--url", "http://b"], "cannot be used with"),
+        (&["tools", "--header", "A: b"], "--url"),
+        (&["tools", "--env", "A=b"], "--stdio"),
+        (&["tools", "--url", "example.com"], "is not an http:// or https:// URL"),
+        (&["tools", "--stdio", "a 'b"], "a quote that is not closed"),
+    ] {
+        let run = Run::of(arguments).expect(2);
+        assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    for arguments in [&["--help"][..], &["tools", "--help"], &["call", "--help"], &["-h"], &["call", "-h"]] {
+        let run = Run::of(arguments).expect(0);
+        for words in ["Exit codes:", "4  server needs authentication", "5  timeout"] {
+            assert!(run.stdout.contains(words), "{arguments:?}: {}", run.stdout);
+        }
+    }
+    assert!(Run::of(&["--version"]).expect(0).stdout.starts_with("ropeway "));
+}
+
+#[test]
+fn logs_go_to_standard_error_only() {
+    let run = Run::of(&["call", "calculate", "expression=1", "-vv"]).expect(0);
+    assert_eq!(run.stdout, "1\n");
+}
+
+#[test]
+fn a_server_can_be_given_on_the_spot() {
+    let server = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
+    let run = Run::of(&["call", "calculate", "expression=1", "--stdio", &server]).expect(0);
+    assert_eq!(run.stdout, "1\n");
+    let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
+    assert_eq!(list["tools"].as_array().map(Vec::len), Some(6));
+    assert_ne!(list["server"], Value::Null);
+}
