@@ -6,6 +6,7 @@
 pub mod config;
 pub mod content;
 pub mod event;
-pub mod tool;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+pub mod schema;
+pub mod tool;
