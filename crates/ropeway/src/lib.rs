@@ -10,6 +10,7 @@ pub mod event;
 pub mod mcp;
 #[cfg(feature = "mcp")]
 pub mod protocol;
+pub mod schema;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

@@ -1,0 +1,15 @@
+//! Schemas: are these arguments what a tool wants, and can this answer be read as its schema says?
+//!
+//! Schemas come from servers, so none of this trusts them: nothing is fetched, and depth, size and
+//! time are bounded.
+
+mod bounds;
+
+mod effort;
+mod pointer;
+mod reason;
+mod validator;
+
+pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
+
+pub use validator::Validator;

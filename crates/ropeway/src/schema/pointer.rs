@@ -1,0 +1,98 @@
+//! A pointer: where something is inside a JSON document.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Adds a step to a JSON Pointer.
+pub(super) fn push(path: &mut String, step: &str) {
+    path.push('/');
+    for c in step.chars() {
+        match c {
+            '~' => path.push_str("~0"),
+            '/' => path.push_str("~1"),
+            c => path.push(c),
+        }
+    }
+}
+
+/// What a `$ref` points at, if it is inside the document.
+pub(super) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
+    let fragment = percent_decoded(reference.strip_prefix('#')?)?;
+    match &*fragment {
+        "" => Some(document),
+        pointer if pointer.starts_with('/') => document.pointer(pointer),
+        anchor => anchored(document, anchor),
+    }
+}
+
+/// The subschema that carries an `$anchor` of this name.
+fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
+    match schema {
+        Value::Object(map) => {
+            let named = |keyword| map.get(keyword).and_then(Value::as_str) == Some(anchor);
+            match named("$anchor") || named("$dynamicAnchor") {
+                true => Some(schema),
+                false => map.values().find_map(|value| anchored(value, anchor)),
+            }
+        }
+        Value::Array(items) => items.iter().find_map(|value| anchored(value, anchor)),
+        _ => None,
+    }
+}
+
+/// A URI fragment as it was meant; `None` where it is not UTF-8.
+fn percent_decoded(fragment: &str) -> Option<Cow<'_, str>> {
+    if !fragment.contains('%') {
+        return Some(Cow::Borrowed(fragment));
+    }
+    let mut bytes = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = match tail {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_reference_is_found_inside_the_document_only() {
+        let document = json!({"$defs": {"a b": {"x/y": 1}, "c": {"$anchor": "here", "type": "null"}}});
+        assert_eq!(resolve(&document, "#"), Some(&document));
+        assert_eq!(resolve(&document, "#/$defs/a%20b/x~1y"), Some(&json!(1)));
+        assert_eq!(resolve(&document, "#here"), Some(&document["$defs"]["c"]));
+        assert_eq!(resolve(&document, "#/$defs/none"), None);
+        assert_eq!(resolve(&document, "#/%zz%"), None);
+        assert_eq!(resolve(&document, "https://example.com/schema.json"), None);
+        assert_eq!(resolve(&document, "other.json#/$defs/c"), None);
+    }
+
+    #[test]
+    fn a_step_is_escaped() {
+        let mut path = String::from("/a");
+        push(&mut path, "b/c~d");
+        assert_eq!(path, "/a/b~1c~0d");
+    }
+}
