@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::mcp::ConnectError;
-use ropeway::tool::{Alias, CallError, ToolDefinition};
+use ropeway::mcp::{ConnectError, ConnectFailed};
+use ropeway::tool::{CallError, ToolDefinition};
 
 use crate::schema;
 use crate::signature::signature;
@@ -65,10 +65,13 @@ impl Failure {
     }
 
     /// A server that could not be connected.
-    pub(crate) fn connect(server: &Alias, error: ConnectError) -> Self {
-        match error {
-            ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server: server.clone(), challenge }.into(),
-            error => CallError::Unavailable { server: server.clone(), source: error.into() }.into(),
+    pub(crate) fn connect(failed: ConnectFailed) -> Self {
+        let ConnectFailed { server, cause } = failed;
+        match &*cause {
+            ConnectError::NeedsAuth { challenge } => {
+                CallError::NeedsAuth { server, challenge: challenge.clone() }.into()
+            }
+            _ => CallError::Unavailable { server, source: Box::new(cause) }.into(),
         }
     }
 
@@ -224,10 +227,14 @@ mod tests {
         anstream::adapter::strip_str(&failure.render()).to_string()
     }
 
+    fn unconnected(cause: ConnectError) -> Failure {
+        Failure::connect(ConnectFailed { server: "x".into(), cause: Arc::new(cause) })
+    }
+
     #[test]
     fn a_failure_prints_each_cause_once() {
         let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
-        let failure = Failure::connect(&"x".into(), ConnectError::Spawn { program: "npx".into(), source });
+        let failure = unconnected(ConnectError::Spawn { program: "npx".into(), source });
         assert_eq!(failure.exit(), Exit::Unreachable);
         assert_eq!(
             plain(&failure),
@@ -237,13 +244,13 @@ mod tests {
 
     #[test]
     fn a_server_that_was_too_slow_is_a_timeout_and_one_that_asks_who_we_are_needs_auth() {
-        let slow = ConnectError::Timeout { after: Duration::from_secs(5) };
-        assert_eq!(Failure::connect(&"x".into(), slow).exit(), Exit::Timeout);
+        let slow = ConnectError::Timeout { after: Duration::from_secs(5), said: None };
+        assert_eq!(unconnected(slow).exit(), Exit::Timeout);
         let strict = ConnectError::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
-        let failure = Failure::connect(&"x".into(), strict);
+        let failure = unconnected(strict);
         assert_eq!(failure.exit(), Exit::NeedsAuth);
         assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
-        let shared = Arc::new(ConnectError::Timeout { after: Duration::from_secs(5) });
+        let shared = Arc::new(ConnectError::Timeout { after: Duration::from_secs(5), said: None });
         let failure = Failure::from(CallError::Unavailable { server: "x".into(), source: Box::new(shared) });
         assert_eq!(failure.exit(), Exit::Timeout);
     }

@@ -60,7 +60,7 @@ impl Session {
 
     async fn connect(&self) -> Result<(), Failure> {
         let connected = self.step("connecting to", self.server.connect()).await?;
-        connected.map_err(|error| Failure::connect(&self.alias, error))
+        connected.map_err(Failure::connect)
     }
 
     /// Our name for the server.

@@ -3,13 +3,12 @@
 //! `conformance-client URL`, with the scenario's name, wire and data in `MCP_CONFORMANCE_*`.
 
 use std::env;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ropeway::config::{EraChoice, HttpServer, ServerConfig};
 use ropeway::event::Events;
-use ropeway::mcp::{Handlers, Mcp};
+use ropeway::mcp::{ElicitationAnswer, Handlers, Mcp};
 use ropeway::tool::{Arguments, CallContext, ToolDefinition};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -24,7 +23,7 @@ async fn main() -> Result<()> {
         _ => EraChoice::Legacy,
     };
     config.reconnect.enabled = false;
-    let client = Client(Mcp::with_handlers(config, handlers(), Events::default()));
+    let client = Client(Mcp::with_host(config, handlers(), Events::default()));
     client.0.connect().await?;
     let done = tokio::time::timeout(Duration::from_secs(25), client.play(&scenario)).await;
     client.0.close().await;
@@ -33,19 +32,17 @@ async fn main() -> Result<()> {
 
 /// A host that accepts every question with nothing filled in, so that the engine's defaults show.
 fn handlers() -> Handlers {
-    let mut handlers = Handlers::default();
-    handlers.elicitation = Some(Arc::new(|_| Box::pin(async { Ok(json!({"action": "accept", "content": {}})) })));
-    handlers.sampling = Some(Arc::new(|_| {
-        let message = json!({
-            "role": "assistant",
-            "content": {"type": "text", "text": "a sampled answer"},
-            "model": "none",
-            "stopReason": "endTurn",
-        });
-        Box::pin(async { Ok(message) })
-    }));
-    handlers.roots = Some(Arc::new(|| Box::pin(async { Ok(json!({ "roots": [] })) })));
-    handlers
+    Handlers::new()
+        .on_elicitation(|_| async { Ok(ElicitationAnswer::Accept(Map::new())) })
+        .on_sampling(|_| async {
+            Ok(json!({
+                "role": "assistant",
+                "content": {"type": "text", "text": "a sampled answer"},
+                "model": "none",
+                "stopReason": "endTurn",
+            }))
+        })
+        .on_roots(|| async { Ok(Vec::new()) })
 }
 
 struct Client(Mcp);

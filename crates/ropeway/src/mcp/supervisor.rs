@@ -91,6 +91,10 @@ async fn rest(
         shared.enter(State::NeedsAuth { challenge: challenge.clone() });
         return orders.recv().await.is_some();
     }
+    if matches!(*cause, ConnectError::SessionExpired) {
+        // The server is there and only wants to be greeted again.
+        return true;
+    }
     if !shared.config.reconnect.enabled {
         shared.enter(State::Down { cause, retry_at: None });
         return orders.recv().await.is_some();

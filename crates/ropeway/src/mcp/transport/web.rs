@@ -235,7 +235,8 @@ impl Body {
             match response.chunk().await {
                 Ok(Some(chunk)) => start = chunk,
                 Ok(None) => {
-                    let none = || Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: true };
+                    let none =
+                        || Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: true };
                     return Ok(if said_events { Self::Events(Box::new(none())) } else { Self::Empty });
                 }
                 Err(error) => return Err(cut_off(error)),
