@@ -862,6 +862,16 @@ mod over_http {
     }
 
     #[tokio::test]
+    async fn the_server_dies_in_the_middle_of_its_answer_and_comes_back() {
+        let script = with_http(Http { sessions: false, ..Http::default() });
+        let server = start(script.fault(On::tool("echo").connection(1), Fault::ExitMidAnswer)).await;
+        let half = post(&server, &[], &echo(1)).await.body;
+        assert!(half.starts_with('{') && !half.ends_with('}'), "{half}");
+        assert_eq!(text(&post(&server, &[], &echo(2)).await.answer()), "hi");
+        assert_eq!(server.connections(), 2);
+    }
+
+    #[tokio::test]
     async fn a_session_expires_in_the_middle() {
         let server = start(Script::default().fault(On::tool("echo").nth(2), HttpFault::ForgetSession)).await;
         let session = initialize(&server).await;

@@ -20,6 +20,8 @@ use super::stage::Stage;
 use super::wire::{HttpRequest, Manner, Next, Wire};
 use super::{headers, tools};
 
+const LAST_WORDS: Duration = Duration::from_millis(20);
+
 /// A scripted server behind a URL on this machine. Dropping it ends it.
 pub struct HttpScripted {
     server: Arc<Server>,
@@ -90,9 +92,10 @@ impl HttpScripted {
         lock(&self.server.connections).iter().filter(|connection| !connection.is_finished()).count()
     }
 
-    /// Tears all connections and forgets all sessions, but goes on listening.
+    /// Tears all connections and forgets all sessions, as a process does that is started again at once.
     pub fn crash(&self) {
         self.server.crash();
+        self.server.scripted.connect();
     }
 
     /// Stops listening, tears all connections and forgets all sessions.
@@ -669,13 +672,19 @@ impl Server {
     }
 }
 
+/// The server ends; where its process is ours, it is as if it were started again at once.
 fn end(server: &Weak<Server>, code: i32) {
-    if let Some(server) = server.upgrade() {
+    let server = Weak::clone(server);
+    tokio::spawn(async move {
+        // What was said before the end is still to be written.
+        tokio::time::sleep(LAST_WORDS).await;
+        let Some(server) = server.upgrade() else { return };
         if let Some(exit) = server.exit {
             exit(code);
         }
         server.crash();
-    }
+        server.scripted.connect();
+    });
 }
 
 async fn answer_json(

@@ -209,13 +209,13 @@ impl Session {
         let Some(id) = message.get("id").cloned() else {
             return self.hear_notification(&method, &params, &faults);
         };
-        match self.era_of(id, method, params, faults) {
-            Ok(call) => {
-                let outcome = self.outcome(&call);
-                self.deliver(call, outcome)
-            }
-            Err((call, refusal)) => self.deliver(call, refusal.into()),
-        }
+        let mut call =
+            Call { id, method, params, era: Era::Legacy, version: String::new(), capabilities: Value::Null, faults };
+        let outcome = match self.place(&mut call) {
+            Ok(()) => self.outcome(&call),
+            Err(refusal) => refusal.into(),
+        };
+        self.deliver(call, outcome)
     }
 
     /// What is done because the test says so.
@@ -267,66 +267,49 @@ impl Session {
         actions
     }
 
-    /// Finds out which era a request is in, and whether that is spoken here.
-    fn era_of(
-        &mut self,
-        id: Value,
-        method: String,
-        params: Map<String, Value>,
-        faults: Vec<Fault>,
-    ) -> Result<Call, (Call, Refusal)> {
+    /// Finds out which era and version a request is in, and whether that is spoken here.
+    fn place(&mut self, call: &mut Call) -> Result<(), Refusal> {
         let script = self.scripted.script();
-        let meta = params.get("_meta").cloned().unwrap_or_default();
-        let version = meta[VERSION].as_str().map(str::to_owned);
-        let modern = match script.eras {
-            Eras::Legacy => false,
-            Eras::Modern => true,
-            Eras::Both => version.is_some(),
-        };
-        let mut call = Call {
-            id,
-            method,
-            params,
-            era: if modern { Era::Modern } else { Era::Legacy },
-            version: String::new(),
-            capabilities: Value::Null,
-            faults,
+        let version = call.meta(VERSION).and_then(Value::as_str).map(str::to_owned);
+        call.era = match script.eras {
+            Eras::Both if version.is_some() => Era::Modern,
+            Eras::Modern => Era::Modern,
+            Eras::Both | Eras::Legacy => Era::Legacy,
         };
         if script.first_message_settles_era && *self.settled.get_or_insert(call.era) != call.era {
-            let refusal = match call.era {
+            return Err(match call.era {
                 Era::Legacy => unsupported(call.text("protocolVersion")),
                 Era::Modern => Refusal::new(-32601, format!("unknown method `{}`", call.method)),
-            };
-            return Err((call, refusal));
+            });
         }
-        if !modern {
-            match &self.agreed {
-                Some(agreed) => {
-                    call.version.clone_from(&agreed.version);
-                    call.capabilities = agreed.capabilities.clone();
-                }
-                None if call.method == "initialize" || call.method == "ping" || !self.remembers => {}
-                None if call.method == "server/discover" => {}
-                None => return Err((call, Refusal::new(-32600, "`initialize` must come first"))),
+        match (call.era, version) {
+            (Era::Legacy, _) => self.place_legacy(call),
+            (Era::Modern, None) if call.method == "initialize" => Err(unsupported(call.text("protocolVersion"))),
+            (Era::Modern, None) => Err(Refusal::new(-32602, format!("`_meta` has no `{VERSION}`"))),
+            (Era::Modern, Some(version)) if version != MODERN => Err(unsupported(&version)),
+            (Era::Modern, Some(version)) => {
+                let capabilities = call.meta(CAPABILITIES).filter(|capabilities| capabilities.is_object()).cloned();
+                let missing = || Refusal::new(-32602, format!("`_meta` has no `{CAPABILITIES}`"));
+                call.capabilities = capabilities.ok_or_else(missing)?;
+                call.version = version;
+                Ok(())
             }
-            return Ok(call);
         }
-        let Some(version) = version else {
-            let refusal = match call.method.as_str() {
-                "initialize" => unsupported(call.text("protocolVersion")),
-                _ => Refusal::new(-32602, format!("`_meta` has no `{VERSION}`")),
-            };
-            return Err((call, refusal));
-        };
-        if version != MODERN {
-            return Err((call, unsupported(&version)));
+    }
+
+    fn place_legacy(&self, call: &mut Call) -> Result<(), Refusal> {
+        match &self.agreed {
+            Some(agreed) => {
+                call.version.clone_from(&agreed.version);
+                call.capabilities = agreed.capabilities.clone();
+                Ok(())
+            }
+            // The probe of a modern client is an unknown method like any other.
+            None if !self.remembers || ["initialize", "ping", "server/discover"].contains(&call.method.as_str()) => {
+                Ok(())
+            }
+            None => Err(Refusal::new(-32600, "`initialize` must come first")),
         }
-        if !meta[CAPABILITIES].is_object() {
-            return Err((call, Refusal::new(-32602, format!("`_meta` has no `{CAPABILITIES}`"))));
-        }
-        call.version = version;
-        call.capabilities = meta[CAPABILITIES].clone();
-        Ok(call)
     }
 
     fn outcome(&mut self, call: &Call) -> Outcome {
