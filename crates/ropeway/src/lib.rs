@@ -1,10 +1,13 @@
 //! Ropeway carries the tools of any MCP server to any model.
 //!
 //! The modules are layers, lowest first: what a tool answers ([`content`]), what a tool is ([`tool`]), then records
-//! and pure functions beside each other ([`config`], [`event`], [`protocol`]), then one connection ([`mcp`]).
+//! and pure functions beside each other ([`config`], [`event`], [`protocol`], [`schema`], [`envelope`]), then parts
+//! that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection ([`mcp`]).
 
+pub mod checked;
 pub mod config;
 pub mod content;
+pub mod envelope;
 pub mod event;
 #[cfg(feature = "mcp")]
 pub mod mcp;

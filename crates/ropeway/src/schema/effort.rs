@@ -168,10 +168,9 @@ pub(super) fn count_references(schema: &mut Value, lone_references: bool) {
     if counted.is_empty() {
         return;
     }
-    match map.entry("allOf").or_insert_with(|| json!([])) {
-        Value::Array(all) => all.extend(counted),
-        // Not a schema; the compiler will say so.
-        _ => {}
+    // Where it is no list, this is no schema, and the compiler will say so.
+    if let Value::Array(all) = map.entry("allOf").or_insert_with(|| json!([])) {
+        all.extend(counted);
     }
 }
 

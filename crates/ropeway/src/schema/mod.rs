@@ -4,12 +4,12 @@
 //! time are bounded.
 
 mod bounds;
-
+mod cast;
 mod effort;
 mod pointer;
 mod reason;
 mod validator;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
-
+pub use cast::{Cast, Change, Edit, cast};
 pub use validator::Validator;

@@ -1,0 +1,304 @@
+//! A checked tool: arguments are checked, the answer is cast, and every call ends in an envelope.
+
+use std::any::Any;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::envelope::Envelope;
+use crate::schema::Validator;
+use crate::tool::{Arguments, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput};
+
+/// How long a tool may take past its deadline to say so itself: its own words know more than ours.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// A tool whose calls are checked. Clones share the compiled schema.
+#[derive(Clone)]
+pub struct CheckedTool {
+    tool: Arc<dyn Tool>,
+    validator: Arc<OnceLock<Validator>>,
+}
+
+/// What became of a local tool that has not said it itself.
+#[derive(Debug, thiserror::Error)]
+enum Fate {
+    #[error("it gave no answer within {0:?}")]
+    TooSlow(Duration),
+    #[error("it panicked: {0}")]
+    Panicked(String),
+}
+
+impl CheckedTool {
+    /// Wraps a tool. Its schema is compiled when it is first needed.
+    pub fn new(tool: Arc<dyn Tool>) -> Self {
+        Self { tool, validator: Arc::default() }
+    }
+
+    /// The tool's name, description and schemas.
+    pub fn definition(&self) -> &ToolDefinition {
+        self.tool.definition()
+    }
+
+    /// What is wrong with the schema of the arguments, naming the tool. Compiles it.
+    pub fn warning(&self) -> Option<String> {
+        let warning = self.validator().warning()?;
+        Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().name))
+    }
+
+    /// Makes one call, which ends in exactly one envelope whatever happens: wrong arguments, a panic, a
+    /// deadline that passes, a caller that gives up.
+    pub async fn call(&self, arguments: Arguments, cx: &CallContext) -> Envelope {
+        let start = Instant::now();
+        let outcome = match self.check(arguments) {
+            Ok(arguments) => self.run(arguments, start, cx).await,
+            Err(error) => Err(error),
+        };
+        let ToolDefinition { name, origin, output_schema, .. } = self.definition();
+        let (id, origin, took) = (cx.id().clone(), origin.clone(), start.elapsed());
+        match outcome {
+            Ok(output) => {
+                let envelope = Envelope::from_output(id, name, origin, took, output);
+                match output_schema {
+                    Some(schema) => envelope.cast_to(schema),
+                    None => envelope,
+                }
+            }
+            Err(error) => Envelope::from_error(id, name, origin, took, error),
+        }
+    }
+
+    fn validator(&self) -> &Validator {
+        self.validator.get_or_init(|| {
+            let definition = self.definition();
+            let validator = Validator::compile(&definition.input_schema);
+            if let Some(warning) = validator.warning() {
+                tracing::warn!(tool = %definition.name, "the input schema is odd: {warning}");
+            }
+            validator
+        })
+    }
+
+    /// Gives the arguments back when they fit.
+    fn check(&self, arguments: Arguments) -> Result<Arguments, CallError> {
+        let arguments = Value::Object(arguments);
+        let invalid = |problems| CallError::InvalidArguments { tool: self.definition().name.clone(), problems };
+        self.validator().validate(&arguments).map_err(invalid)?;
+        match arguments {
+            Value::Object(arguments) => Ok(arguments),
+            // Made an object above.
+            _ => Ok(Arguments::new()),
+        }
+    }
+
+    /// Waits for the tool, for its panic, for the deadline and for the caller to give up.
+    async fn run(&self, arguments: Arguments, start: Instant, cx: &CallContext) -> Result<ToolOutput, CallError> {
+        // Inside of the future, so that also a panic before the first await is caught.
+        let mut call = pin!(async { self.tool.call(arguments, cx).await });
+        let caught = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(task))) {
+            Ok(poll) => poll,
+            Err(panic) => Poll::Ready(Err(self.failed(Fate::Panicked(message(&*panic))))),
+        });
+        let deadline = async {
+            match cx.deadline() {
+                Some(deadline) => tokio::time::sleep_until(deadline + GRACE).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = caught => outcome,
+            () = cx.cancelled() => Err(CallError::Cancelled),
+            () = deadline => Err(self.timed_out(start.elapsed().saturating_sub(GRACE))),
+        }
+    }
+
+    fn timed_out(&self, after: Duration) -> CallError {
+        match &self.definition().origin {
+            Origin::Server { server, .. } => {
+                CallError::Timeout { server: server.clone(), after, clock: Clock::Total, hint: None }
+            }
+            Origin::Local => self.failed(Fate::TooSlow(after)),
+        }
+    }
+
+    fn failed(&self, fate: Fate) -> CallError {
+        CallError::Failed { tool: self.definition().name.clone(), source: Box::new(fate) }
+    }
+}
+
+impl fmt::Debug for CheckedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CheckedTool").field(&self.definition().name).finish()
+    }
+}
+
+/// The words of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "it does not say why".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::envelope::Data;
+    use crate::tool::{BoxError, BoxFuture, Cancel, LocalTool};
+
+    fn checked<F, R>(definition: ToolDefinition, function: F) -> CheckedTool
+    where
+        F: Fn(Arguments) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ToolOutput, BoxError>> + Send + 'static,
+    {
+        CheckedTool::new(Arc::new(LocalTool::new(definition, move |arguments, _| function(arguments))))
+    }
+
+    fn look() -> ToolDefinition {
+        ToolDefinition::new("look")
+            .with_input_schema(json!({"type": "object", "properties": {"n": {"type": "integer"}}}))
+    }
+
+    fn arguments(value: Value) -> Arguments {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn text(envelope: &Envelope) -> String {
+        match envelope.data() {
+            Data::Text(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A server's tool that never answers, or panics before it begins.
+    struct Stuck {
+        definition: ToolDefinition,
+        panics: bool,
+    }
+
+    impl Tool for Stuck {
+        fn definition(&self) -> &ToolDefinition {
+            &self.definition
+        }
+
+        fn call<'a>(&'a self, _: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+            assert!(!self.panics, "no {}", "way");
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn stuck(panics: bool) -> CheckedTool {
+        let mut definition = look();
+        definition.origin = Origin::Server { server: "web".into(), tool: "look".into() };
+        CheckedTool::new(Arc::new(Stuck { definition, panics }))
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_cast_and_recorded() {
+        let definition = look().with_output_schema(json!({"properties": {"m": {"type": "integer"}}}));
+        let tool = checked(definition, |_| async { Ok(ToolOutput::structured(json!({"m": "3"}))) });
+        let envelope = tool.call(arguments(json!({"n": 1})), &CallContext::new("7")).await;
+        assert_eq!(envelope.data(), Data::Json(&json!({"m": 3})));
+        assert_eq!((envelope.id.0.as_str(), envelope.tool.as_str(), &envelope.origin), ("7", "look", &Origin::Local));
+        assert_eq!(envelope.changes.len(), 1);
+        assert!(!envelope.meta.is_error);
+    }
+
+    #[tokio::test]
+    async fn arguments_that_do_not_fit_never_reach_the_tool() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let tool = checked(look(), |_| async {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+            Ok(ToolOutput::default())
+        });
+        let envelope = tool.call(arguments(json!({"n": "x"})), &CallContext::default()).await;
+        assert!(envelope.meta.is_error);
+        assert!(text(&envelope).contains("- at `/n`: must be an integer, not a string"), "{}", text(&envelope));
+        assert!(matches!(envelope.error.as_deref(), Some(CallError::InvalidArguments { .. })));
+        assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn what_the_tool_calls_an_error_is_its_answer() {
+        let tool = checked(look(), |_| async { Ok(ToolOutput::error("no such file")) });
+        let envelope = tool.call(Arguments::new(), &CallContext::default()).await;
+        assert!(envelope.meta.is_error && envelope.error.is_none());
+        assert_eq!(text(&envelope), "no such file");
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_panics_is_an_error_and_can_be_called_again() {
+        let tool = checked(look(), |arguments| async move {
+            tokio::task::yield_now().await;
+            assert!(!arguments.contains_key("n"), "n is unlucky");
+            Ok(ToolOutput::text("fine"))
+        });
+        let envelope = tool.call(arguments(json!({"n": 1})), &CallContext::default()).await;
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: it panicked: n is unlucky. "));
+        assert_eq!(text(&tool.call(Arguments::new(), &CallContext::default()).await), "fine");
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_panics_before_it_begins_is_an_error() {
+        let envelope = stuck(true).call(Arguments::new(), &CallContext::default()).await;
+        assert!(text(&envelope).contains("it panicked: no way"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tool_that_hangs_past_its_deadline_is_left() {
+        let cx = CallContext::default().with_timeout(Duration::from_secs(3));
+        let envelope = stuck(false).call(Arguments::new(), &cx).await;
+        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3s"), "{}", text(&envelope));
+        assert!(envelope.error.as_deref().is_some_and(CallError::is_transient));
+        let local = checked(look(), |_| std::future::pending());
+        let cx = CallContext::default().with_timeout(Duration::from_secs(3));
+        let envelope = local.call(Arguments::new(), &cx).await;
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_tool_says_itself_about_its_deadline_is_heard() {
+        let tool = checked(look(), |_| async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Err("the disk is asleep".into())
+        });
+        let cx = CallContext::default().with_timeout(Duration::from_secs(3));
+        assert!(text(&tool.call(Arguments::new(), &cx).await).contains("the disk is asleep"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_the_caller_gives_up_is_an_answer_too() {
+        let cancel = Cancel::new();
+        let cx = CallContext::default().with_cancel(cancel.clone());
+        let tool = stuck(false);
+        let (envelope, ()) = tokio::join!(tool.call(Arguments::new(), &cx), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            cancel.cancel();
+        });
+        assert!(matches!(envelope.error.as_deref(), Some(CallError::Cancelled)));
+        assert_eq!(envelope.took, Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn an_odd_schema_is_one_warning_that_names_the_tool_and_no_obstacle() {
+        let definition =
+            ToolDefinition::new("odd").with_input_schema(json!({"$ref": "https://example.com/schema.json"}));
+        let tool = checked(definition, |_| async { Ok(ToolOutput::text("fine")) });
+        let warning = tool.warning().expect("a warning");
+        assert!(warning.contains("tool `odd`") && warning.contains("https://example.com/schema.json"), "{warning}");
+        assert_eq!(text(&tool.call(arguments(json!({"any": 1})), &CallContext::default()).await), "fine");
+        assert_eq!(checked(look(), |_| std::future::pending()).warning(), None);
+    }
+}
