@@ -51,7 +51,7 @@ struct Options {
 enum Command {
     #[command(after_help = EXIT_CODES)]
     Tools(tools::Tools),
-    #[command(after_help = EXIT_CODES, after_long_help = call::EXAMPLES)]
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
     /// Be the demo server: speak MCP on standard input and output
     DemoServer,
