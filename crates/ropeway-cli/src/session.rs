@@ -95,7 +95,7 @@ impl Session {
             None => Ok(step.await),
             Some(Deadline { at, after }) => tokio::time::timeout_at(at, step).await.map_err(|_| {
                 let message = format!("server `{}` gave no answer within {after:?}", self.alias);
-                Failure::new(Exit::Timeout, message).hint(format!("it ended while {what} it"))
+                Failure::new(Exit::Timeout, message).hint(format!("this was while {what} it"))
             }),
         }
     }

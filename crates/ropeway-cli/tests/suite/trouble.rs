@@ -93,11 +93,11 @@ fn is_alive(id: &str) -> bool {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_command_ends_its_server_and_says_so_by_its_exit_code() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
-        // The server tells its process id, and then never answers.
+    for (signal, code, server) in [("INT", 130, "sleep 60"), ("TERM", 143, "sleep 60"), ("INT", 130, "exec yes")] {
+        // The server tells its process id, and then never answers, or never ends to say something else.
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pid");
-        let server = format!("sh -c 'echo $$ > {}; sleep 60'", file.display());
+        let server = format!("sh -c 'echo $$ > {}; {server}'", file.display());
         let mut child = ropeway(&["tools", "--stdio", &server])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
