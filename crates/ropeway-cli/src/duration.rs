@@ -9,16 +9,16 @@ const LONGEST_SECONDS: f64 = 1e9;
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let seconds_per_unit = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
-    };
-    let seconds = match number.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => number * seconds_per_unit,
+    let number = match number.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => number,
         _ => return Err("a length of time is a number above zero and a unit, such as `5s` or `500ms`".to_owned()),
+    };
+    let seconds = match unit {
+        "ms" => number / 1000.0,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
     };
     Ok(Duration::from_secs_f64(seconds.min(LONGEST_SECONDS)))
 }

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::mcp::{ConnectError, ConnectFailed};
-use ropeway::tool::{CallError, ToolDefinition};
+use ropeway::mcp::ConnectError;
+use ropeway::tool::{Alias, BoxError, CallError, ToolDefinition};
 
 use crate::schema;
 use crate::signature::signature;
@@ -65,14 +65,16 @@ impl Failure {
     }
 
     /// A server that could not be connected.
-    pub(crate) fn connect(failed: ConnectFailed) -> Self {
-        let ConnectFailed { server, cause } = failed;
-        match &*cause {
-            ConnectError::NeedsAuth { challenge } => {
-                CallError::NeedsAuth { server, challenge: challenge.clone() }.into()
-            }
-            _ => CallError::Unavailable { server, source: Box::new(cause) }.into(),
+    pub(crate) fn connect(server: &Alias, error: impl Into<BoxError>) -> Self {
+        let error = error.into();
+        let challenge = connect_errors(error.as_ref()).find_map(challenge);
+        if let Some(challenge) = challenge {
+            return CallError::NeedsAuth { server: server.clone(), challenge }.into();
         }
+        // What stands above the connection's own error says no more than the message does.
+        let own = connect_errors(error.as_ref()).next().map(|error| error as &(dyn Error + 'static));
+        let cause = own.unwrap_or(error.as_ref());
+        Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
     }
 
     /// Adds an error and its causes as the cause.
@@ -89,6 +91,11 @@ impl Failure {
 
     /// Adds what the server last wrote to its standard error.
     pub(crate) fn server_said(mut self, lines: Vec<String>) -> Self {
+        if let [line] = lines.as_slice()
+            && self.causes.iter().any(|cause| cause.contains(line.trim()))
+        {
+            return self;
+        }
         let skipped = lines.len().saturating_sub(SERVER_LINES);
         self.server_said = lines.into_iter().skip(skipped).collect();
         self
@@ -204,37 +211,43 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
+/// The errors of a connection among an error and its causes; connections share theirs.
+fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectError> {
+    chain(error).filter_map(|error| {
+        let shared = || error.downcast_ref::<Arc<ConnectError>>().map(Arc::as_ref);
+        error.downcast_ref::<ConnectError>().or_else(shared)
+    })
+}
+
+fn challenge(error: &ConnectError) -> Option<Option<String>> {
+    match error {
+        ConnectError::NeedsAuth { challenge } => Some(challenge.clone()),
+        _ => None,
+    }
+}
+
 /// A server may be unavailable because it was too slow, or because it does not know us.
 fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
-    for cause in chain(cause) {
-        let shared = || cause.downcast_ref::<Arc<ConnectError>>().map(Arc::as_ref);
-        match cause.downcast_ref::<ConnectError>().or_else(shared) {
-            Some(ConnectError::NeedsAuth { .. }) => return Exit::NeedsAuth,
-            Some(ConnectError::Timeout { .. }) => return Exit::Timeout,
-            _ => {}
-        }
-    }
-    Exit::Unreachable
+    let exit = connect_errors(cause).find_map(|error| match error {
+        ConnectError::NeedsAuth { .. } => Some(Exit::NeedsAuth),
+        ConnectError::Timeout { .. } => Some(Exit::Timeout),
+        _ => None,
+    });
+    exit.unwrap_or(Exit::Unreachable)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn plain(failure: &Failure) -> String {
         anstream::adapter::strip_str(&failure.render()).to_string()
     }
 
-    fn unconnected(cause: ConnectError) -> Failure {
-        Failure::connect(ConnectFailed { server: "x".into(), cause: Arc::new(cause) })
-    }
-
     #[test]
     fn a_failure_prints_each_cause_once() {
         let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
-        let failure = unconnected(ConnectError::Spawn { program: "npx".into(), source });
+        let failure = Failure::connect(&"x".into(), ConnectError::Spawn { program: "npx".into(), source });
         assert_eq!(failure.exit(), Exit::Unreachable);
         assert_eq!(
             plain(&failure),
@@ -243,16 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_too_slow_is_a_timeout_and_one_that_asks_who_we_are_needs_auth() {
-        let slow = ConnectError::Timeout { after: Duration::from_secs(5), said: None };
-        assert_eq!(unconnected(slow).exit(), Exit::Timeout);
-        let strict = ConnectError::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
-        let failure = unconnected(strict);
-        assert_eq!(failure.exit(), Exit::NeedsAuth);
-        assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
-        let shared = Arc::new(ConnectError::Timeout { after: Duration::from_secs(5), said: None });
-        let failure = Failure::from(CallError::Unavailable { server: "x".into(), source: Box::new(shared) });
-        assert_eq!(failure.exit(), Exit::Timeout);
+    fn a_server_that_asks_who_we_are_needs_auth_however_deep_that_is_said() {
+        let strict = || ConnectError::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
+        let shared: BoxError = Box::new(Arc::new(strict()));
+        for error in [Box::new(strict()) as BoxError, shared] {
+            let failure = Failure::connect(&"x".into(), error);
+            assert_eq!(failure.exit(), Exit::NeedsAuth);
+            assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
+        }
+    }
+
+    #[test]
+    fn the_only_words_of_the_server_are_not_repeated() {
+        let mut failure = Failure::new(Exit::Unreachable, "gone");
+        failure.causes.push("it ended, saying `no licence`".to_owned());
+        let said = vec!["no licence".to_owned()];
+        assert_eq!(plain(&failure.server_said(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
     }
 
     #[test]

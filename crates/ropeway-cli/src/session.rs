@@ -60,7 +60,7 @@ impl Session {
 
     async fn connect(&self) -> Result<(), Failure> {
         let connected = self.step("connecting to", self.server.connect()).await?;
-        connected.map_err(Failure::connect)
+        connected.map_err(|error| Failure::connect(&self.alias, error))
     }
 
     /// Our name for the server.
@@ -82,10 +82,7 @@ impl Session {
     /// Calls a tool by the server's own name for it.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments) -> Result<ToolOutput, Failure> {
         let status = self.status.clone();
-        let mut context = CallContext::default().with_progress(move |progress| status.progress(progress));
-        if let Some(deadline) = self.deadline {
-            context = context.with_deadline(deadline.at).with_idle_timeout(deadline.after);
-        }
+        let context = CallContext::default().with_progress(move |progress| status.progress(progress));
         let output = self.step("waiting for", self.server.call_tool(tool, arguments, &context)).await?;
         output.map_err(Failure::from)
     }
@@ -98,7 +95,7 @@ impl Session {
             None => Ok(step.await),
             Some(Deadline { at, after }) => tokio::time::timeout_at(at, step).await.map_err(|_| {
                 let message = format!("server `{}` gave no answer within {after:?}", self.alias);
-                Failure::new(Exit::Timeout, message).hint(format!("it ended while {what} it"))
+                Failure::new(Exit::Timeout, message).hint(format!("this was while {what} it"))
             }),
         }
     }
@@ -114,7 +111,7 @@ impl Session {
     }
 }
 
-/// The settings of a command: it makes one try, and its own timeout is the only clock when there is one.
+/// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.
 fn prepare(mut config: ServerConfig, deadline: Option<Deadline>) -> ServerConfig {
     config.reconnect.enabled = false;
     config.timeouts.close = CLOSE;

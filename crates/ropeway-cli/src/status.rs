@@ -27,9 +27,7 @@ pub(crate) struct Status {
 impl Status {
     /// A status line that is shown when somebody can see it and nothing else is written there.
     pub(crate) fn new(verbose: bool) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        let shown = !verbose && !dumb && std::io::stderr().is_terminal();
-        Self { shown, began: Instant::now(), progress: Arc::default() }
+        Self { shown: !verbose && is_visible(), began: Instant::now(), progress: Arc::default() }
     }
 
     /// Hears how far the step has come.
@@ -68,12 +66,26 @@ impl Status {
     }
 }
 
+/// Can somebody see a line that is written over and over?
+fn is_visible() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    !dumb && std::io::stderr().is_terminal()
+}
+
+/// Wipes the line, should there be one.
+pub(crate) fn wipe() {
+    if is_visible() {
+        // A terminal that is gone needs no wiping.
+        let _ = write!(std::io::stderr(), "\r\x1b[2K");
+    }
+}
+
 /// The line while it stands on the terminal; wiped when the wait ends, in whatever way.
 struct Line;
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        wipe();
     }
 }
 

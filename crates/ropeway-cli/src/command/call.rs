@@ -19,15 +19,7 @@ Examples:
   ropeway call echo message=hi --stdio \"npx -y @modelcontextprotocol/server-everything\"
 
 A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
---json asks for JSON output; arguments as JSON are given with --args.
-
-Exit codes:
-  0  done
-  1  tool error: the tool reports a failure, or the server refused the call
-  2  usage or config
-  3  server unreachable
-  4  server needs authentication
-  5  timeout";
+--json asks for JSON output; arguments as JSON are given with --args.";
 
 /// Call a tool
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,7 @@ use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Deadline;
 use crate::status::Status;
 use crate::text::clean_json;
-use crate::{demo, duration};
+use crate::{demo, duration, status};
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -51,7 +51,7 @@ struct Options {
 enum Command {
     #[command(after_help = EXIT_CODES)]
     Tools(tools::Tools),
-    #[command(after_help = EXIT_CODES, after_long_help = call::EXAMPLES)]
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
     /// Be the demo server: speak MCP on standard input and output
     DemoServer,
@@ -77,45 +77,33 @@ impl CommandLine {
         if verbose > 0 {
             show_logs(verbose);
         }
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                let failure = Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error);
-                return finish(Err(failure));
-            }
-        };
-        let done = runtime.block_on(async {
-            let setting = Setting { json, deadline: timeout.map(Deadline::new), status: Status::new(verbose > 0) };
-            tokio::select! {
-                biased;
-                code = signal() => Err(code),
-                done = self.command.run(setting) => Ok(done),
-            }
+        obey_signals();
+        let done = runtime().map(|runtime| {
+            let done = runtime.block_on(async {
+                let setting = Setting { json, deadline: timeout.map(Deadline::new), status: Status::new(verbose > 0) };
+                run(self.command, setting).await
+            });
+            // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
+            end_children();
+            runtime.shutdown_background();
+            done
         });
-        // Whatever a server left behind goes with us.
-        end_children();
-        // A task that is stuck must not hold up the end.
-        runtime.shutdown_background();
-        match done {
-            Ok(done) => finish(done),
-            Err(code) => ExitCode::from(code),
-        }
+        finish(done.and_then(|done| done))
     }
 }
 
-/// The command that was typed, or none.
-trait Run {
-    async fn run(self, setting: Setting) -> Result<Exit, Failure>;
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-impl Run for Option<Command> {
-    async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        match self {
-            None => welcome::run(setting).await,
-            Some(Command::Tools(command)) => command.run(setting).await,
-            Some(Command::Call(command)) => command.run(setting).await,
-            Some(Command::DemoServer) => Ok(Exit::Done),
-        }
+async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure> {
+    match command {
+        None => welcome::run(setting).await,
+        Some(Command::Tools(command)) => command.run(setting).await,
+        Some(Command::Call(command)) => command.run(setting).await,
+        // It needs no runtime and was answered before.
+        Some(Command::DemoServer) => Ok(Exit::Done),
     }
 }
 
@@ -139,22 +127,45 @@ fn watch(timeout: Duration) {
     drop(watchdog);
 }
 
-/// Waits for a signal that asks us to end, and says with which exit code.
+/// Ends the process when a signal asks for it. On a thread of its own: a server that floods us may keep the other
+/// one from ever looking up.
+fn obey_signals() {
+    let Ok(runtime) = runtime() else { return };
+    // Listening begins here and not on the thread, so that no server is started before it.
+    let context = runtime.enter();
+    let signal = signal();
+    drop(context);
+    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let code = runtime.block_on(signal);
+        end_children();
+        status::wipe();
+        std::process::exit(i32::from(code));
+    });
+    drop(watcher);
+}
+
+/// Listens for the signals that ask us to end; the future says with which exit code.
 #[cfg(unix)]
-async fn signal() -> u8 {
+fn signal() -> impl Future<Output = u8> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    async fn received(kind: SignalKind) {
-        match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
+    let received = |kind| {
+        let signal = signal(kind);
+        async move {
+            match signal {
+                Ok(mut signal) => drop(signal.recv().await),
+                Err(_) => std::future::pending().await,
             }
-            Err(_) => std::future::pending().await,
         }
-    }
-    tokio::select! {
-        () = received(SignalKind::interrupt()) => 130,
-        () = received(SignalKind::terminate()) => 143,
-        () = received(SignalKind::hangup()) => 129,
+    };
+    let interrupt = received(SignalKind::interrupt());
+    let terminate = received(SignalKind::terminate());
+    let hangup = received(SignalKind::hangup());
+    async move {
+        tokio::select! {
+            () = interrupt => 130,
+            () = terminate => 143,
+            () = hangup => 129,
+        }
     }
 }
 

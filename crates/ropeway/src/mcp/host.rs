@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::transport::stdio::Stderr;
 use crate::event::{Event, Events};
 use crate::protocol::{self, Era, code, meta};
 use crate::tool::{Alias, BoxError, BoxFuture};
@@ -149,6 +150,8 @@ pub(crate) struct Host {
     /// Wakes whoever keeps the tool list fresh.
     pub(crate) tools_stale: Notify,
     requests: Mutex<JoinSet<()>>,
+    /// What the server's process says beside the protocol, also after its end.
+    stderr: Mutex<Option<Arc<Stderr>>>,
 }
 
 impl Host {
@@ -160,6 +163,7 @@ impl Host {
             tools_changed: AtomicU64::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
+            stderr: Mutex::default(),
         }
     }
 
@@ -180,6 +184,17 @@ impl Host {
     pub(crate) fn change_tools(&self) {
         self.tools_changed.fetch_add(1, Ordering::AcqRel);
         self.tools_stale.notify_one();
+    }
+
+    /// Keeps the stderr of the process that is now the server.
+    pub(crate) fn hear(&self, stderr: Arc<Stderr>) {
+        *self.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(stderr);
+    }
+
+    /// The last lines of the server's stderr.
+    pub(crate) fn stderr_tail(&self) -> Vec<String> {
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stderr.map(|stderr| stderr.lines()).unwrap_or_default()
     }
 
     /// Tells an oddity that was dealt with.

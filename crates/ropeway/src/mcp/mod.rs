@@ -156,7 +156,7 @@ impl Mcp {
 
     /// The last lines that the server's process wrote to stderr, oldest first.
     pub fn stderr_tail(&self) -> Vec<String> {
-        self.handle.shared.stderr()
+        self.handle.shared.host.stderr_tail()
     }
 
     /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.

@@ -13,7 +13,7 @@ use super::host::Host;
 use super::inbox::Clocks;
 use super::session::{ServerInfo, Session};
 use super::tools::ToolList;
-use super::transport::{Link, Request};
+use super::transport::Request;
 use crate::config::ServerConfig;
 use crate::event::Event;
 use crate::protocol::Era;
@@ -61,7 +61,6 @@ pub(crate) struct Shared {
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
     era: Mutex<Option<Era>>,
-    stderr: Mutex<Vec<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -80,7 +79,6 @@ impl Shared {
             session: Mutex::default(),
             tools: Mutex::default(),
             era: Mutex::default(),
-            stderr: Mutex::default(),
         }
     }
 
@@ -113,10 +111,7 @@ impl Shared {
     }
 
     pub(crate) fn set_session(&self, session: Option<Arc<Session>>) {
-        let old = std::mem::replace(&mut *lock(&self.session), session);
-        if let Some(old) = old {
-            self.keep_stderr(&old);
-        }
+        *lock(&self.session) = session;
     }
 
     /// A session that cannot be used any more is not handed out again.
@@ -125,24 +120,6 @@ impl Shared {
         if current.as_ref().is_some_and(|current| current.number == session.number) {
             *current = None;
         }
-    }
-
-    /// Remembers what the process of a session that ends has said.
-    fn keep_stderr(&self, session: &Session) {
-        if let Link::Lines(lines) = &session.link
-            && let Some(stderr) = lines.stderr()
-        {
-            *lock(&self.stderr) = stderr.lines();
-        }
-    }
-
-    pub(crate) fn stderr(&self) -> Vec<String> {
-        if let Some(session) = self.current()
-            && let Link::Lines(lines) = &session.link
-        {
-            return lines.stderr().map(|stderr| stderr.lines()).unwrap_or_default();
-        }
-        lock(&self.stderr).clone()
     }
 
     pub(crate) fn era(&self) -> Option<Era> {

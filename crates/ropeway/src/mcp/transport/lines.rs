@@ -23,6 +23,9 @@ use crate::tool::CallContext;
 /// What one read asks for at least.
 const CHUNK: usize = 64 << 10;
 
+/// How much is taken in before others get their turn.
+const TURN: usize = 256 << 10;
+
 /// A read buffer that has grown past this is let go once it is empty.
 const KEEP: usize = 1 << 20;
 
@@ -266,7 +269,12 @@ impl Pump {
             }
             outbox.flush(cx);
         }
+        let mut taken = 0;
         loop {
+            if taken >= TURN {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             self.make_room();
             let read = pin!(self.reader.read_buf(&mut self.buffer)).poll(cx);
             match read {
@@ -277,7 +285,10 @@ impl Pump {
                     self.line(rest);
                     return Poll::Ready(None);
                 }
-                Poll::Ready(Ok(_)) => self.lines(),
+                Poll::Ready(Ok(count)) => {
+                    taken += count;
+                    self.lines();
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(error)),
             }
         }
@@ -397,6 +408,9 @@ impl Keeper {
         if let Some(child) = &mut self.child {
             // Whoever closes a link that is lost already may be in a greater hurry than we are.
             child.end(patience.unwrap_or(Duration::from_millis(500))).await;
+        }
+        if let Some(stderr) = &self.stderr {
+            stderr.stop();
         }
     }
 

@@ -69,6 +69,7 @@ fn kill(group: Option<Pid>, signal: Signal) {
 pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) -> Result<Arc<Lines>, ConnectError> {
     let (child, stdin, stdout, stderr) = ChildGroup::start(server)?;
     let stderr = Stderr::keep(stderr, limits.stderr_bytes, inbox.host().alias().clone());
+    inbox.host().hear(stderr.clone());
     Ok(Lines::start(stdout, stdin, inbox, limits.message_bytes, Some((child, stderr))))
 }
 
@@ -194,6 +195,13 @@ impl Stderr {
 
 impl Drop for Stderr {
     fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Stderr {
+    /// Stops to listen; what was heard is kept.
+    pub(crate) fn stop(&self) {
         if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
             reader.abort();
         }
