@@ -97,7 +97,7 @@ struct Board {
 impl Board {
     /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
     fn fill(peers: &Path, quick: bool) -> Result<Self> {
-        let rounds = if quick { 1 } else { 3 };
+        let rounds = if quick { 1 } else { 5 };
         let mut board = Self { rounds, reports: HashMap::new() };
         for round in 1..=rounds {
             for server in SERVERS {
