@@ -69,8 +69,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// Builds the contestants and servers, and says where they are.
 fn build_peers() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // `cargo run` told us about the package xtask; build scripts that watch these variables would run again.
+    for (name, _) in
+        env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
+        cargo.env_remove(name);
+    }
+    let built = cargo
         .args(["build", "--quiet", "--release", "--package", "ropeway-peers", "--bins"])
         .current_dir(&root)
         .status()
@@ -91,7 +97,7 @@ struct Board {
 impl Board {
     /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
     fn fill(peers: &Path, quick: bool) -> Result<Self> {
-        let rounds = if quick { 1 } else { 3 };
+        let rounds = if quick { 1 } else { 5 };
         let mut board = Self { rounds, reports: HashMap::new() };
         for round in 1..=rounds {
             for server in SERVERS {
@@ -280,6 +286,7 @@ fn measure(
     let mut child = Command::new(peers.join(format!("bench-{contestant}")))
         .args(["--scenario", scenario.name, "--rounds", &calls.to_string()])
         .args(["--server", &format!("{}{tools}", peers.join(server).display())])
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -298,7 +305,8 @@ fn measure(
     let output = child.wait_with_output()?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        return Ok(Err(stderr.lines().last().unwrap_or("it said nothing").to_owned()));
+        let said: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("note: ")).take(3).collect();
+        return Ok(Err(said.join(" ")));
     }
     Ok(serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()))
 }

@@ -13,7 +13,7 @@ use rmcp::model::{
     ElicitationSchema, Implementation, InputRequest, InputRequests, InputRequiredResult, ListToolsResult,
     PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
@@ -35,11 +35,18 @@ async fn main() -> Result<()> {
     let server = Server { tools: tool_list(tools)? };
     match port {
         Some(port) => serve_http(server, port).await,
-        None => {
-            server.serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
-            Ok(())
-        }
+        None => serve_stdio(server).await,
     }
+}
+
+async fn serve_stdio(server: Server) -> Result<()> {
+    match server.serve(rmcp::transport::stdio_pipes()).await {
+        Ok(running) => drop(running.waiting().await?),
+        // A modern client may look at `server/discover` and leave.
+        Err(ServerInitializeError::ConnectionClosed(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 async fn serve_http(server: Server, port: u16) -> Result<()> {
