@@ -6,7 +6,7 @@ use std::time::Duration;
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::content::ContentPart;
 use ropeway::event::Events;
-use ropeway::mcp::{Era, Handlers, Mcp};
+use ropeway::mcp::{ElicitationAnswer, Era, Handlers, Mcp};
 use ropeway::tool::{Arguments, CallContext, Progress, ToolOutput};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -21,13 +21,13 @@ async fn connect(transport: impl Into<Transport>) -> Mcp {
 }
 
 async fn connect_in(era: EraChoice, transport: impl Into<Transport>) -> Mcp {
-    connect_with(Handlers::default(), era, transport).await
+    connect_with(Handlers::new(), era, transport).await
 }
 
 async fn connect_with(handlers: Handlers, era: EraChoice, transport: impl Into<Transport>) -> Mcp {
     let mut config = ServerConfig::new("peer", transport);
     config.era = era;
-    let server = Mcp::with_handlers(config, handlers, Events::default());
+    let server = Mcp::with_host(config, handlers, Events::default());
     if let Err(error) = server.connect().await {
         panic!("{error:?}\n{}", server.stderr_tail().join("\n"));
     }
@@ -37,12 +37,11 @@ async fn connect_with(handlers: Handlers, era: EraChoice, transport: impl Into<T
 
 /// Answers every question with the same content.
 fn answering(content: Value) -> Handlers {
-    let mut handlers = Handlers::default();
-    handlers.elicitation = Some(Arc::new(move |_| {
-        let answer = json!({"action": "accept", "content": content});
-        Box::pin(async move { Ok(answer) })
-    }));
-    handlers
+    let content = arguments(content);
+    Handlers::new().on_elicitation(move |_| {
+        let answer = ElicitationAnswer::Accept(content.clone());
+        async move { Ok(answer) }
+    })
 }
 
 fn arguments(value: Value) -> Arguments {
