@@ -21,7 +21,7 @@ async fn connect(transport: impl Into<Transport>) -> Mcp {
 }
 
 async fn connect_in(era: EraChoice, transport: impl Into<Transport>) -> Mcp {
-    connect_with(Handlers::default(), era, transport).await
+    connect_with(Handlers::new(), era, transport).await
 }
 
 async fn connect_with(handlers: Handlers, era: EraChoice, transport: impl Into<Transport>) -> Mcp {
@@ -37,9 +37,10 @@ async fn connect_with(handlers: Handlers, era: EraChoice, transport: impl Into<T
 
 /// Answers every question with the same content.
 fn answering(content: Value) -> Handlers {
+    let content = arguments(content);
     Handlers::new().on_elicitation(move |_| {
-        let content = arguments(content.clone());
-        async move { Ok(ElicitationAnswer::Accept(content)) }
+        let answer = ElicitationAnswer::Accept(content.clone());
+        async move { Ok(answer) }
     })
 }
 
