@@ -12,12 +12,8 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("event", 3, &[]),
     ("protocol", 3, &[]),
     ("schema", 3, &[]),
+    ("checked", 4, &[]),
     ("mcp", 4, &[]),
-    ("provider", 4, &[]),
-    ("registry", 4, &[]),
-    ("agent", 5, &[]),
-    ("bridge", 5, &[]),
-    ("gateway", 5, &[]),
     ("testing", 5, &[]),
 ];
 

@@ -3,3 +3,4 @@
 mod layers;
 mod real;
 mod scene;
+mod scripted;
