@@ -1,11 +1,13 @@
 //! Content: what a tool answers with, part by part.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One part of an answer.
@@ -217,79 +219,130 @@ impl<'de> Deserialize<'de> for Field {
     }
 }
 
-/// The fields of a block in the order they came, to be taken out by name.
-struct Fields(Vec<(String, Field)>);
+/// The name of a field, borrowed from the JSON where that is possible.
+#[derive(Deserialize)]
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// The fields of a block: those that make up a part apart, the others in the order they came.
+#[derive(Default)]
+struct Fields {
+    kind: Option<Field>,
+    text: Option<Field>,
+    data: Option<Field>,
+    mime_type: Option<Field>,
+    uri: Option<Field>,
+    name: Option<Field>,
+    resource: Option<Field>,
+    others: Vec<(String, Field)>,
+}
 
 impl Fields {
-    /// Takes a string field out; a field of another JSON type stays.
-    fn take_text(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(key, field)| key == name && matches!(field, Field::Text(_)))?;
-        match self.0.remove(at).1 {
-            Field::Text(text) => Some(text),
-            Field::Other(_) => None,
-        }
+    /// Where a field of this name is kept; `None` for the others.
+    fn place(&mut self, name: &str) -> Option<&mut Option<Field>> {
+        Some(match name {
+            "type" => &mut self.kind,
+            "text" => &mut self.text,
+            "data" => &mut self.data,
+            "mimeType" => &mut self.mime_type,
+            "uri" => &mut self.uri,
+            "name" => &mut self.name,
+            "resource" => &mut self.resource,
+            _ => return None,
+        })
     }
 
-    fn has_text(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, field)| key == name && matches!(field, Field::Text(_)))
-    }
-
+    /// What is left when a part has taken what it needs.
     fn into_map(self) -> Map<String, Value> {
-        self.0.into_iter().map(|(key, field)| (key, field.into_value())).collect()
+        let Self { kind, text, data, mime_type, uri, name, resource, others } = self;
+        let named = [
+            ("type", kind),
+            ("text", text),
+            ("data", data),
+            ("mimeType", mime_type),
+            ("uri", uri),
+            ("name", name),
+            ("resource", resource),
+        ];
+        let named = named.into_iter().filter_map(|(key, field)| Some((key.to_owned(), field?.into_value())));
+        named.chain(others.into_iter().map(|(key, field)| (key, field.into_value()))).collect()
     }
 
     /// The block as the part that its type names, or as text that holds its JSON.
     fn into_part(mut self) -> ContentPart {
-        let kind = self.0.iter().find_map(|(key, field)| match field {
-            Field::Text(text) if key == "type" => Some(text.as_str()),
-            _ => None,
-        });
-        match kind {
-            Some("text") if self.has_text("text") => {
-                self.take_text("type");
-                let text = self.take_text("text").unwrap_or_default();
+        // Taken out for the look at it, and put back where the block is kept as it came.
+        let kind = self.kind.take();
+        match (&kind, &self) {
+            (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if kind == "text" => {
+                let text = take_text(&mut self.text).unwrap_or_default();
                 ContentPart::Text(Text { text, extra: self.into_map() })
             }
-            Some("image") if self.has_text("data") => ContentPart::Image(self.into_blob()),
-            Some("audio") if self.has_text("data") => ContentPart::Audio(self.into_blob()),
-            Some("resource_link") if self.has_text("uri") => {
-                self.take_text("type");
-                let uri = self.take_text("uri").unwrap_or_default();
-                let name = self.take_text("name").unwrap_or_else(|| uri.clone());
-                let mime_type = self.take_text("mimeType");
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if kind == "image" => {
+                ContentPart::Image(self.into_blob())
+            }
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if kind == "audio" => {
+                ContentPart::Audio(self.into_blob())
+            }
+            (Some(Field::Text(kind)), Self { uri: Some(Field::Text(_)), .. }) if kind == "resource_link" => {
+                let uri = take_text(&mut self.uri).unwrap_or_default();
+                let name = take_text(&mut self.name).unwrap_or_else(|| uri.clone());
+                let mime_type = take_text(&mut self.mime_type);
                 ContentPart::ResourceLink(ResourceLink { uri, name, mime_type, extra: self.into_map() })
             }
-            Some("resource") => self.into_resource(),
-            _ => as_json_text(self.into_map()),
+            (Some(Field::Text(kind)), Self { resource: Some(Field::Other(Value::Object(_))), .. })
+                if kind == "resource" =>
+            {
+                self.into_resource()
+            }
+            _ => {
+                self.kind = kind;
+                as_json_text(self.into_map())
+            }
         }
     }
 
     fn into_blob(mut self) -> Blob {
-        self.take_text("type");
-        let base64 = self.take_text("data").unwrap_or_default();
-        let mime_type = self.take_text("mimeType").unwrap_or_else(|| guess_image_type(&base64).to_owned());
+        let base64 = take_text(&mut self.data).unwrap_or_default();
+        let mime_type = take_text(&mut self.mime_type).unwrap_or_else(|| guess_image_type(&base64).to_owned());
         Blob { mime_type, base64, extra: self.into_map() }
     }
 
-    fn into_resource(self) -> ContentPart {
-        let mut block = self.into_map();
-        let Some(Value::Object(inner)) = block.get_mut("resource") else { return as_json_text(block) };
-        let contents = match (take_string(inner, "text"), take_string(inner, "blob")) {
+    fn into_resource(mut self) -> ContentPart {
+        let mut inner = match self.resource.take().map(Field::into_value) {
+            Some(Value::Object(inner)) => inner,
+            _ => Map::new(),
+        };
+        let contents = match (take_string(&mut inner, "text"), take_string(&mut inner, "blob")) {
             (Some(text), None) => ResourceContents::Text(text),
             (None, Some(blob)) => ResourceContents::Blob(blob),
             (text, blob) => {
                 // Neither or both: not a resource that we can read, so it is passed on as it came.
                 inner.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
                 inner.extend(blob.map(|blob| ("blob".to_owned(), Value::String(blob))));
-                return as_json_text(block);
+                self.kind = Some(Field::Text("resource".to_owned()));
+                self.resource = Some(Field::Other(Value::Object(inner)));
+                return as_json_text(self.into_map());
             }
         };
-        let uri = take_string(inner, "uri").unwrap_or_default();
-        let mime_type = take_string(inner, "mimeType");
-        let resource_extra = std::mem::take(inner);
-        block.shift_remove("type");
-        block.shift_remove("resource");
-        ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, resource_extra, extra: block })
+        let uri = take_string(&mut inner, "uri").unwrap_or_default();
+        let mime_type = take_string(&mut inner, "mimeType");
+        ContentPart::Resource(EmbeddedResource {
+            uri,
+            mime_type,
+            contents,
+            resource_extra: inner,
+            extra: self.into_map(),
+        })
+    }
+}
+
+/// Takes a string out; a field of another JSON type stays.
+fn take_text(field: &mut Option<Field>) -> Option<String> {
+    match field.take() {
+        Some(Field::Text(text)) => Some(text),
+        other => {
+            *field = other;
+            None
+        }
     }
 }
 
@@ -316,9 +369,12 @@ impl<'de> Deserialize<'de> for ContentPart {
                 f.write_str("a content block")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
-                let mut fields = Fields(Vec::with_capacity(4));
-                while let Some(entry) = map.next_entry()? {
-                    fields.0.push(entry);
+                let mut fields = Fields::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    match fields.place(&key) {
+                        Some(place) => *place = Some(map.next_value()?),
+                        None => fields.others.push((key.into_owned(), map.next_value()?)),
+                    }
                 }
                 Ok(fields.into_part())
             }

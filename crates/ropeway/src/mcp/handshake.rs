@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::Host;
 use super::inbox::{Clocks, Inbox};
@@ -63,7 +63,7 @@ enum Verdict {
     /// The server does not; the link can still be used.
     Legacy,
     /// The server has answered `initialize` beside the probe.
-    Initialized(Bytes),
+    Initialized(Answer),
     /// The server did not survive the question.
     Gone,
 }
@@ -245,7 +245,7 @@ impl Handshake<'_> {
         Session::new(link, info, self.modern_meta())
     }
 
-    async fn initialize(&self, link: &Link, version: &str) -> Result<Bytes, Fault> {
+    async fn initialize(&self, link: &Link, version: &str) -> Result<Answer, Fault> {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.host.capabilities(Era::Legacy),
@@ -272,7 +272,7 @@ impl Handshake<'_> {
     }
 
     /// The server has answered `initialize`: its version counts from here on.
-    async fn initialized(&self, link: Link, answer: &Bytes) -> Result<Session, Failed> {
+    async fn initialized(&self, link: Link, answer: &Answer) -> Result<Session, Failed> {
         let result = object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
@@ -356,6 +356,6 @@ fn strings(list: Option<&Value>) -> Vec<String> {
     texts.filter_map(|version| version.as_str().map(str::to_owned)).collect()
 }
 
-fn object(answer: &Bytes) -> Result<Map<String, Value>, String> {
-    serde_json::from_slice(answer).map_err(|error| format!("the result is not an object: {error}"))
+fn object(answer: &Answer) -> Result<Map<String, Value>, String> {
+    answer.read().map_err(|error| format!("the result is not an object: {error}"))
 }

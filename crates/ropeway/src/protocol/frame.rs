@@ -1,6 +1,7 @@
 //! A frame: one JSON-RPC message, read leniently and written strictly.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -89,6 +90,35 @@ pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<()
         _ => take(incoming(serde_json::from_slice(text).map_err(Malformed::NotJson)?)?),
     }
     Ok(())
+}
+
+/// Finds the result in an answer that is laid out as nearly all are, without reading the result itself.
+///
+/// Two layouts: the result last, or the result first and the id last. The bytes found are the result if the text is
+/// JSON and has no further fields; whoever reads them finds that out, and then [`read`] has the last word.
+pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
+    if let Some(rest) = text.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) {
+        let (id, rest) = leading_number(rest)?;
+        let result = rest.strip_prefix(br#","result":"#)?.strip_suffix(b"}")?;
+        let start = text.len() - 1 - result.len();
+        return Some((id, start..text.len() - 1));
+    }
+    if text.starts_with(br#"{"result":"#) {
+        let rest = text.strip_suffix(b"}")?;
+        let digits = rest.iter().rev().take(20).take_while(|byte| byte.is_ascii_digit()).count();
+        let (rest, id) = rest.split_at(rest.len() - digits);
+        let (id, _) = leading_number(id)?;
+        let rest = rest.strip_suffix(br#","jsonrpc":"2.0","id":"#)?;
+        return Some((id, br#"{"result":"#.len()..rest.len()));
+    }
+    None
+}
+
+/// A whole number at the beginning, and what follows it.
+fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
+    Some((number, &text[digits..]))
 }
 
 fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {
@@ -221,6 +251,47 @@ mod tests {
         assert!(matches!(batch[0], Incoming::Answer { id: Some(1), .. }));
         assert!(matches!(&batch[1], Incoming::Notification { method, .. } if method == "notifications/x"));
         assert!(matches!(&batch[2], Incoming::Request { id, .. } if id.get() == "\"a\""));
+    }
+
+    #[test]
+    fn the_result_of_a_usual_answer_is_found_without_reading_it() {
+        let found = |text: &str| quick_answer(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
+        let result = || r#"{"content":[]}"#.to_owned();
+        assert_eq!(found(r#"{"jsonrpc":"2.0","id":17,"result":{"content":[]}}"#), Some((17, result())));
+        assert_eq!(found(r#"{"result":{"content":[]},"jsonrpc":"2.0","id":17}"#), Some((17, result())));
+        for unusual in [
+            r#"{"jsonrpc":"2.0","id":"17","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":17,"error":{"code":1}}"#,
+            r#"{"jsonrpc":"2.0","id":,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":17,"result":{}"#.trim_end_matches('}'),
+            r#"{"result":{},"id":17}"#,
+            r#"{"result":{},"jsonrpc":"2.0","id":99999999999999999999999}"#,
+            r#"{"method":"ping"}"#,
+            "{\"result\":}",
+            "",
+        ] {
+            assert_eq!(found(unusual), None, "{unusual}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_quick_look_at_well_formed_json_agrees_with_a_full_reading(id: u32, text in ".*", last: bool) {
+            let result = serde_json::json!({"content": [{"type": "text", "text": text}], "id": 3, "jsonrpc": "2.0"});
+            let line = match last {
+                true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+                false => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
+            };
+            let (quick, range) = quick_answer(line.as_bytes()).expect("a usual answer");
+            let (full, outcome) = answer(&line);
+            proptest::prop_assert_eq!((Some(u64::from(id)), Some(quick)), (full, full));
+            proptest::prop_assert_eq!(&line[range], outcome.expect("a result"));
+        }
+
+        #[test]
+        fn no_bytes_make_a_quick_look_panic(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..60)) {
+            let _ = quick_answer(&text);
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@ mod list;
 mod sse;
 mod version;
 
-pub use frame::{Incoming, Malformed, RpcError, encode_answer, encode_notification, encode_refusal, read, rescue_id};
+pub use frame::{
+    Incoming, Malformed, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read, rescue_id,
+};
 pub use headers::{HeaderParams, InvalidHeader, header_value};
 pub use list::{Page, tool_definition};
 pub use sse::{SseEvent, SseParser, SseTooLarge};

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, plain_text};
+use crate::content::{ContentPart, Key, plain_text};
 
 /// What a tool answered, in full.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -120,8 +120,8 @@ impl<'de> Deserialize<'de> for ToolOutput {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
+                while let Some(Key(key)) = map.next_key()? {
+                    match &*key {
                         "content" => output.content = map.next_value::<Content>()?.0,
                         "structuredContent" => output.structured = Some(map.next_value()?),
                         "isError" => match map.next_value::<Value>()? {
@@ -130,25 +130,25 @@ impl<'de> Deserialize<'de> for ToolOutput {
                             odd => {
                                 // Some servers write "true" or 1: what is not plainly false is an error.
                                 output.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
-                                output.extra.insert(key, odd);
+                                output.extra.insert(key.into_owned(), odd);
                             }
                         },
                         "_meta" => match map.next_value()? {
                             Value::Object(meta) => output.meta = Some(meta),
                             Value::Null => {}
                             odd => {
-                                output.extra.insert(key, odd);
+                                output.extra.insert(key.into_owned(), odd);
                             }
                         },
                         // The usual kind of result says nothing; another one tells how to go on.
                         "resultType" => {
                             let kind: Value = map.next_value()?;
                             if kind != "complete" {
-                                output.extra.insert(key, kind);
+                                output.extra.insert(key.into_owned(), kind);
                             }
                         }
                         _ => {
-                            output.extra.insert(key, map.next_value()?);
+                            output.extra.insert(key.into_owned(), map.next_value()?);
                         }
                     }
                 }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::Request;
 use super::stdio::{ChildGroup, Stderr};
+use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
@@ -125,7 +126,7 @@ impl Lines {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let mut cancel = CancelOnDrop { link: self, id: waiting.id(), armed: request.cancellable };
         if let Err(fault) = self.send(request.encode(waiting.id(), cx), waiting.alone()) {

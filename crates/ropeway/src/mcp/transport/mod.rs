@@ -9,8 +9,7 @@ mod web;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;
 use crate::tool::CallContext;
@@ -94,7 +93,7 @@ impl Link {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         match self {
             Self::Lines(link) => link.request(request, cx, clocks).await,
             Self::Http(link) => link.request(request, cx, clocks).await,
