@@ -5,7 +5,9 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use bytes::Bytes;
+use bytestring::ByteString;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,7 +46,7 @@ pub struct Blob {
     /// The media type, such as `image/png`.
     pub mime_type: String,
     /// The data as base64 text; [`Blob::bytes`] decodes it.
-    pub base64: String,
+    pub base64: SharedText,
     /// Every other field of the block as it came.
     pub extra: Map<String, Value>,
 }
@@ -131,7 +133,7 @@ pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
 impl Blob {
     /// Encodes bytes.
     pub fn new(mime_type: impl Into<String>, bytes: &[u8]) -> Self {
-        Self { mime_type: mime_type.into(), base64: STANDARD.encode(bytes), extra: Map::new() }
+        Self { mime_type: mime_type.into(), base64: STANDARD.encode(bytes).into(), extra: Map::new() }
     }
 
     /// Decodes the data; line breaks and missing padding are forgiven.
@@ -164,34 +166,103 @@ fn guess_image_type(base64: &str) -> &'static str {
     SIGNS.iter().find(|(sign, _)| base64.starts_with(sign)).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
-/// A JSON value that keeps strings apart, so that a large one is copied once and only once.
+/// Text that may share the memory of the message it came in. Cheap to clone.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct SharedText(ByteString);
+
+impl std::ops::Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SharedText {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<&str> for SharedText {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl Serialize for SharedText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+/// What JSON is read from, so that large data can share its memory.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Source<'s>(pub(crate) Option<&'s Bytes>);
+
+impl Source<'_> {
+    /// Text smaller than this is copied: sharing it would keep a whole message alive for little.
+    const LARGE: usize = 16 << 10;
+
+    /// The text as a part of what is read, if it is a large part of that.
+    fn share(&self, text: &str) -> Option<SharedText> {
+        let whole = self.0.filter(|_| text.len() >= Self::LARGE)?;
+        let offset = (text.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+        if offset + text.len() > whole.len() {
+            return None;
+        }
+        ByteString::try_from(whole.slice(offset..offset + text.len())).ok().map(SharedText)
+    }
+}
+
+/// A JSON value that keeps strings apart, so that a large one is copied once and only once, or not at all.
 enum Field {
-    Text(String),
+    Text(SharedText),
     Other(Value),
 }
 
 impl Field {
     fn into_value(self) -> Value {
         match self {
-            Self::Text(text) => Value::String(text),
+            Self::Text(text) => Value::String(text.0.into()),
             Self::Other(value) => value,
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldVisitor;
-        impl<'de> Visitor<'de> for FieldVisitor {
+/// Reads a field, sharing the memory of the source where that pays.
+struct FieldSeed<'s>(Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+        struct FieldVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for FieldVisitor<'_> {
             type Value = Field;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any JSON value")
             }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field, E> {
+                Ok(Field::Text(self.0.share(text).unwrap_or_else(|| text.into())))
+            }
             fn visit_str<E>(self, text: &str) -> Result<Field, E> {
-                Ok(Field::Text(text.to_owned()))
+                Ok(Field::Text(text.into()))
             }
             fn visit_string<E>(self, text: String) -> Result<Field, E> {
-                Ok(Field::Text(text))
+                Ok(Field::Text(text.into()))
             }
             fn visit_bool<E>(self, value: bool) -> Result<Field, E> {
                 Ok(Field::Other(value.into()))
@@ -215,7 +286,7 @@ impl<'de> Deserialize<'de> for Field {
                 Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Field::Other)
             }
         }
-        deserializer.deserialize_any(FieldVisitor)
+        deserializer.deserialize_any(FieldVisitor(self.0))
     }
 }
 
@@ -272,24 +343,24 @@ impl Fields {
         // Taken out for the look at it, and put back where the block is kept as it came.
         let kind = self.kind.take();
         match (&kind, &self) {
-            (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if kind == "text" => {
-                let text = take_text(&mut self.text).unwrap_or_default();
+            (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
+                let text = take_string_field(&mut self.text).unwrap_or_default();
                 ContentPart::Text(Text { text, extra: self.into_map() })
             }
-            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if kind == "image" => {
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
                 ContentPart::Image(self.into_blob())
             }
-            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if kind == "audio" => {
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "audio" => {
                 ContentPart::Audio(self.into_blob())
             }
-            (Some(Field::Text(kind)), Self { uri: Some(Field::Text(_)), .. }) if kind == "resource_link" => {
-                let uri = take_text(&mut self.uri).unwrap_or_default();
-                let name = take_text(&mut self.name).unwrap_or_else(|| uri.clone());
-                let mime_type = take_text(&mut self.mime_type);
+            (Some(Field::Text(kind)), Self { uri: Some(Field::Text(_)), .. }) if &**kind == "resource_link" => {
+                let uri = take_string_field(&mut self.uri).unwrap_or_default();
+                let name = take_string_field(&mut self.name).unwrap_or_else(|| uri.clone());
+                let mime_type = take_string_field(&mut self.mime_type);
                 ContentPart::ResourceLink(ResourceLink { uri, name, mime_type, extra: self.into_map() })
             }
             (Some(Field::Text(kind)), Self { resource: Some(Field::Other(Value::Object(_))), .. })
-                if kind == "resource" =>
+                if &**kind == "resource" =>
             {
                 self.into_resource()
             }
@@ -302,7 +373,7 @@ impl Fields {
 
     fn into_blob(mut self) -> Blob {
         let base64 = take_text(&mut self.data).unwrap_or_default();
-        let mime_type = take_text(&mut self.mime_type).unwrap_or_else(|| guess_image_type(&base64).to_owned());
+        let mime_type = take_string_field(&mut self.mime_type).unwrap_or_else(|| guess_image_type(&base64).to_owned());
         Blob { mime_type, base64, extra: self.into_map() }
     }
 
@@ -318,7 +389,7 @@ impl Fields {
                 // Neither or both: not a resource that we can read, so it is passed on as it came.
                 inner.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
                 inner.extend(blob.map(|blob| ("blob".to_owned(), Value::String(blob))));
-                self.kind = Some(Field::Text("resource".to_owned()));
+                self.kind = Some(Field::Text("resource".into()));
                 self.resource = Some(Field::Other(Value::Object(inner)));
                 return as_json_text(self.into_map());
             }
@@ -335,8 +406,12 @@ impl Fields {
     }
 }
 
+fn take_string_field(field: &mut Option<Field>) -> Option<String> {
+    take_text(field).map(|text| text.0.into())
+}
+
 /// Takes a string out; a field of another JSON type stays.
-fn take_text(field: &mut Option<Field>) -> Option<String> {
+fn take_text(field: &mut Option<Field>) -> Option<SharedText> {
     match field.take() {
         Some(Field::Text(text)) => Some(text),
         other => {
@@ -362,8 +437,19 @@ fn as_json_text(block: Map<String, Value>) -> ContentPart {
 
 impl<'de> Deserialize<'de> for ContentPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PartVisitor;
-        impl<'de> Visitor<'de> for PartVisitor {
+        PartSeed(Source::default()).deserialize(deserializer)
+    }
+}
+
+/// Reads a part, sharing the memory of the source where that pays.
+pub(crate) struct PartSeed<'s>(pub(crate) Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
+    type Value = ContentPart;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ContentPart, D::Error> {
+        struct PartVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for PartVisitor<'_> {
             type Value = ContentPart;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a content block")
@@ -371,9 +457,12 @@ impl<'de> Deserialize<'de> for ContentPart {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
                 let mut fields = Fields::default();
                 while let Some(Key(key)) = map.next_key()? {
+                    // Only data is large as a rule and wanted as it came.
+                    let source = if key == "data" { self.0 } else { Source::default() };
+                    let field = map.next_value_seed(FieldSeed(source))?;
                     match fields.place(&key) {
-                        Some(place) => *place = Some(map.next_value()?),
-                        None => fields.others.push((key.into_owned(), map.next_value()?)),
+                        Some(place) => *place = Some(field),
+                        None => fields.others.push((key.into_owned(), field)),
                     }
                 }
                 Ok(fields.into_part())
@@ -402,7 +491,7 @@ impl<'de> Deserialize<'de> for ContentPart {
                 Ok(ContentPart::text(value.to_string()))
             }
         }
-        deserializer.deserialize_any(PartVisitor)
+        deserializer.deserialize_any(PartVisitor(self.0))
     }
 }
 
@@ -527,6 +616,19 @@ mod tests {
             panic!("an image")
         };
         assert_eq!(png.mime_type, "image/png");
+    }
+
+    #[test]
+    fn large_data_shares_the_memory_of_its_message() {
+        let data = "QUJD".repeat(10_000);
+        let message = Bytes::from(json!({"type": "image", "data": data, "mimeType": "image/png"}).to_string());
+        let mut deserializer = serde_json::Deserializer::from_slice(&message);
+        let part = PartSeed(Source(Some(&message))).deserialize(&mut deserializer).expect("a part");
+        let ContentPart::Image(image) = part else { panic!("an image") };
+        assert_eq!(&*image.base64, data);
+        assert!(message.as_ptr_range().contains(&image.base64.as_ptr()));
+        // What does not lie in the source is copied, whatever it is.
+        assert_eq!(Source(Some(&Bytes::from_static(b"short"))).share(&data), None);
     }
 
     #[test]

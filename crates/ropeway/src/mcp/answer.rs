@@ -2,8 +2,27 @@
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::protocol::{self, Incoming};
+use crate::tool::ToolOutput;
+
+/// What a result can be read as.
+pub(crate) trait FromAnswer: DeserializeOwned {
+    /// Reads the result's JSON.
+    fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+impl FromAnswer for Value {}
+impl FromAnswer for Map<String, Value> {}
+
+impl FromAnswer for ToolOutput {
+    fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
+        Self::read(json)
+    }
+}
 
 /// A result that is not read yet.
 #[derive(Clone, Debug)]
@@ -25,8 +44,8 @@ impl Answer {
     }
 
     /// Reads the result as what it should be.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        let error = match serde_json::from_slice(&self.result) {
+    pub(crate) fn read<T: FromAnswer>(&self) -> Result<T, serde_json::Error> {
+        let error = match T::from_json(&self.result) {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
@@ -50,7 +69,7 @@ fn read_whole<T: DeserializeOwned>(message: &Bytes) -> Option<Result<T, serde_js
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

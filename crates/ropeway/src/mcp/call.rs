@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::answer::FromAnswer;
 use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    async fn send<T: DeserializeOwned>(
+    async fn send<T: FromAnswer>(
         &self,
         params: &[u8],
         session: Option<Arc<Session>>,
@@ -181,7 +181,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sends the request, answers what the server asks in between, and gives the final result.
-    async fn rounds<T: DeserializeOwned>(
+    async fn rounds<T: FromAnswer>(
         &self,
         fields: fn(&T) -> &Map<String, Value>,
         session: Arc<Session>,
@@ -274,7 +274,7 @@ impl<'a> Call<'a> {
     }
 
     /// Polls a task to its end and gives its result. If the caller leaves before, the task is cancelled.
-    async fn finish<T: DeserializeOwned>(&self, mut task: Task, era: Era) -> Result<T, CallError> {
+    async fn finish<T: FromAnswer>(&self, mut task: Task, era: Era) -> Result<T, CallError> {
         let mut guard = CancelTask { shared: self.shared, id: Some(task.id.clone()) };
         let mut answered = std::collections::BTreeSet::new();
         loop {
