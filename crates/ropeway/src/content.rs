@@ -325,6 +325,11 @@ impl Fields {
     /// What is left when a part has taken what it needs.
     fn into_map(self) -> Map<String, Value> {
         let Self { kind, text, data, mime_type, uri, name, resource, others } = self;
+        if let (None, None, None, None, None, None, None, []) =
+            (&kind, &text, &data, &mime_type, &uri, &name, &resource, &*others)
+        {
+            return Map::new();
+        }
         let named = [
             ("type", kind),
             ("text", text),

@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::{Host, Reply};
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, RpcError};
+use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
 use crate::tool::{CallContext, Clock, Progress};
 
 /// The two clocks of a request.
@@ -186,9 +186,12 @@ impl Inbox {
     }
 
     /// A message that could not be taken whole: fails the request that it answers, if that can be told.
-    pub(crate) fn settle_broken(&self, id: Option<u64>, fault: Fault) {
+    pub(crate) fn settle_broken(&self, remains: &Remains, owner: Option<u64>, fault: Fault) {
         self.host.warn(&format!("a message was passed over: {fault}"));
-        if let Some(id) = id.or_else(|| self.open().only()) {
+        if remains.is_unasked() {
+            return;
+        }
+        if let Some(id) = remains.request_id().or(owner).or_else(|| self.open().only()) {
             self.settle(id, Err(fault));
         }
     }

@@ -163,19 +163,54 @@ fn rpc_error(raw: &RawValue) -> RpcError {
     RpcError { code, message, data }
 }
 
-/// The request number in what is left of a message that could not be read whole: its head and its tail.
-pub fn rescue_id(head: &[u8], tail: &[u8]) -> Option<u64> {
-    let find = |part: &[u8], last: bool| {
-        let text = String::from_utf8_lossy(part);
-        let at = if last { text.rfind("\"id\"") } else { text.find("\"id\"") }?;
-        let rest = text[at + 4..].trim_start().strip_prefix(':')?.trim_start();
-        let digits = rest.strip_prefix('"').unwrap_or(rest);
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        digits[..end].parse().ok()
-    };
-    // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
-    let own = head.windows(8).position(|window| window == b"\"result\"").map_or(head, |at| &head[..at]);
-    find(own, false).or_else(|| find(tail, true))
+/// What is kept of a message that is too large to be kept: its two ends, to tell which request it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Remains {
+    /// How much is kept at each end.
+    const END: usize = 4 << 10;
+
+    /// The ends of a message that could not be read.
+    pub fn of(message: &[u8]) -> Self {
+        let mut remains = Self::default();
+        remains.take(message);
+        remains
+    }
+
+    /// Takes the next part of the message.
+    pub fn take(&mut self, part: &[u8]) {
+        let room = Self::END.saturating_sub(self.head.len()).min(part.len());
+        self.head.extend_from_slice(&part[..room]);
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(Self::END)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(Self::END));
+    }
+
+    /// The number of the request that the message answers, if that can be told.
+    pub fn request_id(&self) -> Option<u64> {
+        let find = |part: &[u8], last: bool| {
+            let text = String::from_utf8_lossy(part);
+            let at = if last { text.rfind("\"id\"") } else { text.find("\"id\"") }?;
+            let rest = text[at + 4..].trim_start().strip_prefix(':')?.trim_start();
+            let digits = rest.strip_prefix('"').unwrap_or(rest);
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            digits[..end].parse().ok()
+        };
+        // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
+        let own = match self.head.windows(8).position(|window| window == b"\"result\"") {
+            Some(at) => &self.head[..at],
+            None => &self.head,
+        };
+        find(own, false).or_else(|| find(&self.tail, true))
+    }
+
+    /// Does it look like something that nobody waits for: a request or a notification of the other side?
+    pub fn is_unasked(&self) -> bool {
+        self.head.windows(8).any(|window| window == b"\"method\"")
+    }
 }
 
 /// Writes the answer to a request of the other side.
@@ -305,8 +340,11 @@ mod tests {
 
     #[test]
     fn the_request_of_a_broken_message_is_found_in_its_head_or_its_tail() {
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","id": 17,"result":{"id":3"#, b""), Some(17));
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"id":3"#, br#"x"}]},"id":"18"}"#), Some(18));
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"#, b"xxxx"), None);
+        let id = |message: &str| Remains::of(message.as_bytes()).request_id();
+        let long = "x".repeat(100_000);
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","id": 17,"result":{{"id":3,"a":"{long}"#)), Some(17));
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"}},"id":"18"}}"#)), Some(18));
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"#)), None);
+        assert!(Remains::of(br#"{"jsonrpc":"2.0","method":"x","params":"#).is_unasked());
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::frame::Remains;
+
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
@@ -15,14 +17,8 @@ pub struct SseEvent {
     pub id: Option<String>,
     /// How long to wait before going on.
     pub retry: Option<Duration>,
-}
-
-/// An event is larger than the limit allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event is larger than {limit} bytes")]
-pub struct SseTooLarge {
-    /// The limit.
-    pub limit: usize,
+    /// What is left of the data of an event that was too large; the data is empty then.
+    pub remains: Option<Remains>,
 }
 
 /// Takes chunks of bytes and gives events.
@@ -35,6 +31,16 @@ pub struct SseParser {
     /// The last line ended in a carriage return, so a newline that follows belongs to it.
     after_return: bool,
     at_start: bool,
+    /// Set while an event that is too large goes by.
+    skipping: Option<Skipping>,
+}
+
+/// An event that is too large, as it goes by.
+#[derive(Debug, Default)]
+struct Skipping {
+    remains: Remains,
+    /// The current line is empty so far: its end would be the event's.
+    line_is_empty: bool,
 }
 
 /// Data of one line is taken as it is; more lines are joined.
@@ -44,34 +50,80 @@ enum Data {
     Many(Vec<u8>),
 }
 
+impl Data {
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::One(data) => data,
+            Self::Many(data) => data.into(),
+        }
+    }
+}
+
 impl SseParser {
     /// A parser that takes events of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), data: None, event: SseEvent::default(), after_return: false, at_start: true }
+        Self {
+            limit,
+            line: Vec::new(),
+            data: None,
+            event: SseEvent::default(),
+            after_return: false,
+            at_start: true,
+            skipping: None,
+        }
     }
 
     /// Takes a chunk and hands every event that it completes to `found`.
-    pub fn push(&mut self, mut chunk: &[u8], mut found: impl FnMut(SseEvent)) -> Result<(), SseTooLarge> {
+    pub fn push(&mut self, mut chunk: &[u8], mut found: impl FnMut(SseEvent)) {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_return) && chunk[0] == b'\n' {
                 chunk = &chunk[1..];
                 continue;
             }
             let end = memchr::memchr2(b'\n', b'\r', chunk);
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            if self.line.len() + part.len() + self.data_len() > self.limit {
-                return Err(SseTooLarge { limit: self.limit });
-            }
-            self.line.extend_from_slice(part);
+            self.part(&chunk[..end.unwrap_or(chunk.len())]);
             let Some(end) = end else { break };
             self.after_return = chunk[end] == b'\r';
             chunk = &chunk[end + 1..];
-            let line = std::mem::take(&mut self.line);
-            if let Some(event) = self.line(line) {
+            if let Some(event) = self.end_of_line() {
                 found(event);
             }
         }
-        Ok(())
+    }
+
+    /// Takes a part of a line, or lets it go by.
+    fn part(&mut self, part: &[u8]) {
+        if self.skipping.is_none() && self.line.len() + part.len() + self.data_len() > self.limit {
+            let mut skipping = Skipping::default();
+            skipping.remains.take(&self.data.take().map(Data::into_bytes).unwrap_or_default());
+            // The name of the field is no part of the data.
+            let line = std::mem::take(&mut self.line);
+            skipping.remains.take(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
+            self.skipping = Some(skipping);
+        }
+        match &mut self.skipping {
+            Some(skipping) => {
+                skipping.line_is_empty &= part.is_empty();
+                skipping.remains.take(part);
+            }
+            None => self.line.extend_from_slice(part),
+        }
+    }
+
+    fn end_of_line(&mut self) -> Option<SseEvent> {
+        match self.skipping.take() {
+            None => {
+                let line = std::mem::take(&mut self.line);
+                self.line(line)
+            }
+            Some(Skipping { line_is_empty: true, remains }) => {
+                Some(SseEvent { remains: Some(remains), ..std::mem::take(&mut self.event) })
+            }
+            Some(skipping) => {
+                self.skipping = Some(Skipping { line_is_empty: true, ..skipping });
+                None
+            }
+        }
     }
 
     fn data_len(&self) -> usize {
@@ -90,8 +142,7 @@ impl SseParser {
         if line.is_empty() {
             let mut event = std::mem::take(&mut self.event);
             match self.data.take() {
-                Some(Data::One(data)) => event.data = data,
-                Some(Data::Many(data)) => event.data = data.into(),
+                Some(data) => event.data = data.into_bytes(),
                 // An id or a retry without data is no event for others, but the reader wants to know it.
                 None if event == SseEvent::default() => return None,
                 None => {}
@@ -141,7 +192,7 @@ mod tests {
         let mut parser = SseParser::new(1 << 20);
         let mut events = Vec::new();
         for chunk in chunks {
-            parser.push(chunk, |event| events.push(event)).expect("small events");
+            parser.push(chunk, |event| events.push(event));
         }
         events
     }
@@ -170,11 +221,23 @@ mod tests {
     }
 
     #[test]
-    fn an_event_past_the_limit_is_an_error() {
-        let mut parser = SseParser::new(10);
-        assert_eq!(parser.push(b"data: 0123456789", |_| {}), Err(SseTooLarge { limit: 10 }));
-        let mut parser = SseParser::new(16);
-        assert_eq!(parser.push(b"data: 01234567\ndata: 0123456789\n", |_| {}), Err(SseTooLarge { limit: 16 }));
+    fn an_event_past_the_limit_goes_by_and_the_next_one_is_read() {
+        for text in [
+            "id: 3\ndata: {\"id\":17,0123456789012345\n\ndata: b\n\n",
+            "id: 3\ndata: {\"id\":17\ndata: ,0123456789012345\n\ndata: b\n\n",
+        ] {
+            for size in 1..text.len() {
+                let mut parser = SseParser::new(24);
+                let mut found = Vec::new();
+                for chunk in text.as_bytes().chunks(size) {
+                    parser.push(chunk, |event| found.push(event));
+                }
+                let [large, small] = found.as_slice() else { panic!("two events, not {found:?}") };
+                assert_eq!(large.id.as_deref(), Some("3"));
+                assert_eq!(large.remains.as_ref().and_then(Remains::request_id), Some(17));
+                assert_eq!(small, &data("b"));
+            }
+        }
     }
 
     proptest! {
@@ -191,7 +254,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut parser = SseParser::new(64);
-            let _ = parser.push(&bytes, |_| {});
+            parser.push(&bytes, |_| {});
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A context: what a call carries with it besides its arguments.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,8 @@ pub struct CallContext(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    id: CallId,
+    /// Made up when it is first asked for, where the caller gave none.
+    id: OnceLock<CallId>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
     cancel: Option<Cancel>,
@@ -85,15 +86,17 @@ struct Inner {
 
 impl Default for CallContext {
     fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self::new(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self::with_id(OnceLock::new())
     }
 }
 
 impl CallContext {
     /// A call of the given id.
     pub fn new(id: impl Into<String>) -> Self {
-        let id = CallId(id.into());
+        Self::with_id(CallId(id.into()).into())
+    }
+
+    fn with_id(id: OnceLock<CallId>) -> Self {
         Self(Arc::new(Inner { id, idle: None, deadline: None, cancel: None, progress: None, meta: Map::new() }))
     }
 
@@ -146,7 +149,8 @@ impl CallContext {
 
     /// The call's name.
     pub fn id(&self) -> &CallId {
-        &self.0.id
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        self.0.id.get_or_init(|| CallId(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed))))
     }
 
     /// When the call must be over, if that was said.
@@ -187,9 +191,6 @@ impl CallContext {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallContext")
-            .field("id", &self.0.id)
-            .field("deadline", &self.0.deadline)
-            .finish_non_exhaustive()
+        f.debug_struct("CallContext").field("id", self.id()).field("deadline", &self.0.deadline).finish_non_exhaustive()
     }
 }

@@ -53,18 +53,24 @@ impl<'a> Request<'a> {
 impl Request<'_> {
     /// The request as one line of JSON.
     pub(crate) fn encode(&self, id: u64, cx: &CallContext) -> Vec<u8> {
-        use std::io::Write as _;
         let mut line = Vec::with_capacity(128 + self.params.len() + self.meta.len());
+        let id = id.to_string();
+        line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        line.extend_from_slice(id.as_bytes());
+        line.extend_from_slice(br#","method":"#);
         // Writing to a vector cannot fail.
-        let _ = write!(line, r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":"#, self.method);
-        let params = self.params.trim_ascii().strip_suffix(b"}").unwrap_or(b"{");
+        let _ = serde_json::to_writer(&mut line, self.method);
+        line.extend_from_slice(br#","params":"#);
+        let params = self.params.trim_ascii().strip_suffix(b"}").unwrap_or(b"{").trim_ascii_end();
         line.extend_from_slice(params);
         if params.len() > 1 {
             line.push(b',');
         }
-        let _ = write!(line, r#""_meta":{{"progressToken":{id}"#);
-        for (key, value) in cx.meta() {
-            let _ = write!(line, ",{}:{value}", serde_json::Value::from(key.as_str()));
+        line.extend_from_slice(br#""_meta":{"progressToken":"#);
+        line.extend_from_slice(id.as_bytes());
+        let ours = |key: &str| key == "progressToken" || self.meta.contains(&format!("\"{key}\":"));
+        for (key, value) in cx.meta().iter().filter(|(key, _)| !ours(key)) {
+            line.extend_from_slice(format!(",{}:{value}", serde_json::Value::from(key.as_str())).as_bytes());
         }
         if !self.meta.is_empty() {
             line.push(b',');
@@ -126,5 +132,36 @@ impl Link {
             Self::Http(link) => link.close(patience).await,
             Self::Sse(link) => link.close(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn encoded(request: &Request<'_>, cx: &CallContext) -> Value {
+        serde_json::from_slice(&request.encode(7, cx)).expect("JSON without a doubled key that matters")
+    }
+
+    #[test]
+    fn a_request_carries_its_meta_whatever_its_parameters_are() {
+        for params in ["{}", "{ }", r#"{"name":"a"}"#, "not an object"] {
+            let request = Request { meta: r#""a/b":{"c":1}"#, ..Request::new("tools/call", params.as_bytes()) };
+            let sent = encoded(&request, &CallContext::default());
+            assert_eq!(sent["params"]["_meta"], json!({"progressToken": 7, "a/b": {"c": 1}}), "{params}");
+        }
+    }
+
+    #[test]
+    fn what_a_caller_puts_into_meta_goes_along_but_never_over_what_is_ours() {
+        let cx = CallContext::default().with_meta("traceparent", json!("00-1")).with_meta("progressToken", json!("x"));
+        let cx = cx.with_meta("v", json!("theirs"));
+        let request = Request { meta: r#""v":"ours""#, ..Request::new("a\"b", b"{}") };
+        let expected = json!({"jsonrpc": "2.0", "id": 7, "method": "a\"b",
+            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "v": "ours"}}});
+        assert_eq!(encoded(&request, &cx), expected);
+        assert_eq!(String::from_utf8(request.encode(7, &cx)).expect("UTF-8").matches("\"v\"").count(), 1);
     }
 }

@@ -12,6 +12,8 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirec
 
 use crate::config::HttpServer;
 use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::host::Reply;
+use crate::mcp::inbox::Inbox;
 use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
 
 /// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
@@ -247,7 +249,7 @@ impl Body {
             _ if said_events || looks_like_events(&start) => {
                 let mut events =
                     Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
-                events.take(&start)?;
+                events.take(&start);
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
@@ -289,9 +291,9 @@ fn cut_off(error: reqwest::Error) -> Fault {
 }
 
 impl Events {
-    fn take(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+    fn take(&mut self, chunk: &[u8]) {
         let ready = &mut self.ready;
-        self.parser.push(chunk, |event| ready.push_back(event)).map_err(|error| Fault::TooLarge { limit: error.limit })
+        self.parser.push(chunk, |event| ready.push_back(event));
     }
 
     /// The next event; `None` at a clean end.
@@ -304,7 +306,7 @@ impl Events {
                 return Ok(None);
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.take(&chunk)?,
+                Ok(Some(chunk)) => self.take(&chunk),
                 Ok(None) => self.ended = true,
                 Err(error) => {
                     self.ended = true;
@@ -318,6 +320,18 @@ impl Events {
     pub(crate) async fn drain(mut self) {
         let rest = async { while let Ok(Some(_)) = self.next().await {} };
         let _ = tokio::time::timeout(Duration::from_millis(100), rest).await;
+    }
+}
+
+/// Hands an event to the inbox; an event that is too large fails the request that it answers.
+pub(crate) fn take_event(inbox: &Inbox, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
+    if let Some(remains) = &event.remains {
+        return inbox.settle_broken(remains, owner, Fault::TooLarge { limit });
+    }
+    if !event.data.trim_ascii().is_empty()
+        && let Err(malformed) = inbox.receive(&event.data, reply, owner)
+    {
+        inbox.host().warn(&format!("an event was passed over: {malformed}"));
     }
 }
 
