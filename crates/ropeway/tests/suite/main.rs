@@ -1,5 +1,8 @@
 //! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
 
+mod calls;
+mod faults;
+mod hasty;
 mod layers;
 mod real;
 mod scene;
