@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::fault::{ConnectError, Fault};
 use super::host::{Host, Reply};
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, RpcError};
+use crate::protocol::{self, Incoming, Malformed, RpcError, SseEvent};
 use crate::tool::{CallContext, Clock, Progress};
 
 /// The two clocks of a request.
@@ -131,6 +131,20 @@ impl Inbox {
         })
     }
 
+    /// Takes one event of the server, unless it is empty.
+    pub(crate) fn receive_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
+        if event.too_large {
+            let (head, tail) = event.ends();
+            return self.settle_broken(head, tail, Fault::TooLarge { limit });
+        }
+        if event.data.trim_ascii().is_empty() {
+            return;
+        }
+        if let Err(malformed) = self.receive(&event.data, reply, owner) {
+            self.host.warn(&format!("an event was passed over: {malformed}"));
+        }
+    }
+
     /// Hands an outcome to the request that waits for it. A second answer finds nobody.
     pub(crate) fn settle(&self, id: u64, outcome: Result<Bytes, Fault>) {
         let slot = self.open().remove(id);
@@ -157,10 +171,14 @@ impl Inbox {
         }
     }
 
-    /// A message that could not be taken whole: fails the request that it answers, if that can be told.
-    pub(crate) fn settle_broken(&self, id: Option<u64>, fault: Fault) {
+    /// A message of which only the ends could be kept: fails the request that it answers, if it answers one.
+    pub(crate) fn settle_broken(&self, head: &[u8], tail: &[u8], fault: Fault) {
         self.host.warn(&format!("a message was passed over: {fault}"));
-        if let Some(id) = id.or_else(|| self.open().only()) {
+        if !protocol::is_answer(head) {
+            return;
+        }
+        let id = protocol::rescue_id(head, tail).or_else(|| self.open().only());
+        if let Some(id) = id {
             self.settle(id, Err(fault));
         }
     }

@@ -148,6 +148,13 @@ pub fn rescue_id(head: &[u8], tail: &[u8]) -> Option<u64> {
     find(own, false).or_else(|| find(tail, true))
 }
 
+/// Is this the head of an answer? What has a method or parameters is a message of the other side's own.
+pub fn is_answer(head: &[u8]) -> bool {
+    let find = |key: &[u8]| memchr::memmem::find(head, key).unwrap_or(usize::MAX);
+    let own = find(b"\"method\"").min(find(b"\"params\""));
+    own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
+}
+
 /// Writes the answer to a request of the other side.
 pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
     encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
@@ -237,5 +244,14 @@ mod tests {
         assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","id": 17,"result":{"id":3"#, b""), Some(17));
         assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"id":3"#, br#"x"}]},"id":"18"}"#), Some(18));
         assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"#, b"xxxx"), None);
+    }
+
+    #[test]
+    fn an_answer_is_told_by_its_head() {
+        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
+        assert!(is_answer(br#"{"error":{"code":1,"data":{"params":"#));
+        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1"#));
+        assert!(!is_answer(br#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"result":"#));
+        assert!(!is_answer(br#"{"params":{"data":"xxxx"#));
     }
 }

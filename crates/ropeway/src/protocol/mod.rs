@@ -6,10 +6,12 @@ mod list;
 mod sse;
 mod version;
 
-pub use frame::{Incoming, Malformed, RpcError, encode_answer, encode_notification, encode_refusal, read, rescue_id};
+pub use frame::{
+    Incoming, Malformed, RpcError, encode_answer, encode_notification, encode_refusal, is_answer, read, rescue_id,
+};
 pub use headers::{HeaderParams, InvalidHeader, header_value};
 pub use list::{Page, tool_definition};
-pub use sse::{SseEvent, SseParser, SseTooLarge};
+pub use sse::{SseEvent, SseParser};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
 /// JSON-RPC and MCP error codes that mean something to us.

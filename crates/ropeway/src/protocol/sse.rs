@@ -15,14 +15,18 @@ pub struct SseEvent {
     pub id: Option<String>,
     /// How long to wait before going on.
     pub retry: Option<Duration>,
+    /// The event was larger than the limit: of its data only the ends are left.
+    pub too_large: bool,
 }
 
-/// An event is larger than the limit allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event is larger than {limit} bytes")]
-pub struct SseTooLarge {
-    /// The limit.
-    pub limit: usize,
+/// How much of the data of an event that is too large is kept at each end.
+const ENDS: usize = 4 << 10;
+
+impl SseEvent {
+    /// The beginning and the end of the data, which tell what it is about when the rest is lost.
+    pub fn ends(&self) -> (&[u8], &[u8]) {
+        (&self.data[..self.data.len().min(ENDS)], &self.data[self.data.len().saturating_sub(ENDS)..])
+    }
 }
 
 /// Takes chunks of bytes and gives events.
@@ -32,9 +36,29 @@ pub struct SseParser {
     line: Vec<u8>,
     data: Option<Data>,
     event: SseEvent,
+    skipped: Option<Skipped>,
     /// The last line ended in a carriage return, so a newline that follows belongs to it.
     after_return: bool,
     at_start: bool,
+}
+
+/// What is kept of an event that is too large to be kept.
+#[derive(Debug, Default)]
+struct Skipped {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// How long the line is that is being read.
+    line: usize,
+}
+
+impl Skipped {
+    fn take(&mut self, part: &[u8]) {
+        let room = (ENDS - self.head.len()).min(part.len());
+        self.head.extend_from_slice(&part[..room]);
+        let rest = &part[room..];
+        self.tail.extend_from_slice(&rest[rest.len().saturating_sub(ENDS)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(ENDS));
+    }
 }
 
 /// Data of one line is taken as it is; more lines are joined.
@@ -47,11 +71,19 @@ enum Data {
 impl SseParser {
     /// A parser that takes events of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), data: None, event: SseEvent::default(), after_return: false, at_start: true }
+        Self {
+            limit,
+            line: Vec::new(),
+            data: None,
+            event: SseEvent::default(),
+            skipped: None,
+            after_return: false,
+            at_start: true,
+        }
     }
 
     /// Takes a chunk and hands every event that it completes to `found`.
-    pub fn push(&mut self, mut chunk: &[u8], mut found: impl FnMut(SseEvent)) -> Result<(), SseTooLarge> {
+    pub fn push(&mut self, mut chunk: &[u8], mut found: impl FnMut(SseEvent)) {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_return) && chunk[0] == b'\n' {
                 chunk = &chunk[1..];
@@ -60,18 +92,49 @@ impl SseParser {
             let end = memchr::memchr2(b'\n', b'\r', chunk);
             let part = &chunk[..end.unwrap_or(chunk.len())];
             if self.line.len() + part.len() + self.data_len() > self.limit {
-                return Err(SseTooLarge { limit: self.limit });
+                self.skip();
             }
-            self.line.extend_from_slice(part);
+            match &mut self.skipped {
+                Some(skipped) => {
+                    skipped.take(part);
+                    skipped.line += part.len();
+                }
+                None => self.line.extend_from_slice(part),
+            }
             let Some(end) = end else { break };
             self.after_return = chunk[end] == b'\r';
             chunk = &chunk[end + 1..];
+            if let Some(skipped) = &mut self.skipped {
+                if std::mem::take(&mut skipped.line) == 0 {
+                    found(self.remains());
+                }
+                continue;
+            }
             let line = std::mem::take(&mut self.line);
             if let Some(event) = self.line(line) {
                 found(event);
             }
         }
-        Ok(())
+    }
+
+    /// From here to its end the event is only looked at.
+    fn skip(&mut self) {
+        let skipped = self.skipped.get_or_insert_default();
+        match self.data.take() {
+            Some(Data::One(data)) => skipped.take(&data),
+            Some(Data::Many(data)) => skipped.take(&data),
+            None => {}
+        }
+        let line = std::mem::take(&mut self.line);
+        skipped.line += line.len();
+        skipped.take(line.strip_prefix(b"data:").unwrap_or(&line));
+    }
+
+    /// What is left of an event that was too large.
+    fn remains(&mut self) -> SseEvent {
+        let Skipped { mut head, tail, .. } = self.skipped.take().unwrap_or_default();
+        head.extend_from_slice(&tail);
+        SseEvent { data: head.into(), too_large: true, ..std::mem::take(&mut self.event) }
     }
 
     fn data_len(&self) -> usize {
@@ -141,7 +204,7 @@ mod tests {
         let mut parser = SseParser::new(1 << 20);
         let mut events = Vec::new();
         for chunk in chunks {
-            parser.push(chunk, |event| events.push(event)).expect("small events");
+            parser.push(chunk, |event| events.push(event));
         }
         events
     }
@@ -170,11 +233,20 @@ mod tests {
     }
 
     #[test]
-    fn an_event_past_the_limit_is_an_error() {
-        let mut parser = SseParser::new(10);
-        assert_eq!(parser.push(b"data: 0123456789", |_| {}), Err(SseTooLarge { limit: 10 }));
-        let mut parser = SseParser::new(16);
-        assert_eq!(parser.push(b"data: 01234567\ndata: 0123456789\n", |_| {}), Err(SseTooLarge { limit: 16 }));
+    fn of_an_event_past_the_limit_the_ends_are_left_and_the_next_one_is_whole() {
+        let mut parser = SseParser::new(100_000);
+        let mut events = Vec::new();
+        let long = format!("{{\"id\":1,\"a\":\"{}\",\"b\":2}}", "x".repeat(200_000));
+        let text = format!("id: 7\ndata: {long}\n\ndata: a\n\ndata: {long}\ndata: {long}\n\ndata: b\n\n");
+        for chunk in text.as_bytes().chunks(1000) {
+            parser.push(chunk, |event| events.push(event));
+        }
+        let (head, tail) = events[0].ends();
+        assert!(head.trim_ascii_start().starts_with(b"{\"id\":1,") && tail.ends_with(b",\"b\":2}"));
+        assert_eq!((events[0].too_large, events[0].id.as_deref()), (true, Some("7")));
+        assert_eq!(events[1], data("a"));
+        assert!(events[2].too_large);
+        assert_eq!(events[3..], [data("b")]);
     }
 
     proptest! {
@@ -191,7 +263,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut parser = SseParser::new(64);
-            let _ = parser.push(&bytes, |_| {});
+            parser.push(&bytes, |_| {});
         }
     }
 }

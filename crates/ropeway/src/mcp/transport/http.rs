@@ -16,7 +16,7 @@ use crate::config::HttpServer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
-use crate::protocol::{self, Era, MODERN};
+use crate::protocol::{self, Era, MODERN, SseEvent};
 use crate::tool::CallContext;
 
 const SESSION: &str = "mcp-session-id";
@@ -240,7 +240,7 @@ impl Http {
                 match events.next().await {
                     Ok(Some(event)) => {
                         resume.note(&event);
-                        self.take_event(&event.data, &reply, Some(id));
+                        self.take_event(&event, &reply, Some(id));
                         if !self.inbox.is_waiting(id) {
                             self.run(events.drain());
                             return Ok(());
@@ -249,7 +249,6 @@ impl Http {
                     Ok(None) => {
                         break Fault::Lost { started: true, cause: Arc::new(ConnectError::Hangup { said: None }) };
                     }
-                    Err(fault @ Fault::TooLarge { .. }) => return Err(fault),
                     Err(fault) => break fault,
                 }
             };
@@ -279,13 +278,8 @@ impl Http {
         }
     }
 
-    fn take_event(&self, data: &Bytes, reply: &Reply, owner: Option<u64>) {
-        if data.trim_ascii().is_empty() {
-            return;
-        }
-        if let Err(malformed) = self.inbox.receive(data, reply, owner) {
-            self.inbox.host().warn(&format!("an event was passed over: {malformed}"));
-        }
+    fn take_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>) {
+        self.inbox.receive_event(event, reply, owner, self.web.limit);
     }
 
     /// Answers to the server's requests are messages of their own.
@@ -350,7 +344,7 @@ impl Http {
                         let reply = self.reply();
                         while let Ok(Some(event)) = events.next().await {
                             resume.note(&event);
-                            self.take_event(&event.data, &reply, None);
+                            self.take_event(&event, &reply, None);
                         }
                     }
                     self.set_streaming(false);
@@ -402,7 +396,7 @@ impl Default for Resume {
 }
 
 impl Resume {
-    fn note(&mut self, event: &protocol::SseEvent) {
+    fn note(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id {
             self.last = Some(id.clone());
         }

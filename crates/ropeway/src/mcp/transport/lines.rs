@@ -322,8 +322,11 @@ impl Pump {
     fn line(&mut self, line: Bytes) {
         if let Some(mut skipped) = self.skipping.take() {
             skipped.take(&line);
-            let id = protocol::rescue_id(&skipped.head, &skipped.tail);
-            return self.inbox.settle_broken(id, Fault::TooLarge { limit: self.limit });
+            return self.inbox.settle_broken(&skipped.head, &skipped.tail, Fault::TooLarge { limit: self.limit });
+        }
+        if line.len() > self.limit {
+            let (head, tail) = ends(&line);
+            return self.inbox.settle_broken(head, tail, Fault::TooLarge { limit: self.limit });
         }
         let line = match line.strip_prefix(b"\xEF\xBB\xBF") {
             Some(bare) => line.slice_ref(bare),
@@ -348,15 +351,21 @@ impl Pump {
                 return;
             }
         }
-        let id = protocol::rescue_id(&line[..line.len().min(REMAINS)], &line[line.len().saturating_sub(REMAINS)..]);
+        let (head, tail) = ends(line);
+        let id = protocol::rescue_id(head, tail);
         let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
         if looks_like_json && !is_json && id.is_some() {
-            return self.inbox.settle_broken(id, Fault::Unreadable(cause(malformed)));
+            return self.inbox.settle_broken(head, tail, Fault::Unreadable(cause(malformed)));
         }
         self.noise += 1;
         let text: String = String::from_utf8_lossy(line).chars().take(200).collect();
         tracing::debug!(server = %self.inbox.host().alias(), noise = self.noise, "noise on stdout: {text}");
     }
+}
+
+/// Where a message tells which request it answers.
+fn ends(line: &[u8]) -> (&[u8], &[u8]) {
+    (&line[..line.len().min(REMAINS)], &line[line.len().saturating_sub(REMAINS)..])
 }
 
 fn cause(malformed: &protocol::Malformed) -> String {

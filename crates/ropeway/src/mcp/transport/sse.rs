@@ -68,7 +68,7 @@ impl Sse {
             errands: Mutex::default(),
         });
         let reader = Arc::downgrade(&link);
-        link.run(read(reader, link.inbox.clone(), link.reply(), events));
+        link.run(read(reader, link.inbox.clone(), link.reply(), events, limit));
         Ok(link)
     }
 
@@ -172,15 +172,11 @@ fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectError>> {
     Ok(url)
 }
 
-async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<Events>) {
+async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<Events>, limit: usize) {
     let cause = loop {
         match events.next().await {
-            Ok(Some(event))
-                if matches!(event.event.as_deref(), None | Some("message")) && !event.data.trim_ascii().is_empty() =>
-            {
-                if let Err(malformed) = inbox.receive(&event.data, &reply, None) {
-                    inbox.host().warn(&format!("an event was passed over: {malformed}"));
-                }
+            Ok(Some(event)) if matches!(event.event.as_deref(), None | Some("message")) => {
+                inbox.receive_event(&event, &reply, None, limit);
             }
             Ok(Some(_)) => {}
             Ok(None) => break Arc::new(ConnectError::Hangup { said: None }),

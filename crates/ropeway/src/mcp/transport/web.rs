@@ -247,7 +247,7 @@ impl Body {
             _ if said_events || looks_like_events(&start) => {
                 let mut events =
                     Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
-                events.take(&start)?;
+                events.take(&start);
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
@@ -289,9 +289,9 @@ fn cut_off(error: reqwest::Error) -> Fault {
 }
 
 impl Events {
-    fn take(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+    fn take(&mut self, chunk: &[u8]) {
         let ready = &mut self.ready;
-        self.parser.push(chunk, |event| ready.push_back(event)).map_err(|error| Fault::TooLarge { limit: error.limit })
+        self.parser.push(chunk, |event| ready.push_back(event));
     }
 
     /// The next event; `None` at a clean end.
@@ -304,7 +304,7 @@ impl Events {
                 return Ok(None);
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.take(&chunk)?,
+                Ok(Some(chunk)) => self.take(&chunk),
                 Ok(None) => self.ended = true,
                 Err(error) => {
                     self.ended = true;
