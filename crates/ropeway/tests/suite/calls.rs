@@ -52,13 +52,13 @@ fn a_slow_call_does_not_hold_up_others() {
             names(&server).await;
             let slow = tokio::spawn({
                 let server = server.clone();
-                async move { text(&server, "sleep", json!({"ms": 700})).await }
+                async move { text(&server, "sleep", json!({"ms": 300})).await }
             });
             for _ in 0..5 {
                 still_works(&server).await;
             }
             assert!(!slow.is_finished(), "{way}");
-            assert_eq!(slow.await.expect("an answer"), "slept 700 ms", "{way}");
+            assert_eq!(slow.await.expect("an answer"), "slept 300 ms", "{way}");
             server.close().await;
         })
         .await;
@@ -186,9 +186,9 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
 fn progress_starts_the_idle_clock_anew() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, mut config| {
-            config.timeouts.idle = ms(600);
+            config.timeouts.idle = ms(400);
             let server = connect(config).await;
-            assert_eq!(text(&server, "sleep", json!({"ms": 1200, "steps": 12})).await, "slept 1200 ms", "{way}");
+            assert_eq!(text(&server, "sleep", json!({"ms": 600, "steps": 6})).await, "slept 600 ms", "{way}");
             server.close().await;
         })
         .await;
