@@ -45,7 +45,7 @@ async fn drive_tool(
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
     let clocks = shared.clocks(cx);
-    let session = shared.session(clocks).await?;
+    let session = shared.session(cx, clocks).await?;
     let mut call = Call {
         shared,
         cx,
