@@ -4,6 +4,8 @@ mod calls;
 mod connection;
 mod eras;
 mod faults;
+mod faults_http;
+mod faults_stdio;
 mod hasty;
 mod layers;
 mod real;
