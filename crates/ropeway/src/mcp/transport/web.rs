@@ -230,6 +230,8 @@ impl Body {
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.trim_start().starts_with("text/event-stream"));
+        // Later it would be the length of the rest.
+        let length = response.content_length().and_then(|length| usize::try_from(length).ok());
         let mut start = Bytes::new();
         while start.trim_ascii().is_empty() {
             match response.chunk().await {
@@ -243,7 +245,7 @@ impl Body {
             }
         }
         match start.trim_ascii_start().first() {
-            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, limit).await?)),
+            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, length, limit).await?)),
             _ if said_events || looks_like_events(&start) => {
                 let mut events =
                     Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
@@ -251,7 +253,7 @@ impl Body {
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
-                let body = whole(response, start, limit.min(REFUSAL)).await.unwrap_or_default();
+                let body = whole(response, start, None, limit.min(REFUSAL)).await.unwrap_or_default();
                 Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body))))
             }
         }
@@ -265,8 +267,7 @@ fn looks_like_events(start: &[u8]) -> bool {
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
 }
 
-async fn whole(mut response: Response, start: Bytes, limit: usize) -> Result<Bytes, Fault> {
-    let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+async fn whole(mut response: Response, start: Bytes, length: Option<usize>, limit: usize) -> Result<Bytes, Fault> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
         return Err(Fault::TooLarge { limit });
     }
