@@ -80,6 +80,11 @@ impl Sse {
 
     fn lose(&self, cause: Arc<ConnectError>) {
         self.inbox.lose(&cause);
+        self.retire(cause);
+    }
+
+    /// The link cannot be used any more; what is under way on it may still end well.
+    fn retire(&self, cause: Arc<ConnectError>) {
         self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
             lost.get_or_insert(cause);
@@ -126,10 +131,14 @@ impl Sse {
                 return Err(Fault::Lost { started, cause });
             }
         };
-        match response.status().is_success() {
-            true => Ok(()),
-            false => Err(Refused::read(response).await.into_fault()),
+        if response.status().is_success() {
+            return Ok(());
         }
+        let fault = Refused::read(response).await.into_fault();
+        if let Fault::Lost { started: false, cause } = &fault {
+            self.retire(cause.clone());
+        }
+        Err(fault)
     }
 
     fn reply(&self) -> Reply {
