@@ -280,9 +280,9 @@ impl Pump {
             match read {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
-                    // A last line need not end in a newline.
+                    // A last line need not end in a newline; one that breaks off is part of the loss.
                     let rest = self.buffer.split().freeze();
-                    self.line(rest);
+                    let _ = self.inbox.receive(&rest, &self.reply, None);
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(count)) => {
