@@ -201,6 +201,24 @@ fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
 }
 
 #[test]
+fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy().fault(On::method("notifications/initialized"), Fault::exit()));
+        let mut config = in_era(EraChoice::Legacy, scripted.in_process());
+        config.reconnect.first = ms(40);
+        config.reconnect.longest = ms(10_000);
+        let server = Mcp::new(config);
+        // Whether the first try counts as one that worked is a matter of moments.
+        let _ = server.connect().await;
+        tokio::time::sleep(ms(1200)).await;
+        // 0, 20–40, 40–80, 80–160, 160–320, 320–640 and 640–1280 ms.
+        let tries = scripted.connections();
+        assert!((3..=9).contains(&tries), "{tries} tries");
+        server.close().await;
+    });
+}
+
+#[test]
 fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_cause() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
