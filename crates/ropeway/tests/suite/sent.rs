@@ -8,7 +8,7 @@ use ropeway::testing::{Fault, HttpRequest, HttpScripted, On, Script, Scripted};
 use ropeway::tool::{CallContext, Cancel};
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{arguments, at, call, call_in, connect_with, hasty, in_era, listening, ms, names, text, until};
+use crate::hasty::{arguments, at, call, call_in, connect_with, hasty, in_era, listening, names, text, until};
 use crate::scene::scene;
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -57,8 +57,10 @@ async fn do_everything(server: &Mcp, scripted: &Scripted) {
     ] {
         server.request(method, arguments(params), &CallContext::default()).await.expect("an answer");
     }
-    scripted.push(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
-    tokio::time::sleep(ms(100)).await;
+    if !scripted.received_of("initialize").is_empty() {
+        scripted.push(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+        until("the answer", || scripted.received().iter().any(|message| message["id"] == "p")).await;
+    }
 }
 
 fn keys(value: &Value) -> BTreeSet<&str> {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;
+use crate::protocol::meta;
 use crate::tool::CallContext;
 
 /// A request, before it has a number.
@@ -65,7 +66,11 @@ impl Request<'_> {
         }
         let _ = write!(line, r#""_meta":{{"progressToken":{id}"#);
         for (key, value) in cx.meta() {
-            let _ = write!(line, ",{}:{value}", serde_json::Value::from(key.as_str()));
+            let key = serde_json::Value::from(key.as_str()).to_string();
+            // What the protocol itself says here is not the caller's to say, and no key may stand twice.
+            if !self.is_own(&key) {
+                let _ = write!(line, ",{key}:{value}");
+            }
         }
         if !self.meta.is_empty() {
             line.push(b',');
@@ -73,6 +78,11 @@ impl Request<'_> {
         }
         line.extend_from_slice(b"}}}");
         line
+    }
+
+    fn is_own(&self, key: &str) -> bool {
+        let bare = key.trim_matches('"');
+        bare == "progressToken" || bare == meta::PROTOCOL_VERSION || self.meta.contains(&format!("{key}:"))
     }
 }
 
