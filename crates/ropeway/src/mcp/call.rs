@@ -47,7 +47,7 @@ async fn drive_tool(
     cx: &CallContext,
     clocks: Clocks,
 ) -> Result<ToolOutput, CallError> {
-    let session = shared.session(clocks).await?;
+    let session = shared.session(cx, clocks).await?;
     let params = encode(shared, &ToolParams { name: tool, arguments })?;
     let mut call = Call::new(shared, cx, clocks, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
@@ -57,7 +57,7 @@ async fn drive_tool(
     match call.rounds(|output: &ToolOutput| &output.extra, session).await {
         // The schema that the headers were made by is old.
         Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) if wants_headers => {
-            let session = shared.session(clocks).await?;
+            let session = shared.session(cx, clocks).await?;
             call.learn(tool, arguments, &session, true).await?;
             call.rounds(|output: &ToolOutput| &output.extra, session).await
         }
@@ -105,7 +105,7 @@ pub(crate) async fn request(
     };
     let name = params.get(key).and_then(Value::as_str).map(str::to_owned);
     let clocks = shared.clocks(&cx);
-    let session = shared.session(clocks).await?;
+    let session = shared.session(&cx, clocks).await?;
     let mut call = Call::new(shared, &cx, clocks, method, name.as_deref(), encode(shared, &params)?);
     call.idempotent = !matches!(method, "tools/call" | "tasks/update");
     call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)

@@ -141,14 +141,14 @@ impl Handshake<'_> {
     async fn probe(&self, link: &Link) -> Result<Verdict, Failed> {
         let mut discover = std::pin::pin!(self.discover(link));
         tokio::select! {
-            outcome = &mut discover => return Ok(verdict(outcome)),
+            outcome = &mut discover => return verdict(outcome),
             () = tokio::time::sleep(self.config.timeouts.probe) => {}
         }
         let mut initialize = std::pin::pin!(self.initialize(link, LATEST_LEGACY));
         let (mut refused, mut asked) = (None, true);
         loop {
             tokio::select! {
-                outcome = &mut discover, if asked => match verdict(outcome) {
+                outcome = &mut discover, if asked => match verdict(outcome)? {
                     Verdict::Legacy if refused.is_none() => asked = false,
                     verdict => return Ok(verdict),
                 },
@@ -319,12 +319,14 @@ impl Handshake<'_> {
     }
 }
 
-fn verdict(outcome: Result<ServerInfo, Fault>) -> Verdict {
+fn verdict(outcome: Result<ServerInfo, Fault>) -> Result<Verdict, Failed> {
     match outcome {
-        Ok(info) => Verdict::Modern(Box::new(info)),
-        Err(Fault::Lost { .. }) => Verdict::Gone,
+        Ok(info) => Ok(Verdict::Modern(Box::new(info))),
+        // A new start would not teach it our version.
+        Err(Fault::Lost { cause, .. }) if matches!(*cause, ConnectError::Version { .. }) => Err(cause),
+        Err(Fault::Lost { .. }) => Ok(Verdict::Gone),
         // Whatever else it says: it does not know the question.
-        Err(_) => Verdict::Legacy,
+        Err(_) => Ok(Verdict::Legacy),
     }
 }
 

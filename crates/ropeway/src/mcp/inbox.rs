@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::{Host, Reply};
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
+use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
 use crate::tool::{CallContext, Clock, Progress};
 
 /// The two clocks of a request.
@@ -159,6 +159,19 @@ impl Inbox {
         })
     }
 
+    /// Takes one event of the server, unless it is empty.
+    pub(crate) fn receive_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
+        if let Some(remains) = &event.remains {
+            return self.settle_broken(remains, owner, Fault::TooLarge { limit });
+        }
+        if event.data.trim_ascii().is_empty() {
+            return;
+        }
+        if let Err(malformed) = self.receive(&event.data, reply, owner) {
+            self.host.warn(&format!("an event was passed over: {malformed}"));
+        }
+    }
+
     /// Hands an outcome to the request that waits for it. A second answer finds nobody.
     pub(crate) fn settle(&self, id: u64, outcome: Result<Answer, Fault>) {
         let slot = self.open().remove(id);
@@ -188,7 +201,7 @@ impl Inbox {
     /// A message that could not be taken whole: fails the request that it answers, if that can be told.
     pub(crate) fn settle_broken(&self, remains: &Remains, owner: Option<u64>, fault: Fault) {
         self.host.warn(&format!("a message was passed over: {fault}"));
-        if remains.is_unasked() {
+        if !remains.is_answer() {
             return;
         }
         if let Some(id) = remains.request_id().or(owner).or_else(|| self.open().only()) {

@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// The session to make a call on. While the server is down, waits for it, but not for long.
-    pub(crate) async fn session(&self, clocks: Clocks) -> Result<Arc<Session>, CallError> {
+    pub(crate) async fn session(&self, cx: &CallContext, clocks: Clocks) -> Result<Arc<Session>, CallError> {
         if let Some(session) = self.current() {
             return Ok(session);
         }
@@ -171,7 +171,10 @@ impl Shared {
                 State::Connecting { .. } | State::Ready { .. } => {}
             }
             self.wanted.notify_one();
-            let changed = tokio::time::timeout_at(patience, state.changed()).await;
+            let changed = tokio::select! {
+                changed = tokio::time::timeout_at(patience, state.changed()) => changed,
+                () = cx.cancelled() => return Err(CallError::Cancelled),
+            };
             if !matches!(changed, Ok(Ok(()))) {
                 let cause = cause.unwrap_or_else(|| Arc::new(self.not_in_time()));
                 return Err(CallError::Unavailable { server, source: Box::new(cause) });
@@ -193,7 +196,7 @@ impl Shared {
     ) -> Result<(Answer, Arc<Session>), CallError> {
         let mut session = match session {
             Some(session) => session,
-            None => self.session(clocks).await?,
+            None => self.session(cx, clocks).await?,
         };
         let mut fault = match session.request(request, cx, clocks).await {
             Ok(answer) => return Ok((answer, session)),
@@ -201,7 +204,7 @@ impl Shared {
         };
         if fault.never_started() && !matches!(&fault, Fault::Lost { cause, .. } if is_final(cause)) {
             self.discard(&session);
-            session = self.session(clocks).await?;
+            session = self.session(cx, clocks).await?;
             fault = match session.request(request, cx, clocks).await {
                 Ok(answer) => return Ok((answer, session)),
                 Err(fault) => fault,

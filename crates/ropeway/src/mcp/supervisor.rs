@@ -21,6 +21,9 @@ use crate::tool::CallContext;
 /// A session that lived this long was a good one: the next try is the first again.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
 
+/// How many sessions in a row may be forgotten before the next one has to wait its turn.
+const MOST_FORGOTTEN: u32 = 3;
+
 /// How long changes of the tool list are gathered before it is fetched again.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -34,6 +37,7 @@ pub(crate) enum Order {
 /// Runs until the owner closes the channel.
 pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut failures = 0;
+    let mut short_lives = 0;
     loop {
         shared.enter(State::Connecting { failures });
         let connecting = handshake::connect(&shared.config, &shared.host, shared.era());
@@ -41,10 +45,11 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
             outcome = connecting => outcome,
             () = closed(&mut orders) => break,
         };
-        let cause = match outcome {
+        let (cause, pause) = match outcome {
             Ok(session) => {
                 let born = Instant::now();
                 let session = Arc::new(session);
+                failures = 0;
                 shared.remember_era(Some(session.era()));
                 shared.set_session(Some(session.clone()));
                 shared.enter(State::Ready { server: session.info.clone() });
@@ -59,19 +64,23 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
                     session.link.close(shared.config.timeouts.close).await;
                     break;
                 };
-                // A session that the server has merely forgotten says nothing about the server's health.
-                let forgotten = matches!(*cause, ConnectError::SessionExpired);
-                failures = if forgotten || born.elapsed() >= GOOD_LIFE { 0 } else { failures };
-                cause
+                // A server that is lost as soon as it is ready must not be started over and over without a pause.
+                let before = if born.elapsed() >= GOOD_LIFE { 0 } else { short_lives };
+                short_lives = before + 1;
+                // The server is there and only wants to be greeted again, unless it forgets every greeting.
+                if matches!(*cause, ConnectError::SessionExpired) && before < MOST_FORGOTTEN {
+                    continue;
+                }
+                (cause, before)
             }
             Err(cause) => {
                 // What was remembered may be what is wrong.
                 shared.remember_era(None);
                 failures += 1;
-                cause
+                (cause, failures.max(short_lives))
             }
         };
-        if !rest(&shared, &mut orders, cause, &mut failures).await {
+        if !rest(&shared, &mut orders, cause, pause).await {
             break;
         }
     }
@@ -80,32 +89,24 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
     shared.enter(State::Closed);
 }
 
-/// Waits until it is time for the next try; false when there will be none.
+/// Waits until it is time for the next try after so many failures; false when there will be none.
 async fn rest(
     shared: &Shared,
     orders: &mut mpsc::UnboundedReceiver<Order>,
     cause: Arc<ConnectError>,
-    failures: &mut u32,
+    failures: u32,
 ) -> bool {
     if let ConnectError::NeedsAuth { challenge } = &*cause {
         shared.enter(State::NeedsAuth { challenge: challenge.clone() });
         return orders.recv().await.is_some();
     }
-    if matches!(*cause, ConnectError::SessionExpired) {
-        // The server is there and only wants to be greeted again.
-        return true;
-    }
     if !shared.config.reconnect.enabled {
         shared.enter(State::Down { cause, retry_at: None });
         return orders.recv().await.is_some();
     }
-    let pause = shared.pause(*failures);
+    let pause = shared.pause(failures);
     shared.enter(State::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
-    let soonest = shared.pause(u32::from(*failures > 0));
-    // A server that dies as soon as it is ready must not be started over and over without a pause.
-    if *failures == 0 {
-        *failures = 1;
-    }
+    let soonest = shared.pause(u32::from(failures > 0));
     let cut_short = async {
         shared.wanted.notified().await;
         tokio::time::sleep(soonest).await;

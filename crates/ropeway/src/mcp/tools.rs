@@ -60,7 +60,7 @@ impl ToolList {
 /// The tool list: as it is remembered, or fetched when it is not or has changed.
 pub(crate) async fn list(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<ToolList>, CallError> {
     // A list is only as good as the connection that it came over.
-    shared.session(shared.clocks(cx)).await?;
+    shared.session(cx, shared.clocks(cx)).await?;
     match shared.tools() {
         Some(tools) if tools.is_fresh(shared.host.tools_changed()) => Ok(tools),
         _ => fetch(shared, cx).await,

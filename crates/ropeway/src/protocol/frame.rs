@@ -207,9 +207,11 @@ impl Remains {
         find(own, false).or_else(|| find(&self.tail, true))
     }
 
-    /// Does it look like something that nobody waits for: a request or a notification of the other side?
-    pub fn is_unasked(&self) -> bool {
-        self.head.windows(8).any(|window| window == b"\"method\"")
+    /// Is it an answer? What has a method or parameters is a message of the other side's own.
+    pub fn is_answer(&self) -> bool {
+        let find = |key: &[u8]| memchr::memmem::find(&self.head, key).unwrap_or(usize::MAX);
+        let own = find(b"\"method\"").min(find(b"\"params\""));
+        own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
     }
 }
 
@@ -345,6 +347,15 @@ mod tests {
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","id": 17,"result":{{"id":3,"a":"{long}"#)), Some(17));
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"}},"id":"18"}}"#)), Some(18));
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"#)), None);
-        assert!(Remains::of(br#"{"jsonrpc":"2.0","method":"x","params":"#).is_unasked());
+    }
+
+    #[test]
+    fn an_answer_is_told_by_its_head() {
+        let is_answer = |message: &[u8]| Remains::of(message).is_answer();
+        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
+        assert!(is_answer(br#"{"error":{"code":1,"data":{"params":"#));
+        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1"#));
+        assert!(!is_answer(br#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"result":"#));
+        assert!(!is_answer(br#"{"params":{"data":"xxxx"#));
     }
 }

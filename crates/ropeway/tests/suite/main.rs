@@ -1,6 +1,16 @@
 //! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
 
+mod calls;
+mod connection;
+mod eras;
+mod faults;
+mod faults_http;
+mod faults_stdio;
+mod handlers;
+mod hasty;
 mod layers;
+mod lists;
 mod real;
 mod scene;
 mod scripted;
+mod sent;

@@ -9,9 +9,10 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Request;
-use super::web::{Body, Events, Refused, Web, broken, take_event};
+use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -24,6 +25,9 @@ const SESSION: &str = "mcp-session-id";
 
 /// How often a request is sent again to a server that is busy.
 const BUSY_TRIES: u32 = 3;
+
+/// The longest wait that a busy server can ask for; a longer one might not fit the clock.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How often a broken event stream is taken up again without hearing anything new.
 const RESUME_TRIES: u32 = 5;
@@ -109,7 +113,7 @@ impl Http {
         let legacy = self.terms().era == Era::Legacy;
         let mut cancel = CancelOnDrop { link: self, id, armed: legacy && request.cancellable };
         let exchange = async {
-            match self.exchange(id, request, message).await {
+            match self.exchange(id, request, message, clocks).await {
                 // The answer is in the inbox, or will come on another stream.
                 Ok(()) => std::future::pending().await,
                 Err(fault) => fault,
@@ -128,7 +132,7 @@ impl Http {
     }
 
     /// Sends a request and takes in what comes back, until it is answered.
-    async fn exchange(&self, id: u64, request: &Request<'_>, message: Bytes) -> Result<(), Fault> {
+    async fn exchange(&self, id: u64, request: &Request<'_>, message: Bytes, clocks: Clocks) -> Result<(), Fault> {
         let mut tries = 0;
         let mut wait = Duration::from_millis(500);
         loop {
@@ -142,11 +146,12 @@ impl Http {
             }
             let busy = matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             tries += 1;
-            if !busy || refused.rpc.is_some() || tries >= BUSY_TRIES {
+            let again = Instant::now() + refused.retry_after.unwrap_or(wait).min(FOR_EVER);
+            let in_time = again < clocks.deadline.min(clocks.started + clocks.idle);
+            if !busy || refused.rpc.is_some() || tries >= BUSY_TRIES || !in_time {
                 return Err(refused.into_fault());
             }
-            // The request's own clocks end a wait that is too long.
-            tokio::time::sleep(refused.retry_after.unwrap_or(wait)).await;
+            tokio::time::sleep_until(again).await;
             wait *= 2;
         }
     }
@@ -280,7 +285,7 @@ impl Http {
     }
 
     fn take_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>) {
-        take_event(&self.inbox, event, reply, owner, self.web.limit);
+        self.inbox.receive_event(event, reply, owner, self.web.limit);
     }
 
     /// Answers to the server's requests are messages of their own.
@@ -320,35 +325,33 @@ impl Http {
             return;
         }
         let (opened, head) = oneshot::channel();
-        let this = self.this.clone();
-        self.run(async move {
-            if let Some(link) = this.upgrade() {
-                link.stream(opened).await;
-            }
-        });
+        self.run(Self::stream(self.this.clone(), opened));
         let _ = tokio::time::timeout(STREAM_HEAD, head).await;
     }
 
-    async fn stream(&self, opened: oneshot::Sender<()>) {
+    /// Follows the standalone stream. It must not keep the link alive, which is what ends it.
+    async fn stream(this: Weak<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
         let mut resume = Resume { retry: Duration::from_secs(1), ..Resume::default() };
         while resume.tries < RESUME_TRIES {
-            let mut get = self.dress(self.web.get());
+            let Some(mut get) = this.upgrade().map(|link| link.dress(link.web.get())) else { return };
             if let Some(last) = &resume.last {
                 get = get.header("Last-Event-ID", last);
             }
-            match get.send().await {
+            let response = get.send().await;
+            let Some(limit) = this.upgrade().map(|link| link.web.limit) else { return };
+            match response {
                 Ok(response) if response.status().is_success() => {
-                    self.set_streaming(true);
+                    this.upgrade().inspect(|link| link.set_streaming(true));
                     drop(opened.take());
-                    if let Ok(Body::Events(mut events)) = Body::read(response, self.web.limit).await {
-                        let reply = self.reply();
+                    if let Ok(Body::Events(mut events)) = Body::read(response, limit).await {
                         while let Ok(Some(event)) = events.next().await {
                             resume.note(&event);
-                            self.take_event(&event, &reply, None);
+                            let Some(link) = this.upgrade() else { return };
+                            link.take_event(&event, &link.reply(), None);
                         }
                     }
-                    self.set_streaming(false);
+                    this.upgrade().inspect(|link| link.set_streaming(false));
                 }
                 // Most servers that offer no stream say 405; none of them is asked twice.
                 Ok(_) => break,

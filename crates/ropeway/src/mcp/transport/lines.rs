@@ -262,9 +262,9 @@ impl Pump {
             match read {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
-                    // A last line need not end in a newline.
+                    // A last line need not end in a newline; one that breaks off is part of the loss.
                     let rest = self.buffer.split().freeze();
-                    self.line(rest);
+                    let _ = self.inbox.receive(&rest, &self.reply, None);
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(count)) => {
@@ -305,6 +305,9 @@ impl Pump {
         if let Some(mut skipped) = self.skipping.take() {
             skipped.take(&line);
             return self.inbox.settle_broken(&skipped, None, Fault::TooLarge { limit: self.limit });
+        }
+        if line.len() > self.limit {
+            return self.inbox.settle_broken(&Remains::of(&line), None, Fault::TooLarge { limit: self.limit });
         }
         let line = match line.strip_prefix(b"\xEF\xBB\xBF") {
             Some(bare) => line.slice_ref(bare),

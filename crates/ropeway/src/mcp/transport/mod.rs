@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;
+use crate::protocol::meta;
 use crate::tool::CallContext;
 
 /// A request, before it has a number.
@@ -68,9 +69,12 @@ impl Request<'_> {
         }
         line.extend_from_slice(br#""_meta":{"progressToken":"#);
         line.extend_from_slice(id.as_bytes());
-        let ours = |key: &str| key == "progressToken" || self.meta.contains(&format!("\"{key}\":"));
-        for (key, value) in cx.meta().iter().filter(|(key, _)| !ours(key)) {
-            line.extend_from_slice(format!(",{}:{value}", serde_json::Value::from(key.as_str())).as_bytes());
+        for (key, value) in cx.meta() {
+            let key = serde_json::Value::from(key.as_str()).to_string();
+            // What the protocol itself says here is not the caller's to say, and no key may stand twice.
+            if !self.is_own(&key) {
+                line.extend_from_slice(format!(",{key}:{value}").as_bytes());
+            }
         }
         if !self.meta.is_empty() {
             line.push(b',');
@@ -78,6 +82,11 @@ impl Request<'_> {
         }
         line.extend_from_slice(b"}}}");
         line
+    }
+
+    fn is_own(&self, key: &str) -> bool {
+        let bare = key.trim_matches('"');
+        bare == "progressToken" || bare == meta::PROTOCOL_VERSION || self.meta.contains(&format!("{key}:"))
     }
 }
 

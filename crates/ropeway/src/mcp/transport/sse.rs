@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Request;
-use super::web::{Body, Events, Refused, Web, broken, take_event};
+use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -80,6 +80,11 @@ impl Sse {
 
     fn lose(&self, cause: Arc<ConnectError>) {
         self.inbox.lose(&cause);
+        self.retire(cause);
+    }
+
+    /// The link cannot be used any more; what is under way on it may still end well.
+    fn retire(&self, cause: Arc<ConnectError>) {
         self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
             lost.get_or_insert(cause);
@@ -126,10 +131,14 @@ impl Sse {
                 return Err(Fault::Lost { started, cause });
             }
         };
-        match response.status().is_success() {
-            true => Ok(()),
-            false => Err(Refused::read(response).await.into_fault()),
+        if response.status().is_success() {
+            return Ok(());
         }
+        let fault = Refused::read(response).await.into_fault();
+        if let Fault::Lost { started: false, cause } = &fault {
+            self.retire(cause.clone());
+        }
+        Err(fault)
     }
 
     fn reply(&self) -> Reply {
@@ -176,7 +185,7 @@ async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<
     let cause = loop {
         match events.next().await {
             Ok(Some(event)) if matches!(event.event.as_deref(), None | Some("message")) => {
-                take_event(&inbox, &event, &reply, None, limit);
+                inbox.receive_event(&event, &reply, None, limit);
             }
             Ok(Some(_)) => {}
             Ok(None) => break Arc::new(ConnectError::Hangup { said: None }),

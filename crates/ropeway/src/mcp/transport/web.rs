@@ -12,8 +12,6 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirec
 
 use crate::config::HttpServer;
 use crate::mcp::fault::{ConnectError, Fault};
-use crate::mcp::host::Reply;
-use crate::mcp::inbox::Inbox;
 use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
 
 /// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
@@ -232,6 +230,8 @@ impl Body {
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.trim_start().starts_with("text/event-stream"));
+        // Later it would be the length of the rest.
+        let length = response.content_length().and_then(|length| usize::try_from(length).ok());
         let mut start = Bytes::new();
         while start.trim_ascii().is_empty() {
             match response.chunk().await {
@@ -245,7 +245,7 @@ impl Body {
             }
         }
         match start.trim_ascii_start().first() {
-            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, limit).await?)),
+            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, length, limit).await?)),
             _ if said_events || looks_like_events(&start) => {
                 let mut events =
                     Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
@@ -253,7 +253,7 @@ impl Body {
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
-                let body = whole(response, start, limit.min(REFUSAL)).await.unwrap_or_default();
+                let body = whole(response, start, None, limit.min(REFUSAL)).await.unwrap_or_default();
                 Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body))))
             }
         }
@@ -267,8 +267,7 @@ fn looks_like_events(start: &[u8]) -> bool {
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
 }
 
-async fn whole(mut response: Response, start: Bytes, limit: usize) -> Result<Bytes, Fault> {
-    let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+async fn whole(mut response: Response, start: Bytes, length: Option<usize>, limit: usize) -> Result<Bytes, Fault> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
         return Err(Fault::TooLarge { limit });
     }
@@ -320,18 +319,6 @@ impl Events {
     pub(crate) async fn drain(mut self) {
         let rest = async { while let Ok(Some(_)) = self.next().await {} };
         let _ = tokio::time::timeout(Duration::from_millis(100), rest).await;
-    }
-}
-
-/// Hands an event to the inbox; an event that is too large fails the request that it answers.
-pub(crate) fn take_event(inbox: &Inbox, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
-    if let Some(remains) = &event.remains {
-        return inbox.settle_broken(remains, owner, Fault::TooLarge { limit });
-    }
-    if !event.data.trim_ascii().is_empty()
-        && let Err(malformed) = inbox.receive(&event.data, reply, owner)
-    {
-        inbox.host().warn(&format!("an event was passed over: {malformed}"));
     }
 }
 

@@ -1,0 +1,409 @@
+//! Calls: side by side, against the clock, given up, and too large.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ropeway::config::{EraChoice, ServerConfig, Transport};
+use ropeway::mcp::Mcp;
+use ropeway::testing::{Answers, Fault, Http, On, Script, Scripted};
+use ropeway::tool::{CallContext, CallError, Cancel, Clock};
+use serde_json::{Value, json};
+
+use crate::hasty::{
+    SOON, at, call, call_in, chain, child, connect, echo_fails, hasty, in_era, in_process, listening, ms, names,
+    still_works, text, until,
+};
+use crate::scene::scene;
+
+/// Does the same over every way to a server, each time with a server of its own.
+async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Scripted, ServerConfig)) {
+    for (way, era) in [("legacy pipe", EraChoice::Legacy), ("modern pipe", EraChoice::Modern)] {
+        let scripted = Scripted::new(script.clone());
+        test(way, &scripted, in_era(era, scripted.in_process())).await;
+    }
+    for (way, era) in [("legacy HTTP", EraChoice::Legacy), ("modern HTTP", EraChoice::Modern)] {
+        let http = listening(script.clone()).await;
+        test(way, &http, in_era(era, at(http.url()))).await;
+    }
+    let http = listening(script).await;
+    test("legacy SSE", &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+}
+
+/// The request that the n-th call of a tool was.
+async fn nth_call(scripted: &Scripted, n: usize) -> Value {
+    tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
+}
+
+/// The server was told, in its era's way, that this request is given up.
+async fn told_of(way: &str, scripted: &Scripted, request: &Value) {
+    until(&format!("the cancellation over {way}"), || scripted.cancelled().contains(&request["id"])).await;
+    let notifications = scripted.received_of("notifications/cancelled");
+    let named = notifications.iter().any(|message| message["params"]["requestId"] == request["id"]);
+    // Over modern HTTP the closed stream is all that is said.
+    assert_eq!(named, way != "modern HTTP", "{way}: {notifications:?}");
+}
+
+#[test]
+fn a_slow_call_does_not_hold_up_others() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |way, _, config| {
+            let server = connect(config).await;
+            names(&server).await;
+            let slow = tokio::spawn({
+                let server = server.clone();
+                async move { text(&server, "sleep", json!({"ms": 300})).await }
+            });
+            for _ in 0..5 {
+                still_works(&server).await;
+            }
+            assert!(!slow.is_finished(), "{way}");
+            assert_eq!(slow.await.expect("an answer"), "slept 300 ms", "{way}");
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn answers_that_overtake_each_other_find_their_calls() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |way, _, config| {
+            let server = connect(config).await;
+            let calls = (0..20).map(|n| {
+                let server = server.clone();
+                let ms = 200 - n * 10;
+                tokio::spawn(async move { (text(&server, "sleep", json!({"ms": ms})).await, ms) })
+            });
+            for call in calls.collect::<Vec<_>>() {
+                let (answer, ms) = call.await.expect("an answer");
+                assert_eq!(answer, format!("slept {ms} ms"), "{way}");
+            }
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_thousand_and_more_calls_at_once_each_get_their_own_answer() {
+    scene(|scene| async move {
+        let server = connect(hasty(child(&scene, &Script::default()))).await;
+        let calls = (0..2000).map(|n| {
+            let server = server.clone();
+            tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
+        });
+        for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+            assert_eq!(call.await.expect("an answer"), format!("number {n}"));
+        }
+        server.close().await;
+    });
+}
+
+#[test]
+fn hundreds_of_calls_at_once_over_http_each_get_their_own_answer() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let server = connect(in_era(era, at(http.url()))).await;
+            let calls = (0..300).map(|n| {
+                let server = server.clone();
+                tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
+            });
+            for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+                assert_eq!(call.await.expect("an answer"), format!("number {n}"));
+            }
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_big_answer_does_not_hold_up_small_ones() {
+    scene(|scene| async move {
+        let http = listening(Script::default()).await;
+        for config in [hasty(child(&scene, &Script::default())), hasty(at(http.url()))] {
+            let server = connect(config).await;
+            names(&server).await;
+            let big = tokio::spawn({
+                let server = server.clone();
+                async move { text(&server, "blob", json!({"bytes": 5_000_000})).await.len() }
+            });
+            let mut slowest = Duration::ZERO;
+            while !big.is_finished() {
+                let started = Instant::now();
+                still_works(&server).await;
+                slowest = slowest.max(started.elapsed());
+            }
+            assert_eq!(big.await.expect("an answer"), 5_000_000);
+            // A child has one pipe: small answers wait behind the big one, but for its bytes only.
+            assert!(slowest < ms(3000), "{slowest:?}");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn http_connections_are_kept_and_used_again() {
+    scene(|_| async {
+        for answers in [Answers::Json, Answers::Sse] {
+            let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
+            for era in [EraChoice::Legacy, EraChoice::Modern] {
+                let server = connect(in_era(era, at(http.url()))).await;
+                for _ in 0..20 {
+                    still_works(&server).await;
+                }
+                // One for the calls, one for the standing stream, and one that may be left from the handshake.
+                assert!(http.open_connections() <= 4, "{answers:?}: {}", http.open_connections());
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() {
+    scene(|_| async {
+        let script = Script::default().fault(On::tool("echo"), Fault::Hang);
+        over_every_way(script, async |way, scripted, mut config| {
+            config.timeouts.idle = ms(200);
+            let server = connect(config).await;
+            let started = Instant::now();
+            let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
+            assert!(matches!(error, CallError::Timeout { clock: Clock::Idle, .. }), "{way}: {error:?}");
+            assert!(chain(&error).starts_with("server `peer` gave no answer within 2"), "{way}: {}", chain(&error));
+            assert!((ms(200)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
+            let request = nth_call(scripted, 1).await;
+            told_of(way, scripted, &request).await;
+            assert_eq!(text(&server, "locate", json!({"region": "eu"})).await, "eu", "{way}");
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn progress_starts_the_idle_clock_anew() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |way, _, mut config| {
+            config.timeouts.idle = ms(400);
+            let server = connect(config).await;
+            assert_eq!(text(&server, "sleep", json!({"ms": 600, "steps": 6})).await, "slept 600 ms", "{way}");
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn progress_does_not_hold_the_total_clock() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        let cx = CallContext::default().with_timeout(ms(300)).with_idle_timeout(ms(250));
+        let error = call_in(&server, "sleep", json!({"ms": 9000, "steps": 90}), &cx).await.expect_err("no answer");
+        assert!(matches!(error, CallError::Timeout { clock: Clock::Total, .. }), "{error:?}");
+        let request = nth_call(&scripted, 1).await;
+        told_of("modern pipe", &scripted, &request).await;
+        still_works(&server).await;
+        server.close().await;
+
+        let mut config = hasty(scripted.in_process());
+        config.timeouts.total = ms(300);
+        let server = connect(config).await;
+        let error = call(&server, "sleep", json!({"ms": 9000, "steps": 90})).await.expect_err("no answer");
+        assert!(matches!(error, CallError::Timeout { clock: Clock::Total, .. }), "{error:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_late_answer_is_passed_over() {
+    scene(|_| async {
+        // The cancellation itself is what the server does not heed.
+        let (scripted, server) = in_process(Script::default()).await;
+        let cx = CallContext::default().with_timeout(ms(100));
+        call_in(&server, "sleep", json!({"ms": 5000}), &cx).await.expect_err("no answer");
+        let id = nth_call(&scripted, 1).await["id"].clone();
+        scripted.push(json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "late"}]}}));
+        for _ in 0..5 {
+            still_works(&server).await;
+        }
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_switch_cancels_a_call_in_the_way_of_its_era() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |way, scripted, config| {
+            let server = connect(config).await;
+            let cancel = Cancel::new();
+            let cx = CallContext::default().with_cancel(cancel.clone());
+            let waiting = tokio::spawn({
+                let server = server.clone();
+                async move { call_in(&server, "sleep", json!({"ms": 9000}), &cx).await }
+            });
+            let request = nth_call(scripted, 1).await;
+            cancel.cancel();
+            let error = waiting.await.expect("no panic").expect_err("no answer");
+            assert!(matches!(error, CallError::Cancelled), "{way}: {error:?}");
+            told_of(way, scripted, &request).await;
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn dropping_a_call_cancels_it_in_the_way_of_its_era() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |way, scripted, config| {
+            let server = connect(config).await;
+            let waiting = tokio::spawn({
+                let server = server.clone();
+                async move { call(&server, "sleep", json!({"ms": 9000})).await }
+            });
+            let request = nth_call(scripted, 1).await;
+            waiting.abort();
+            told_of(way, scripted, &request).await;
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_switch_that_was_pressed_before_keeps_the_call_from_the_server() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let cx = CallContext::default().with_cancel(cancel);
+        let error = call_in(&server, "sleep", json!({"ms": 9000}), &cx).await.expect_err("no answer");
+        assert!(matches!(error, CallError::Cancelled), "{error:?}");
+        // It may have been sent, but then it was taken back.
+        still_works(&server).await;
+        let sent = scripted.received_of("tools/call").iter().filter(|call| call["params"]["name"] == "sleep").count();
+        assert_eq!(scripted.cancelled().len(), sent);
+        server.close().await;
+    });
+}
+
+/// Too much from the server fails one call, and the others go on.
+async fn too_much(way: &str, server: Mcp, limit: usize) {
+    names(&server).await;
+    let meanwhile = tokio::spawn({
+        let server = server.clone();
+        async move { text(&server, "sleep", json!({"ms": 300})).await }
+    });
+    let started = Instant::now();
+    let error = call(&server, "blob", json!({"bytes": 3 * limit})).await.expect_err("too much");
+    assert!(matches!(error, CallError::TooLarge { .. }), "{way}: {}", chain(&error));
+    assert_eq!(chain(&error), format!("server `peer` sent more than {limit} bytes"), "{way}");
+    assert!(started.elapsed() < SOON / 2, "{way}");
+    assert_eq!(meanwhile.await.expect("an answer"), "slept 300 ms", "{way}");
+    assert!(server.is_connected(), "{way}");
+    assert_eq!(text(&server, "blob", json!({"bytes": limit / 2})).await.len(), limit / 2, "{way}");
+    server.close().await;
+}
+
+#[test]
+fn more_than_the_limit_allows_fails_that_call_only() {
+    scene(|scene| async move {
+        over_every_way(Script::default(), async |way, _, mut config| {
+            config.limits.message_bytes = 100_000;
+            too_much(way, connect(config).await, 100_000).await;
+        })
+        .await;
+        let mut config = hasty(child(&scene, &Script::default()));
+        config.limits.message_bytes = 100_000;
+        too_much("child", connect(config).await, 100_000).await;
+    });
+}
+
+#[test]
+fn a_json_body_that_is_too_large_fails_that_call_only() {
+    scene(|_| async {
+        for chunked in [false, true] {
+            let http = Http { answers: Answers::Json, chunked, ..Http::default() };
+            let http = listening(Script { http, ..Script::default() }).await;
+            for era in [EraChoice::Legacy, EraChoice::Modern] {
+                let mut config = in_era(era, at(http.url()));
+                config.limits.message_bytes = 100_000;
+                too_much("JSON", connect(config).await, 100_000).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn the_limit_is_meant_to_the_byte() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let mut config = hasty(scripted.in_process());
+        config.limits.message_bytes = 10_000;
+        let server = connect(config).await;
+        let told = call(&server, "blob", json!({"bytes": 10_000})).await.expect_err("too much");
+        assert!(matches!(told, CallError::TooLarge { limit: 10_000, .. }), "{told:?}");
+        assert_eq!(text(&server, "blob", json!({"bytes": 9_000})).await.len(), 9_000);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_giant_that_nobody_asked_for_is_passed_over() {
+    scene(|_| async {
+        let script = Script::default().fault(On::tool("echo"), Fault::GiantUnasked { bytes: 1_000_000 });
+        over_every_way(script, async |way, _, mut config| {
+            config.limits.message_bytes = 100_000;
+            let server = connect(config).await;
+            still_works(&server).await;
+            assert!(server.is_connected(), "{way}");
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn many_handles_of_one_connection_are_one_connection() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        let done = Arc::new(AtomicUsize::new(0));
+        let handles = (0..10).map(|_| {
+            let (server, done) = (server.clone(), done.clone());
+            tokio::spawn(async move {
+                server.connect().await.expect("a connection");
+                still_works(&server).await;
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        for handle in handles.collect::<Vec<_>>() {
+            handle.await.expect("no panic");
+        }
+        assert_eq!((done.load(Ordering::Relaxed), scripted.connections()), (10, 1));
+        drop(server);
+    });
+}
+
+#[test]
+fn a_server_that_does_not_read_holds_up_its_own_calls_only_for_their_clocks() {
+    scene(|scene| async move {
+        let mut script = Script::default();
+        script.process.start_delay_ms = 1500;
+        let mut config = hasty(child(&scene, &script));
+        config.timeouts.connect = ms(400);
+        config.reconnect.enabled = false;
+        let server = Mcp::new(config);
+        let started = Instant::now();
+        let told = crate::hasty::cannot_connect(&server).await;
+        assert!(told.starts_with("could not connect to server `peer`: the server was not ready within 4"), "{told}");
+        assert!(started.elapsed() < SOON / 2);
+        let told = echo_fails(&server).await;
+        assert!(told.starts_with("server `peer` is unavailable: the server was not ready within 4"), "{told}");
+        server.close().await;
+    });
+}

@@ -1,0 +1,486 @@
+//! A connection through its life: states, losses, returns, and what is told of them.
+
+use std::time::{Duration, Instant};
+
+use ropeway::config::EraChoice;
+use ropeway::event::{Event, Events};
+use ropeway::mcp::{Handlers, Mcp, State};
+use ropeway::testing::{ExtraTool, Fault, On, Rule, Script, Scripted};
+use ropeway::tool::{CallContext, CallError, Cancel};
+use serde_json::{Map, json};
+
+use crate::hasty::{
+    SOON, arguments, at, call, call_in, cannot_connect, chain, child, connect, echo_fails, event, hasty, in_era,
+    in_process, listening, ms, names, state, still_works, text, until,
+};
+use crate::scene::scene;
+
+fn grown(script: &mut Script, name: &str) {
+    script.extra_tools.push(ExtraTool::new(json!({"name": name}), json!({"content": []})));
+}
+
+async fn knows_nobody(server: &Mcp) {
+    let told = "server `peer` is not connected";
+    let cx = CallContext::default();
+    assert_eq!(server.list_tools(None).await.err().map(|error| error.to_string()).as_deref(), Some(told));
+    assert_eq!(server.list_tool_definitions(None).await.expect_err("an error").to_string(), told);
+    assert_eq!(server.refresh_tools().await.expect_err("an error").to_string(), told);
+    assert_eq!(echo_fails(server).await, told);
+    let request = server.request("resources/list", Map::new(), &cx).await;
+    assert!(matches!(request, Err(CallError::NotConnected { .. })), "{request:?}");
+    assert!(!server.is_connected());
+    assert_eq!(server.server_info(), None);
+    assert!(matches!(*server.state().borrow(), State::Closed));
+}
+
+#[test]
+fn a_connection_is_made_without_a_runtime_and_without_a_server() {
+    let server = Mcp::new(hasty(at("http://127.0.0.1:1/mcp".to_owned())));
+    assert!(!server.is_connected());
+    assert_eq!(server.alias().to_string(), "peer");
+    assert_eq!(server.stderr_tail(), Vec::<String>::new());
+}
+
+#[test]
+fn before_connect_and_after_close_every_method_says_not_connected() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let server = Mcp::new(hasty(scripted.in_process()));
+        server.subscribe("test://hello");
+        server.unsubscribe("test://hello");
+        knows_nobody(&server).await;
+        server.close().await;
+        knows_nobody(&server).await;
+        server.connect().await.expect("a connection");
+        let tools = server.list_tools(None).await.expect("tools");
+        assert!(server.is_connected());
+        server.close().await;
+        knows_nobody(&server).await;
+        let stale = tools[0].call(arguments(json!({"message": "hi"})), &CallContext::default()).await;
+        assert!(matches!(stale, Err(CallError::NotConnected { .. })), "{stale:?}");
+        server.connect().await.expect("a connection again");
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn states_and_events_come_in_order() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default().fault(On::tool("echo").nth(1), Fault::exit()));
+        let server = Mcp::new(hasty(scripted.in_process()));
+        let mut states = server.state();
+        let mut events = server.events();
+        assert!(matches!(*states.borrow_and_update(), State::Closed));
+        server.connect().await.expect("a connection");
+        assert!(matches!(*states.borrow_and_update(), State::Ready { .. }));
+        let told = echo_fails(&server).await;
+        assert_eq!(told, "server `peer` is unavailable: the server closed the connection");
+        still_works(&server).await;
+        server.close().await;
+        assert!(matches!(*states.borrow_and_update(), State::Closed));
+        let mut seen = Vec::new();
+        event(&mut events, |event| {
+            let value = serde_json::to_value(&event).expect("JSON");
+            assert_eq!(value["server"], "peer", "{value}");
+            seen.push(value["event"].as_str().expect("a name").to_owned());
+            matches!(event, Event::Closed { .. }).then_some(())
+        })
+        .await;
+        let (calls, states): (Vec<&str>, Vec<&str>) =
+            seen.iter().map(String::as_str).partition(|event| event.starts_with("mcp."));
+        let around = ["server.connecting", "server.ready"];
+        assert_eq!(states, [&around[..], &["server.down"], &around[..], &["server.closed"]].concat());
+        assert_eq!(calls, ["mcp.tool_failed", "mcp.tool_called"]);
+    });
+}
+
+#[test]
+fn a_call_in_flight_when_the_server_dies_fails_at_once_and_is_not_made_again() {
+    scene(|scene| async move {
+        let record_file = Some(scene.directory().join("record"));
+        let script = Script { record_file: record_file.clone(), ..Script::default() };
+        let server = connect(hasty(child(&scene, &script))).await;
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "sleep", json!({"ms": 60_000})).await }
+        });
+        let record = || std::fs::read_to_string(record_file.as_ref().expect("a path")).unwrap_or_default();
+        until("the call", || record().contains("\"sleep\"")).await;
+        let started = Instant::now();
+        call(&server, "crash", json!({})).await.expect_err("no answer");
+        let error = waiting.await.expect("no panic").expect_err("no answer");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        assert_eq!(chain(&error), "server `peer` is unavailable: the process ended with exit status: 1");
+        assert!(error.is_transient());
+        still_works(&server).await;
+        assert_eq!(record().matches("\"sleep\"").count(), 1);
+        assert_eq!(record().matches("\"crash\"").count(), 1);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_is_gone_is_noticed_without_a_call() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        let mut config = hasty(scripted.in_process());
+        config.reconnect.enabled = false;
+        let alone = connect(config).await;
+        scripted.set(|script| script.faults = vec![Rule { on: On::tool("echo"), fault: Fault::ExitAfterAnswer }]);
+        still_works(&alone).await;
+        state(&alone, |state| matches!(state, State::Down { retry_at: None, .. })).await;
+        assert!(!alone.is_connected());
+        assert_eq!(echo_fails(&alone).await, "server `peer` is unavailable: the server closed the connection");
+        scripted.set(|script| script.faults.clear());
+        alone.connect().await.expect("a connection by hand");
+        still_works(&alone).await;
+        alone.close().await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn after_a_loss_lists_and_subscriptions_are_renewed_in_both_eras() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let scripted = Scripted::new(Script::default());
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let asks = if era == EraChoice::Legacy { "resources/subscribe" } else { "subscriptions/listen" };
+            let listens = || {
+                let asked = scripted.received_of(asks);
+                asked.iter().filter(|asked| asked.to_string().contains("test://hello")).count()
+            };
+            server.subscribe("test://hello");
+            until("the subscription", || listens() == 1).await;
+            assert_eq!(names(&server).await.len(), 16);
+            let mut events = server.events();
+            scripted.set(|script| grown(script, "new"));
+            call(&server, "crash", json!({})).await.expect_err("no answer");
+            until("the subscription again", || listens() == 2).await;
+            event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+            assert_eq!(names(&server).await.len(), 17);
+            scripted.touched("test://hello");
+            let uri = event(&mut events, |event| match event {
+                Event::ResourceUpdated { uri, .. } => Some(uri),
+                _ => None,
+            })
+            .await;
+            assert_eq!(uri, "test://hello");
+            server.unsubscribe("test://hello");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize"), Fault::exit()));
+        let mut config = in_era(EraChoice::Legacy, scripted.in_process());
+        config.reconnect.first = ms(20);
+        config.reconnect.longest = ms(80);
+        let server = Mcp::new(config);
+        let mut events = server.events();
+        cannot_connect(&server).await;
+        let mut waits: Vec<Duration> = Vec::new();
+        event(&mut events, |event| match event {
+            Event::Down { retry_in, .. } => {
+                waits.push(retry_in.expect("another try"));
+                (waits.len() == 6).then_some(())
+            }
+            _ => None,
+        })
+        .await;
+        for (wait, full) in waits.iter().zip([20, 40, 80, 80, 80, 80]) {
+            // Jitter takes up to half; a moment passes between the decision and its telling.
+            assert!((ms(full / 2 - 5)..=ms(full)).contains(wait), "{waits:?}");
+        }
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy().fault(On::method("notifications/initialized"), Fault::exit()));
+        let mut config = in_era(EraChoice::Legacy, scripted.in_process());
+        config.reconnect.first = ms(40);
+        config.reconnect.longest = ms(10_000);
+        let server = Mcp::new(config);
+        // Whether the first try counts as one that worked is a matter of moments.
+        let _ = server.connect().await;
+        tokio::time::sleep(ms(1200)).await;
+        // 0, 20–40, 40–80, 80–160, 160–320, 320–640 and 640–1280 ms.
+        let tries = scripted.connections();
+        assert!((3..=9).contains(&tries), "{tries} tries");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_cause() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let http = listening(Script::default()).await;
+            let mut config = in_era(era, at(http.url()));
+            config.timeouts.grace = ms(300);
+            let server = connect(config).await;
+            names(&server).await;
+            http.stop();
+            let started = Instant::now();
+            let told = echo_fails(&server).await;
+            assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+            assert!(told.starts_with("server `peer` is unavailable: the connection broke: "), "{told}");
+            assert!(told.to_lowercase().contains("connection refused"), "{told}");
+            // A list of before is no list of now.
+            let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
+            assert!(told.starts_with("server `peer` is unavailable: "), "{told}");
+            http.restart().await.expect("the same port");
+            state(&server, |state| matches!(state, State::Ready { .. })).await;
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_call_that_finds_the_server_down_is_made_when_it_comes_back_within_the_grace() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let server = connect(hasty(at(http.url()))).await;
+        http.stop();
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { text(&server, "echo", json!({"message": "hi"})).await }
+        });
+        state(&server, |state| matches!(state, State::Down { .. })).await;
+        tokio::time::sleep(ms(100)).await;
+        http.restart().await.expect("the same port");
+        assert_eq!(waiting.await.expect("an answer"), "hi");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_the_server_can_be_cancelled() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let server = connect(hasty(at(http.url()))).await;
+        http.stop();
+        let cancel = Cancel::new();
+        let cx = CallContext::default().with_cancel(cancel.clone());
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { call_in(&server, "echo", json!({"message": "hi"}), &cx).await }
+        });
+        state(&server, |state| matches!(state, State::Down { .. })).await;
+        let started = Instant::now();
+        cancel.cancel();
+        let error = waiting.await.expect("no panic").expect_err("no answer");
+        assert!(matches!(error, CallError::Cancelled), "{error:?}");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_the_server_keeps_its_own_deadline() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let server = connect(hasty(at(http.url()))).await;
+        http.stop();
+        let cx = CallContext::default().with_timeout(ms(200));
+        let started = Instant::now();
+        call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        server.close().await;
+    });
+}
+
+#[test]
+fn closing_ends_the_calls_in_flight() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let scripted = Scripted::new(Script::default());
+        for config in [
+            hasty(scripted.in_process()),
+            in_era(EraChoice::Legacy, at(http.url())),
+            in_era(EraChoice::Modern, at(http.url())),
+        ] {
+            let server = connect(config).await;
+            let waiting = tokio::spawn({
+                let server = server.clone();
+                async move { call(&server, "sleep", json!({"ms": 60_000})).await }
+            });
+            tokio::time::sleep(ms(100)).await;
+            let started = Instant::now();
+            server.close().await;
+            let error = waiting.await.expect("no panic").expect_err("no answer");
+            assert!(matches!(error, CallError::NotConnected { .. }), "{error:?}");
+            assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        }
+    });
+}
+
+#[test]
+fn closing_and_dropping_end_a_handshake_under_way() {
+    scene(|scene| async move {
+        let script = Script::default()
+            .fault(On::method("server/discover"), Fault::Hang)
+            .fault(On::method("initialize"), Fault::Hang);
+        let http = listening(script.clone()).await;
+        for config in [hasty(child(&scene, &script)), hasty(at(http.url()))] {
+            for drops in [false, true] {
+                let server = Mcp::new(config.clone());
+                let connecting = tokio::spawn({
+                    let server = server.clone();
+                    async move { server.connect().await }
+                });
+                tokio::time::sleep(ms(200)).await;
+                let started = Instant::now();
+                if drops {
+                    connecting.abort();
+                    drop(server);
+                } else {
+                    server.close().await;
+                    let error = connecting.await.expect("no panic").expect_err("no connection");
+                    assert_eq!(chain(&error), "could not connect to server `peer`: the connection was closed");
+                }
+                assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_storm_of_changes_is_one_new_list_or_a_few() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let scripted = Scripted::new(Script::default());
+            let server = connect(in_era(era, scripted.in_process())).await;
+            names(&server).await;
+            if era == EraChoice::Modern {
+                scripted.heard("subscriptions/listen", 1).await;
+            }
+            let before = scripted.received_of("tools/list").len();
+            let mut events = server.events();
+            scripted.set(|script| grown(script, "new"));
+            for _ in 0..500 {
+                scripted.changed("tools");
+            }
+            event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+            assert_eq!(names(&server).await.len(), 17);
+            tokio::time::sleep(ms(200)).await;
+            let lists = scripted.received_of("tools/list").len() - before;
+            assert!((1..=4).contains(&lists), "{lists} lists");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_storm_in_the_middle_of_a_call_holds_nothing_up() {
+    scene(|_| async {
+        for method in ["notifications/tools/list_changed", "notifications/odd", "notifications/message"] {
+            let script = Script::default().fault(On::tool("echo"), Fault::storm(method, 5_000));
+            let (_scripted, server) = in_process(script).await;
+            names(&server).await;
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_slow_listener_is_told_how_many_events_it_lost_and_slows_no_call() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let events = Events::new(8);
+        let server = Mcp::with_host(hasty(scripted.in_process()), Handlers::new(), events);
+        let mut slow = server.events();
+        server.connect().await.expect("a connection");
+        for _ in 0..100 {
+            still_works(&server).await;
+        }
+        server.close().await;
+        let Some(Event::Lagged { missed }) = slow.next().await else { panic!("no word of what was lost") };
+        // Connecting, ready, a hundred calls, closed.
+        assert_eq!(missed, 103 - 8);
+        assert!(matches!(slow.next().await, Some(Event::ToolCalled { .. })));
+    });
+}
+
+#[test]
+fn log_messages_and_resource_updates_reach_the_host_in_order() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::legacy()).await;
+        server.subscribe("test://hello");
+        scripted.heard("resources/subscribe", 1).await;
+        let mut events = server.events();
+        for n in 0..50 {
+            text(&server, "log", json!({"level": "warning", "message": format!("{n}")})).await;
+        }
+        scripted.touched("test://hello");
+        scripted.changed("prompts");
+        scripted.changed("resources");
+        let mut heard = Vec::new();
+        event(&mut events, |event| match event {
+            Event::Log { level, logger, data, .. } => {
+                assert_eq!((level.as_str(), logger.as_deref()), ("warning", Some("scripted")));
+                heard.push(data.as_str().unwrap_or_default().to_owned());
+                None
+            }
+            Event::ResourceUpdated { .. } => {
+                heard.push("updated".to_owned());
+                None
+            }
+            Event::PromptsChanged { .. } => {
+                heard.push("prompts".to_owned());
+                None
+            }
+            Event::ResourcesChanged { .. } => Some(()),
+            _ => None,
+        })
+        .await;
+        let mut expected: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+        expected.extend(["updated".to_owned(), "prompts".to_owned()]);
+        assert_eq!(heard, expected);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_modern_server_that_ends_its_subscriptions_is_asked_again() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::modern()).await;
+        names(&server).await;
+        scripted.heard("subscriptions/listen", 1).await;
+        scripted.set(|script| grown(script, "new"));
+        scripted.end_listening();
+        tokio::time::timeout(SOON, scripted.heard("subscriptions/listen", 2)).await.expect("asked again");
+        let mut events = server.events();
+        scripted.set(|script| grown(script, "newer"));
+        tokio::time::sleep(ms(100)).await;
+        scripted.changed("tools");
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        assert_eq!(names(&server).await.len(), 18);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
+    scene(|scene| async move {
+        for (config, told) in [
+            (hasty(scene.stdio("no-such-program", [""])), "could not start `no-such-program`: No such file"),
+            (hasty(at("nonsense".to_owned())), "`nonsense` cannot be used: relative URL without a base"),
+            (hasty(at("ftp://example.com".to_owned())), "`ftp://example.com` cannot be used: only http and https"),
+        ] {
+            let server = Mcp::new(config);
+            let error = cannot_connect(&server).await;
+            assert!(error.starts_with(&format!("could not connect to server `peer`: {told}")), "{error}");
+            server.close().await;
+        }
+    });
+}

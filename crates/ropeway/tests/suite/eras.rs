@@ -1,0 +1,461 @@
+//! The handshake: which era a server speaks, and what becomes of those that cannot say.
+
+use std::time::Instant;
+
+use ropeway::config::{EraChoice, ServerConfig};
+use ropeway::event::Event;
+use ropeway::mcp::{Era, Mcp, State};
+use ropeway::testing::{Fault, HttpFault, HttpScripted, On, Rule, Script, Scripted, UnknownMethods, odd};
+use serde_json::{Value, json};
+
+use crate::hasty::{
+    SOON, at, call, cannot_connect, child, connect, event, hasty, in_era, listening, ms, names, state, still_works,
+    until, warnings,
+};
+use crate::scene::scene;
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+
+fn agreed(server: &Mcp) -> (Era, String) {
+    let info = server.server_info().expect("a connected server");
+    (info.era, info.protocol_version.clone())
+}
+
+fn count(scripted: &Scripted, method: &str) -> usize {
+    scripted.received_of(method).len()
+}
+
+async fn is_modern(server: &Mcp, scripted: &Scripted) {
+    assert_eq!(agreed(server), (Era::Modern, MODERN.to_owned()));
+    still_works(server).await;
+    assert_eq!(count(scripted, "notifications/initialized"), 0);
+}
+
+async fn is_legacy(server: &Mcp, scripted: &Scripted) {
+    assert_eq!(agreed(server), (Era::Legacy, LEGACY.to_owned()));
+    still_works(server).await;
+    assert_eq!(count(scripted, "notifications/initialized"), 1);
+}
+
+fn refused(code: i64, data: Value) -> Fault {
+    Fault::Error(json!({"code": code, "message": "not so", "data": data}))
+}
+
+#[test]
+fn a_server_that_answers_the_probe_is_modern() {
+    scene(|_| async {
+        for script in [Script::default(), Script::modern()] {
+            let scripted = Scripted::new(script.clone());
+            let server = connect(hasty(scripted.in_process())).await;
+            is_modern(&server, &scripted).await;
+            assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 0));
+            server.close().await;
+            let http = listening(script).await;
+            let server = connect(hasty(at(http.url()))).await;
+            is_modern(&server, &http).await;
+            assert_eq!(count(&http, "initialize"), 0);
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_server_that_refuses_the_probe_is_legacy_on_the_same_pipe() {
+    scene(|_| async {
+        for unknown_methods in [UnknownMethods::MethodNotFound, UnknownMethods::InvalidParams] {
+            let script = Script { unknown_methods, ..Script::legacy() };
+            let scripted = Scripted::new(script.clone());
+            let server = connect(hasty(scripted.in_process())).await;
+            is_legacy(&server, &scripted).await;
+            assert_eq!(scripted.connections(), 1);
+            server.close().await;
+            let http = listening(script).await;
+            let server = connect(hasty(at(http.url()))).await;
+            is_legacy(&server, &http).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() });
+        let started = Instant::now();
+        let server = connect(hasty(scripted.in_process())).await;
+        assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+        is_legacy(&server, &scripted).await;
+        assert_eq!(scripted.connections(), 1);
+        server.close().await;
+
+        let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
+        let server = connect(hasty(at(http.url()))).await;
+        is_legacy(&server, &http).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_dies_at_the_probe_is_started_again_as_legacy_and_that_is_remembered() {
+    scene(|scene| async move {
+        let scripted = Scripted::new(Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() });
+        let server = connect(hasty(scripted.in_process())).await;
+        is_legacy(&server, &scripted).await;
+        assert_eq!((scripted.connections(), count(&scripted, "server/discover")), (2, 1));
+        call(&server, "crash", json!({})).await.expect_err("no answer");
+        still_works(&server).await;
+        assert_eq!((scripted.connections(), count(&scripted, "server/discover")), (3, 1));
+        server.close().await;
+
+        let record_file = Some(scene.directory().join("record"));
+        let script = Script { unknown_methods: UnknownMethods::Exit, record_file, ..Script::legacy() };
+        let server = connect(hasty(child(&scene, &script))).await;
+        assert_eq!(agreed(&server), (Era::Legacy, LEGACY.to_owned()));
+        call(&server, "crash", json!({})).await.expect_err("no answer");
+        still_works(&server).await;
+        let record = std::fs::read_to_string(scene.directory().join("record")).expect("a record");
+        assert_eq!(record.matches("server/discover").count(), 1, "{record}");
+        assert_eq!(record.matches("notifications/initialized").count(), 2, "{record}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
+    scene(|_| async {
+        let initialize = On::method("initialize").connection(1);
+        let scripted = Scripted::new(Script::legacy().fault(initialize, refused(-32600, json!(null))));
+        let server = connect(hasty(scripted.in_process())).await;
+        is_legacy(&server, &scripted).await;
+        assert_eq!(scripted.connections(), 2);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default().fault(On::method("server/discover"), Fault::late(600)));
+        let server = connect(hasty(scripted.in_process())).await;
+        is_legacy(&server, &scripted).await;
+        tokio::time::sleep(ms(500)).await;
+        is_legacy(&server, &scripted).await;
+        assert_eq!(scripted.connections(), 1);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_late_answer_to_the_probe_counts_when_initialize_was_refused() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), Fault::late(600)));
+        let server = connect(hasty(scripted.in_process())).await;
+        is_modern(&server, &scripted).await;
+        assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 1));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_starts_slowly_is_waited_for() {
+    scene(|scene| async move {
+        for (mut script, era) in [(Script::legacy(), Era::Legacy), (Script::modern(), Era::Modern)] {
+            script.process.start_delay_ms = 800;
+            let server = connect(hasty(child(&scene, &script))).await;
+            assert_eq!(agreed(&server).0, era);
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_refusal_that_offers_our_modern_version_is_asked_once_more() {
+    scene(|_| async {
+        let refusal = refused(-32022, json!({"supported": [MODERN], "requested": "?"}));
+        let script = Script::modern().fault(On::method("server/discover").nth(1), refusal);
+        let scripted = Scripted::new(script.clone());
+        let server = connect(hasty(scripted.in_process())).await;
+        is_modern(&server, &scripted).await;
+        assert_eq!(count(&scripted, "server/discover"), 2);
+        server.close().await;
+        let http = listening(script).await;
+        let server = connect(hasty(at(http.url()))).await;
+        is_modern(&server, &http).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_refusal_that_offers_legacy_versions_is_followed_by_initialize() {
+    scene(|_| async {
+        let refusal = refused(-32022, json!({"supported": ["2025-06-18", LEGACY]}));
+        let scripted = Scripted::new(Script::legacy().fault(On::method("server/discover"), refusal));
+        let server = connect(hasty(scripted.in_process())).await;
+        is_legacy(&server, &scripted).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_of_the_future_is_named_by_its_versions() {
+    scene(|_| async {
+        let refusal = refused(-32022, json!({"supported": ["2099-01-01", "2098-01-01"]}));
+        let script = Script::modern()
+            .fault(On::method("server/discover"), refusal.clone())
+            .fault(On::method("initialize"), refusal);
+        let scripted = Scripted::new(script.clone());
+        let http = listening(script).await;
+        for config in [hasty(scripted.in_process()), hasty(at(http.url()))] {
+            let server = Mcp::new(config);
+            let told = cannot_connect(&server).await;
+            assert!(told.starts_with("could not connect to server `peer`: "), "{told}");
+            assert!(told.contains("2099-01-01"), "{told}");
+            server.close().await;
+        }
+        let scripted = Scripted::new(
+            Script::legacy().fault(On::method("initialize"), Fault::set("/result/protocolVersion", "2099-01-01")),
+        );
+        let server = Mcp::new(hasty(scripted.in_process()));
+        let told = cannot_connect(&server).await;
+        let expected = "the server speaks protocol version 2099-01-01, which we do not";
+        assert_eq!(told, format!("could not connect to server `peer`: {expected}"));
+        server.close().await;
+    });
+}
+
+#[test]
+fn every_legacy_version_is_spoken() {
+    scene(|_| async {
+        for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
+            let script = Script { legacy_versions: vec![version.to_owned()], ..Script::legacy() };
+            let scripted = Scripted::new(script.clone());
+            let server = connect(hasty(scripted.in_process())).await;
+            assert_eq!(agreed(&server), (Era::Legacy, version.to_owned()));
+            still_works(&server).await;
+            server.close().await;
+            let http = listening(script).await;
+            let server = connect(hasty(at(http.url()))).await;
+            assert_eq!(agreed(&server), (Era::Legacy, version.to_owned()));
+            still_works(&server).await;
+            let call = http.requests().into_iter().rfind(|request| request.method == "POST").expect("a call");
+            assert_eq!(call.header("mcp-protocol-version"), Some(version));
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_version_that_is_named_in_an_error_is_taken_up() {
+    scene(|_| async {
+        let refusal = refused(-32602, json!({"supported": ["2024-11-05"], "requested": LEGACY}));
+        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize").nth(1), refusal));
+        let server = connect(hasty(scripted.in_process())).await;
+        assert_eq!(agreed(&server), (Era::Legacy, "2024-11-05".to_owned()));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_version_that_nobody_has_published_is_spoken_with_a_warning() {
+    scene(|_| async {
+        let fault = Fault::set("/result/protocolVersion", "1999-01-01");
+        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize"), fault));
+        let server = Mcp::new(hasty(scripted.in_process()));
+        let mut events = server.events();
+        server.connect().await.expect("a connection");
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|warning| warning.contains("1999-01-01")), "{warnings:?}");
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_pinned_era_is_the_only_one_that_is_tried() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
+        is_legacy(&server, &scripted).await;
+        assert_eq!(count(&scripted, "server/discover"), 0);
+        server.close().await;
+
+        let http = listening(Script::default()).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        is_legacy(&server, &http).await;
+        assert_eq!(count(&http, "server/discover"), 0);
+        server.close().await;
+
+        let told = "could not connect to server `peer`: the server refused the handshake: error";
+        for (script, era, code) in [
+            (Script::legacy(), EraChoice::Modern, "-32601: unknown method `server/discover`"),
+            (Script::modern(), EraChoice::Legacy, "-32022: unsupported protocol version"),
+        ] {
+            let scripted = Scripted::new(script);
+            let server = Mcp::new(in_era(era, scripted.in_process()));
+            assert_eq!(cannot_connect(&server).await, format!("{told} {code}"));
+            server.close().await;
+            let other = if era == EraChoice::Modern { "initialize" } else { "server/discover" };
+            assert_eq!(count(&scripted, other), 0);
+        }
+        let http = listening(Script::modern()).await;
+        let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
+        assert_eq!(cannot_connect(&server).await, format!("{told} -32022: unsupported protocol version"));
+        server.close().await;
+        let http = listening(Script::legacy()).await;
+        let server = Mcp::new(in_era(EraChoice::Modern, at(http.url())));
+        let told = cannot_connect(&server).await;
+        assert!(told.starts_with("could not connect to server `peer`: the server refused the handshake: "), "{told}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_comes_back_in_another_era_is_found_out() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::modern());
+        let server = connect(hasty(scripted.in_process())).await;
+        is_modern(&server, &scripted).await;
+        scripted.set(|script| script.eras = ropeway::testing::Eras::Legacy);
+        scripted.set(|script| script.faults = vec![Rule { on: On::tool("echo").nth(1), fault: Fault::exit() }]);
+        call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
+        still_works(&server).await;
+        assert_eq!(agreed(&server).0, Era::Legacy);
+        server.close().await;
+    });
+}
+
+#[test]
+fn an_odd_answer_to_initialize_is_understood() {
+    scene(|_| async {
+        for rule in odd::initializes() {
+            let script = Script { faults: vec![rule.clone()], ..Script::legacy() };
+            let scripted = Scripted::new(script);
+            let server = connect(hasty(scripted.in_process())).await;
+            let info = server.server_info().expect("a connected server");
+            assert!(["scripted", "peer"].contains(&info.name.as_str()), "{rule:?}: {info:?}");
+            still_works(&server).await;
+            assert_eq!(names(&server).await.len(), 16, "{rule:?}");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn an_odd_answer_to_the_probe_is_understood() {
+    scene(|_| async {
+        for fault in [
+            Fault::remove("/result/capabilities"),
+            Fault::remove("/result/_meta"),
+            Fault::remove("/result/resultType"),
+            Fault::remove("/result/ttlMs"),
+            Fault::set("/result/instructions", 7),
+            Fault::set("/result/capabilities/tools", true),
+            Fault::set("/result/cacheScope", "shared"),
+            Fault::set("/result/supportedVersions", json!(["2099-01-01", MODERN, 7])),
+        ] {
+            let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), fault.clone()));
+            let server = connect(hasty(scripted.in_process())).await;
+            assert_eq!(agreed(&server).0, Era::Modern, "{fault:?}");
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn what_a_server_says_about_itself_can_be_read() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let scripted = Scripted::new(Script { instructions: Some("Be kind.".to_owned()), ..Script::default() });
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let info = server.server_info().expect("a connected server");
+            assert_eq!((info.name.as_str(), info.version.as_str()), ("scripted", "1.0.0"));
+            assert_eq!(info.instructions.as_deref(), Some("Be kind."));
+            assert!(info.can(&["tools", "listChanged"]) && !info.can(&["sampling"]));
+            server.close().await;
+            assert_eq!(server.server_info(), None);
+        }
+    });
+}
+
+async fn never_ready(config: ServerConfig) {
+    let mut config = config;
+    config.timeouts.connect = ms(500);
+    config.timeouts.probe = ms(100);
+    config.reconnect.enabled = false;
+    let server = Mcp::new(config);
+    let started = Instant::now();
+    let told = cannot_connect(&server).await;
+    assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+    assert!(told.starts_with("could not connect to server `peer`: the server was not ready within "), "{told}");
+    server.close().await;
+}
+
+#[test]
+fn a_handshake_that_never_ends_is_ended() {
+    scene(|scene| async move {
+        let hanging = |script: Script| {
+            script.fault(On::method("server/discover"), Fault::Hang).fault(On::method("initialize"), Fault::Hang)
+        };
+        for script in [hanging(Script::default()), hanging(Script::modern())] {
+            never_ready(hasty(Scripted::new(script.clone()).in_process())).await;
+            never_ready(hasty(child(&scene, &script))).await;
+            let http: HttpScripted = listening(script).await;
+            never_ready(hasty(at(http.url()))).await;
+        }
+        let http =
+            listening(Script::legacy().fault(On::method("notifications/initialized"), HttpFault::SlowHead { ms: 50 }))
+                .await;
+        never_ready(hasty(at(http.url()))).await;
+    });
+}
+
+#[test]
+fn a_server_that_dies_in_the_handshake_says_why_with_its_last_words() {
+    scene(|scene| async move {
+        let script = Script::legacy()
+            .fault(On::method("initialize"), Fault::Stderr { bytes: 64 })
+            .fault(On::method("initialize"), Fault::Exit { after_ms: 0, code: 7 });
+        let mut config = in_era(EraChoice::Legacy, child(&scene, &script));
+        config.reconnect.enabled = false;
+        let server = Mcp::new(config);
+        let told = cannot_connect(&server).await;
+        let words = "a line on stderr that nobody has asked for, sixty-four in all..";
+        assert_eq!(
+            told,
+            format!("could not connect to server `peer`: the process ended with exit status: 7, saying `{words}`")
+        );
+        assert_eq!(server.stderr_tail(), [words]);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_first_try_that_fails_is_an_error_and_the_next_one_may_work() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize").first(3), Fault::exit()));
+        let mut config = in_era(EraChoice::Legacy, scripted.in_process());
+        config.reconnect.first = ms(50);
+        let server = Mcp::new(config);
+        let mut events = server.events();
+        let told = cannot_connect(&server).await;
+        assert_eq!(told, "could not connect to server `peer`: the server closed the connection");
+        state(&server, |state| matches!(state, State::Ready { .. })).await;
+        still_works(&server).await;
+        let mut failures = Vec::new();
+        event(&mut events, |event| match event {
+            Event::Connecting { failures: so_far, .. } => {
+                failures.push(so_far);
+                None
+            }
+            Event::Ready { .. } => Some(()),
+            _ => None,
+        })
+        .await;
+        assert_eq!(failures, [0, 1, 2, 3]);
+        server.close().await;
+        until("the last connection is over", || scripted.connections() == 4).await;
+    });
+}

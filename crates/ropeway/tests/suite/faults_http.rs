@@ -1,0 +1,733 @@
+//! Servers behind a URL: refusals, torn connections, forgotten sessions, and what goes over the wire.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use ropeway::config::{EraChoice, HttpServer, Transport};
+use ropeway::event::Event;
+use ropeway::mcp::{Era, Mcp, State};
+use ropeway::testing::{
+    Answers, Fault, Http, HttpFault, HttpScripted, Offers, On, Rule, Script, UnknownSession, Writing,
+};
+use ropeway::tool::{CallContext, CallError};
+use serde_json::json;
+
+use crate::hasty::{
+    SOON, at, call, call_in, cannot_connect, chain, connect, echo, echo_fails, event, hasty, in_era, listening, ms,
+    names, state, still_works, text, until, warnings,
+};
+use crate::scene::scene;
+
+const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
+
+fn with_http(http: Http) -> Script {
+    Script { http, ..Script::default() }
+}
+
+/// A server that spoils its first answer to `echo`, and a connection to it.
+async fn spoiled(era: EraChoice, answers: Answers, fault: impl Into<Fault>) -> (HttpScripted, Mcp) {
+    let script = with_http(Http { answers, ..Http::default() }).fault(On::tool("echo").nth(1), fault);
+    let http = listening(script).await;
+    let server = connect(in_era(era, at(http.url()))).await;
+    (http, server)
+}
+
+fn calls(http: &HttpScripted) -> usize {
+    let is_call = |body: &[u8]| String::from_utf8_lossy(body).contains("\"tools/call\"");
+    http.requests().iter().filter(|request| is_call(&request.body)).count()
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_is_asking_says_so_by_its_state() {
+    scene(|_| async {
+        let challenge = "Bearer resource_metadata=\"https://example.com/meta\"";
+        for status in [401, 403] {
+            for era in [EraChoice::Auto, EraChoice::Legacy, EraChoice::Modern] {
+                let refusal = Fault::header_status(status, "WWW-Authenticate", challenge);
+                let http = listening(Script::default().fault(On::any(), refusal)).await;
+                let server = Mcp::new(in_era(era, at(http.url())));
+                let mut events = server.events();
+                let told = cannot_connect(&server).await;
+                assert_eq!(told, "could not connect to server `peer`: the server needs authentication");
+                let state = server.state().borrow().clone();
+                assert!(matches!(state, State::NeedsAuth { challenge: Some(ref it) } if it == challenge), "{state:?}");
+                event(&mut events, |event| matches!(event, Event::NeedsAuth { .. }).then_some(())).await;
+                let error = call(&server, "echo", json!({})).await.expect_err("no answer");
+                assert_eq!(error.to_string(), "server `peer` needs authentication");
+                assert!(matches!(error, CallError::NeedsAuth { challenge: Some(it), .. } if it == challenge));
+                http.set(|script| script.faults.clear());
+                server.connect().await.expect("a connection by hand");
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_is_asking_in_the_middle_says_so_by_its_state() {
+    scene(|_| async {
+        for transport in ["legacy", "modern", "sse"] {
+            let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer");
+            let http = listening(Script::default().fault(On::tool("echo").nth(1), refusal)).await;
+            let server = connect(match transport {
+                "legacy" => in_era(EraChoice::Legacy, at(http.url())),
+                "modern" => in_era(EraChoice::Modern, at(http.url())),
+                _ => hasty(Transport::Sse(at(http.sse_url()))),
+            })
+            .await;
+            let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
+            assert!(matches!(error, CallError::NeedsAuth { .. }), "{transport}: {error:?}");
+            state(&server, |state| matches!(state, State::NeedsAuth { .. })).await;
+            server.connect().await.expect("a connection by hand");
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn headers_and_tokens_arrive_with_every_request_and_are_shown_nowhere() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let secret = |url: String| HttpServer::new(url).with_header("X-Key", "k-123").with_bearer("t-456");
+        for config in [
+            in_era(EraChoice::Legacy, secret(http.url())),
+            in_era(EraChoice::Modern, secret(http.url())),
+            hasty(Transport::Sse(secret(http.sse_url()))),
+        ] {
+            assert!(!format!("{config:?}").contains("k-123") && !format!("{config:?}").contains("t-456"));
+            let server = connect(config).await;
+            still_works(&server).await;
+            server.close().await;
+        }
+        let requests = http.requests();
+        assert!(requests.len() > 8);
+        for request in requests {
+            assert_eq!(request.header("x-key"), Some("k-123"), "{request:?}");
+            assert_eq!(request.header("authorization"), Some("Bearer t-456"), "{request:?}");
+        }
+    });
+}
+
+#[test]
+fn a_refusal_by_status_says_which_and_in_whose_words() {
+    scene(|_| async {
+        for era in BOTH {
+            for (fault, told) in [
+                (Fault::status(403, "Host not allowed"), "the server answered HTTP 403, saying `Host not allowed`"),
+                (
+                    Fault::status(500, "<html>\n  <h1>Sorry</h1>\n</html>"),
+                    "the server answered HTTP 500, saying `<html> <h1>Sorry</h1> </html>`",
+                ),
+                (Fault::status(502, ""), "the server answered HTTP 502"),
+                (Fault::status(413, "too big"), "the server answered HTTP 413, saying `too big`"),
+            ] {
+                let (_http, server) = spoiled(era, Answers::Sse, fault.clone()).await;
+                assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
+                assert!(server.is_connected());
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
+    scene(|_| async {
+        for era in BOTH {
+            for status in [400, 404, 500] {
+                // In a session, 404 is the end of the session.
+                if era == EraChoice::Legacy && status == 404 {
+                    continue;
+                }
+                for body in [
+                    json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "no luck"}}),
+                    json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "no luck"}}),
+                    json!({"jsonrpc": "2.0", "id": 999_999, "error": {"code": -32000, "message": "no luck"}}),
+                ] {
+                    let (_http, server) = spoiled(era, Answers::Sse, Fault::json_status(status, &body)).await;
+                    assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                    still_works(&server).await;
+                    server.close().await;
+                }
+            }
+            for answers in [Answers::Json, Answers::Sse] {
+                let (_http, server) = spoiled(era, answers, Fault::idless_error(-32000, "no luck")).await;
+                assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_busy_server_is_asked_again_when_it_says() {
+    scene(|_| async {
+        for status in [429, 503] {
+            for era in BOTH {
+                let (http, server) = spoiled(era, Answers::Sse, Fault::header_status(status, "Retry-After", "1")).await;
+                let started = Instant::now();
+                still_works(&server).await;
+                assert!((ms(1000)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+                assert_eq!(calls(&http), 2);
+                server.close().await;
+            }
+        }
+    });
+}
+
+/// A date as HTTP writes it, so far from now.
+fn http_date(ahead: Duration) -> String {
+    let seconds = (SystemTime::now() + ahead).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(days % 7) as usize];
+    // Civil days from a count of days, after Howard Hinnant.
+    let z = days + 719_468;
+    let (era, doe) = (z / 146_097, z % 146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = names[(month - 1) as usize];
+    format!("{weekday}, {day:02} {month} {year} {:02}:{:02}:{:02} GMT", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[test]
+fn a_busy_server_may_say_when_by_a_date() {
+    scene(|_| async {
+        let date = http_date(Duration::from_secs(2));
+        let (http, server) =
+            spoiled(EraChoice::Modern, Answers::Sse, Fault::header_status(503, "Retry-After", date)).await;
+        let started = Instant::now();
+        still_works(&server).await;
+        // Dates have whole seconds.
+        assert!((ms(500)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+        assert_eq!(calls(&http), 2);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_busy_server_that_stays_busy_is_not_asked_for_ever() {
+    scene(|_| async {
+        let script = Script::default().fault(On::tool("echo"), Fault::header_status(429, "Retry-After", "0"));
+        let http = listening(script).await;
+        let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
+        assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server answered HTTP 429");
+        assert!((2..=5).contains(&calls(&http)), "{}", calls(&http));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_busy_server_that_wants_more_time_than_there_is_says_so_at_once() {
+    scene(|_| async {
+        let script = Script::default().fault(On::tool("echo"), Fault::header_status(429, "Retry-After", "3600"));
+        let http = listening(script).await;
+        let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
+        let started = Instant::now();
+        assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server answered HTTP 429");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_content_type_that_lies_is_not_believed() {
+    scene(|_| async {
+        for era in BOTH {
+            for (answers, lie) in [
+                (Answers::Json, "text/html"),
+                (Answers::Json, "text/event-stream"),
+                (Answers::Json, "application/octet-stream"),
+                (Answers::Sse, "application/json"),
+                (Answers::Sse, "text/plain"),
+                (Answers::Sse, "text/event-stream;charset=utf-8"),
+            ] {
+                let (_http, server) = spoiled(era, answers, HttpFault::ContentType(lie.to_owned())).await;
+                assert_eq!(echo(&server).await.as_deref(), Ok("hi"), "{answers:?} as {lie}");
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_page_instead_of_an_answer_breaks_the_protocol() {
+    scene(|_| async {
+        let (_http, server) =
+            spoiled(EraChoice::Modern, Answers::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
+        assert_eq!(
+            echo_fails(&server).await,
+            "server `peer` broke the protocol: neither JSON nor an event stream: `<h1>Please log in</h1>`"
+        );
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn an_answer_that_breaks_off_fails_at_once_and_is_not_asked_for_again() {
+    scene(|_| async {
+        for era in BOTH {
+            for answers in [Answers::Json, Answers::Sse] {
+                for fault in [HttpFault::Truncate, HttpFault::Reset, HttpFault::ResetAfterHead] {
+                    let script = with_http(Http { answers, ..Http::default() });
+                    let http = listening(script.fault(On::tool("sleep").nth(1), fault.clone())).await;
+                    let server = connect(in_era(era, at(http.url()))).await;
+                    let started = Instant::now();
+                    let error = call(&server, "sleep", json!({"ms": 1})).await.expect_err("no answer");
+                    let told = chain(&error);
+                    assert!(told.starts_with("server `peer` is unavailable: the "), "{fault:?}: {told}");
+                    assert!(error.is_transient());
+                    assert!(started.elapsed() < SOON / 2, "{fault:?}: {:?}", started.elapsed());
+                    assert_eq!(calls(&http), 1, "{fault:?}");
+                    still_works(&server).await;
+                    server.close().await;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_does_no_harm_twice_is_sent_again_when_the_connection_breaks() {
+    scene(|_| async {
+        for era in BOTH {
+            let http = listening(Script::default().fault(On::method("tools/list").nth(1), HttpFault::Reset)).await;
+            let server = connect(in_era(era, at(http.url()))).await;
+            assert_eq!(names(&server).await.len(), 16);
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_ends_without_an_answer_fails_the_call() {
+    scene(|_| async {
+        for era in BOTH {
+            let cut = HttpFault::CutStream { after: 0, retry_ms: 10, resumable: false };
+            let (http, server) = spoiled(era, Answers::Sse, cut).await;
+            let cx = CallContext::default().with_idle_timeout(ms(500));
+            let started = Instant::now();
+            let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
+            match era {
+                // The stream that is asked for instead may hold the answer: the clock decides.
+                EraChoice::Legacy => assert!(matches!(error, CallError::Timeout { .. }), "{error:?}"),
+                _ => assert_eq!(chain(&error), "server `peer` is unavailable: the server closed the connection"),
+            }
+            assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+            assert_eq!(calls(&http), 1);
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_cut_stream_is_taken_up_where_it_broke_off_after_the_wait_that_the_server_asks_for() {
+    scene(|_| async {
+        let cut = HttpFault::CutStream { after: 1, retry_ms: 300, resumable: true };
+        let http = listening(Script::default().fault(On::tool("sleep"), cut)).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let sink = heard.clone();
+        let cx = CallContext::default().with_progress(move |at| sink.lock().expect("no panic").push(at.progress));
+        let started = Instant::now();
+        let output = call_in(&server, "sleep", json!({"ms": 100, "steps": 4}), &cx).await.expect("an answer");
+        assert_eq!(output.plain_text().as_deref(), Some("slept 100 ms"));
+        assert!(started.elapsed() >= ms(300), "{:?}", started.elapsed());
+        assert_eq!(*heard.lock().expect("no panic"), [1.0, 2.0, 3.0, 4.0]);
+        let resumed: Vec<_> =
+            http.requests().into_iter().filter(|request| request.header("last-event-id").is_some()).collect();
+        assert_eq!((resumed.len(), resumed[0].method.as_str()), (1, "GET"));
+        assert!(resumed[0].header("last-event-id").is_some_and(|id| id.ends_with("-1")), "{resumed:?}");
+        assert!(resumed[0].header("mcp-session-id").is_some());
+        assert_eq!(calls(&http), 1);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_stream_of_comments_only_is_no_sign_of_life() {
+    scene(|_| async {
+        let http = Http { comment_every_ms: Some(20), ..Http::default() };
+        let http = listening(with_http(http).fault(On::tool("echo").nth(1), Fault::Hang)).await;
+        let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
+        let cx = CallContext::default().with_idle_timeout(ms(200));
+        let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
+        assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_waited_for_within_the_clocks() {
+    scene(|_| async {
+        for era in BOTH {
+            let (_http, server) = spoiled(era, Answers::Json, HttpFault::SlowHead { ms: 2 }).await;
+            still_works(&server).await;
+            server.close().await;
+            let (_http, server) = spoiled(era, Answers::Json, HttpFault::SlowHead { ms: 50 }).await;
+            let cx = CallContext::default().with_timeout(ms(200));
+            let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
+            assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn answers_in_any_portion_are_understood() {
+    scene(|_| async {
+        for answers in [Answers::Json, Answers::Sse] {
+            let http = Http { answers, chunked: true, event_ids: true, ..Http::default() };
+            let writing = Writing { split: Some(5), ..Writing::default() };
+            let http = listening(Script { writing, ..with_http(http) }).await;
+            for era in BOTH {
+                let server = connect(in_era(era, at(http.url()))).await;
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_request() {
+    scene(|_| async {
+        let elsewhere = listening(Script::default()).await;
+        for era in BOTH {
+            for status in [307, 308] {
+                let (_http, server) = spoiled(era, Answers::Sse, Fault::redirect(status, "/moved/mcp")).await;
+                still_works(&server).await;
+                server.close().await;
+            }
+            for (status, location) in [(307, elsewhere.url()), (308, elsewhere.url()), (302, "/moved/mcp".to_owned())] {
+                let (_http, server) = spoiled(era, Answers::Sse, Fault::redirect(status, location.clone())).await;
+                let told = echo_fails(&server).await;
+                let expected = format!("the server answered HTTP {status}, saying `a redirect to {location}`");
+                assert_eq!(told, format!("server `peer` is unavailable: {expected}"));
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+        assert!(elsewhere.requests().is_empty());
+    });
+}
+
+#[test]
+fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
+    scene(|_| async {
+        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest] {
+            let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
+            let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+            still_works(&server).await;
+            for round in 1..=3 {
+                http.forget_sessions();
+                still_works(&server).await;
+                assert_eq!(http.received_of("initialize").len(), 1 + round, "{unknown_session:?}");
+            }
+            // Each was refused once and answered once, and the first was only answered.
+            assert_eq!(calls(&http), 1 + 2 * 3, "{unknown_session:?}");
+            server.close().await;
+            until("the end of the session", || http.sessions() == 0).await;
+        }
+    });
+}
+
+#[test]
+fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_frenzy() {
+    scene(|_| async {
+        let http = listening(Script::default().fault(On::tool("echo"), HttpFault::ForgetSession)).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        let started = Instant::now();
+        assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the session has expired");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        assert_eq!(calls(&http), 2);
+        http.set(|script| script.faults.clear());
+        names(&server).await;
+        // What the connection asks for by itself is refused from here on.
+        http.set(|script| {
+            script.faults = vec![Rule { on: On::method("tools/list"), fault: HttpFault::ForgetSession.into() }];
+        });
+        let before = http.received_of("initialize").len();
+        http.forget_sessions();
+        assert!(server.refresh_tools().await.is_err());
+        tokio::time::sleep(ms(500)).await;
+        let tries = http.received_of("initialize").len() - before;
+        assert!(tries <= 20, "{tries} sessions in half a second");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
+    scene(|_| async {
+        let fault = HttpFault::ForgetSession;
+        let http = listening(Script::default().fault(On::method("notifications/initialized"), fault)).await;
+        let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
+        let told = cannot_connect(&server).await;
+        assert_eq!(told, "could not connect to server `peer`: the session has expired");
+        tokio::time::sleep(ms(500)).await;
+        let tries = http.received_of("initialize").len();
+        assert!(tries <= 20, "{tries} sessions in half a second");
+        http.set(|script| script.faults.clear());
+        state(&server, |state| matches!(state, State::Ready { .. })).await;
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
+    scene(|_| async {
+        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest] {
+            for era in BOTH {
+                let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
+                let server = connect(in_era(era, at(http.url()))).await;
+                for _ in 0..3 {
+                    still_works(&server).await;
+                    http.restart().await.expect("the same port");
+                    tokio::time::sleep(ms(50)).await;
+                }
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+        let http = listening(Script::default()).await;
+        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        still_works(&server).await;
+        http.restart().await.expect("the same port");
+        state(&server, |state| !matches!(state, State::Ready { .. })).await;
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
+    scene(|_| async {
+        for era in BOTH {
+            for fault in [Fault::exit(), Fault::ExitMidAnswer] {
+                let (http, server) = spoiled(era, Answers::Sse, fault.clone()).await;
+                let started = Instant::now();
+                let told = echo_fails(&server).await;
+                assert!(told.starts_with("server `peer` is unavailable: the "), "{fault:?}: {told}");
+                assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+                assert_eq!(calls(&http), 1);
+                still_works(&server).await;
+                server.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
+    scene(|_| async {
+        let (_http, server) = spoiled(EraChoice::Modern, Answers::Sse, HttpFault::Accepted).await;
+        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        still_works(&server).await;
+        server.close().await;
+        let script = with_http(Http { get_stream: false, ..Http::default() });
+        let http = listening(script.fault(On::tool("echo").nth(1), HttpFault::Accepted)).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        still_works(&server).await;
+        server.close().await;
+        // Where a stream is open the answer may come on it: the clock decides.
+        let (_http, server) = spoiled(EraChoice::Legacy, Answers::Sse, HttpFault::Accepted).await;
+        let cx = CallContext::default().with_idle_timeout(ms(200));
+        let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
+        assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
+    scene(|_| async {
+        let http = listening(with_http(Http { offers: Offers::LegacySse, ..Http::default() })).await;
+        for config in [hasty(at(http.url())), hasty(at(http.sse_url())), hasty(Transport::Sse(at(http.sse_url())))] {
+            let server = connect(config).await;
+            assert_eq!(server.server_info().map(|info| info.era), Some(Era::Legacy));
+            assert_eq!(names(&server).await.len(), 16);
+            still_works(&server).await;
+            server.close().await;
+        }
+        // It was a guess: what the server said first is what counts.
+        let http = listening(with_http(Http { offers: Offers::Streamable, ..Http::default() })).await;
+        let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
+        let told = cannot_connect(&server).await;
+        assert_eq!(told, "could not connect to server `peer`: the server answered HTTP 404, saying `Not Found`");
+        server.close().await;
+    });
+}
+
+#[test]
+fn an_endpoint_on_another_origin_is_refused() {
+    scene(|_| async {
+        let elsewhere = listening(Script::default()).await;
+        let endpoint = Some(elsewhere.url().replace("/mcp", "/message?sessionId={id}"));
+        let http = Http { endpoint, offers: Offers::LegacySse, ..Http::default() };
+        let http = listening(with_http(http)).await;
+        let server = Mcp::new(hasty(Transport::Sse(at(http.sse_url()))));
+        assert_eq!(
+            cannot_connect(&server).await,
+            "could not connect to server `peer`: the server broke the protocol: the server named an endpoint on another origin"
+        );
+        server.close().await;
+        assert!(elsewhere.requests().is_empty());
+        let endpoint = Some(format!("{}?sessionId={{id}}", http.url().replace("/mcp", "/message")));
+        http.set(|script| script.http.endpoint = endpoint);
+        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_legacy_sse_stream_that_breaks_off_fails_what_is_in_flight_and_is_opened_again() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "sleep", json!({"ms": 60_000})).await }
+        });
+        http.heard("tools/call", 1).await;
+        http.crash();
+        let error = waiting.await.expect("no panic").expect_err("no answer");
+        assert!(chain(&error).starts_with("server `peer` is unavailable: the "), "{}", chain(&error));
+        still_works(&server).await;
+        assert_eq!(http.received_of("tools/call").len(), 2);
+        server.close().await;
+    });
+}
+
+#[test]
+fn closing_ends_the_session_at_the_server() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        assert_eq!(http.sessions(), 1);
+        server.close().await;
+        assert_eq!(http.sessions(), 0);
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        drop(server);
+        until("the end of the session", || http.sessions() == 0).await;
+        // A server that does not answer is not waited for longer than the settings say.
+        http.set(|script| {
+            script.faults = vec![Rule { on: On::method("DELETE"), fault: HttpFault::SlowHead { ms: 500 }.into() }];
+        });
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        let started = Instant::now();
+        server.close().await;
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn closing_while_the_standing_stream_opens_leaves_nothing_behind() {
+    scene(|_| async {
+        let http = listening(Script::default().fault(On::method("GET"), HttpFault::SlowHead { ms: 200 })).await;
+        for drops in [false, true] {
+            let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
+            let connecting = tokio::spawn({
+                let server = server.clone();
+                async move { server.connect().await }
+            });
+            let gets = || http.requests().iter().filter(|request| request.method == "GET").count();
+            until("the stream", || gets() == 1 + usize::from(drops)).await;
+            if drops {
+                connecting.abort();
+                drop(server);
+            } else {
+                server.close().await;
+                connecting.await.expect("no panic").expect_err("no connection");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_without_sessions_and_without_a_stream_is_used_without_them() {
+    scene(|_| async {
+        for http in [
+            Http { sessions: false, ..Http::default() },
+            Http { sessions: false, answers: Answers::Json, get_stream: false, ..Http::default() },
+            Http { get_stream: false, ..Http::default() },
+        ] {
+            let http = listening(with_http(http)).await;
+            let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+            assert_eq!(names(&server).await.len(), 16);
+            still_works(&server).await;
+            server.close().await;
+            assert!(http.requests().iter().filter(|request| request.method == "GET").count() <= 1);
+        }
+    });
+}
+
+#[test]
+fn what_a_server_says_unasked_comes_over_the_standing_stream_also_after_it_broke() {
+    scene(|_| async {
+        let http = listening(with_http(Http { event_ids: true, ..Http::default() })).await;
+        let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
+        names(&server).await;
+        let mut events = server.events();
+        http.set(|script| script.extra_tools.extend(ropeway::testing::odd::tools()));
+        http.changed("tools");
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        assert_eq!(names(&server).await.len(), 31);
+        server.close().await;
+    });
+}
+
+#[test]
+fn headers_that_do_not_fit_any_more_are_made_anew_from_a_fresh_list() {
+    scene(|_| async {
+        let http = listening(Script::modern()).await;
+        let server = connect(hasty(at(http.url()))).await;
+        assert_eq!(text(&server, "locate", json!({"region": "grüße, =?base64?"})).await, "grüße, =?base64?");
+        let mut schema = json!({"type": "object", "properties": {"place": {"type": "string"}}});
+        let place = |schema: &serde_json::Value| json!({"name": "place", "inputSchema": schema});
+        let result = json!({"content": [{"type": "text", "text": "there"}]});
+        http.set(|script| {
+            script.extra_tools.push(ropeway::testing::ExtraTool::new(place(&schema), result.clone()));
+        });
+        server.refresh_tools().await.expect("a list");
+        schema["properties"]["place"]["x-mcp-header"] = json!("Place");
+        http.set(|script| script.extra_tools[0].definition = place(&schema));
+        assert_eq!(text(&server, "place", json!({"place": "Rome"})).await, "there");
+        let last = http.requests().into_iter().rfind(|request| request.method == "POST").expect("a call");
+        assert_eq!(last.header("mcp-param-place"), Some("Rome"));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_tool_with_a_header_that_the_spec_forbids_is_left_out_over_http_only() {
+    scene(|_| async {
+        let schema =
+            json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no such: name"}}});
+        let script = Script::modern().tool(json!({"name": "bad", "inputSchema": schema}), json!({"content": []}));
+        let http = listening(script.clone()).await;
+        let server = connect(hasty(at(http.url()))).await;
+        let mut events = server.events();
+        assert!(!names(&server).await.contains(&"bad".to_owned()));
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|warning| warning.contains("tool `bad` cannot be used")), "{warnings:?}");
+        server.close().await;
+        let (_scripted, server) = crate::hasty::in_process(script).await;
+        assert!(names(&server).await.contains(&"bad".to_owned()));
+        server.close().await;
+    });
+}

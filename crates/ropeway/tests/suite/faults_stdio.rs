@@ -1,0 +1,427 @@
+//! Servers that are child processes: how they end, what they leave behind, what they get.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use ropeway::config::StdioServer;
+use ropeway::event::Event;
+use ropeway::mcp::{Mcp, State, end_children};
+use ropeway::testing::{Fault, Grandchild, Noise, On, Process, Script, Writing};
+use serde_json::json;
+
+use crate::hasty::{
+    SOON, call, chain, child, connect, echo_fails, event, hasty, ms, names, state, still_works, text, until,
+};
+use crate::scene::scene;
+
+fn process(process: Process) -> Script {
+    Script { process, ..Script::default() }
+}
+
+/// The server's process and its child, if it has one.
+async fn pids(server: &Mcp) -> (u64, Option<u64>) {
+    let pids = call(server, "pid", json!({})).await.expect("an answer").structured.expect("numbers");
+    (pids["server"].as_u64().expect("a number"), pids["grandchild"].as_u64())
+}
+
+fn is_alive(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // What has ended but was not waited for is a zombie.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn environment(pid: u64) -> BTreeSet<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).expect("an environment");
+    let variables = environment.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
+    variables.map(|variable| String::from_utf8_lossy(variable).into_owned()).collect()
+}
+
+#[test]
+fn a_server_that_ends_in_the_middle_of_a_call_fails_it_with_its_status_and_is_started_again() {
+    scene(|scene| async move {
+        let state_file = Some(scene.directory().join("state"));
+        for (fault, told) in [
+            (Fault::Exit { after_ms: 0, code: 3 }, "the process ended with exit status: 3"),
+            (Fault::Exit { after_ms: 100, code: 0 }, "the process ended with exit status: 0"),
+            (Fault::ExitMidAnswer, "the process ended with exit status: 1"),
+        ] {
+            let script = Script { state_file: state_file.clone(), ..Script::default() };
+            let script = script.fault(On::tool("echo").nth(1), fault.clone());
+            let server = connect(hasty(child(&scene, &script))).await;
+            let before = pids(&server).await.0;
+            let started = Instant::now();
+            assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
+            assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+            still_works(&server).await;
+            assert_ne!(pids(&server).await.0, before);
+            server.close().await;
+            fs::remove_file(scene.directory().join("state")).expect("the state");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_ends_right_after_its_answer_has_answered() {
+    scene(|scene| async move {
+        let script = Script::default().fault(On::tool("echo"), Fault::ExitAfterAnswer);
+        let server = connect(hasty(child(&scene, &script))).await;
+        for _ in 0..3 {
+            still_works(&server).await;
+            state(&server, |state| !matches!(state, State::Ready { .. })).await;
+        }
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_closes_its_output_and_lives_on_is_lost_at_once_and_ended() {
+    scene(|scene| async move {
+        let state_file = Some(scene.directory().join("state"));
+        let script = Script { state_file, ..Script::default() };
+        let server = connect(hasty(child(&scene, &script.fault(On::tool("echo").nth(1), Fault::CloseOutput)))).await;
+        let before = pids(&server).await.0;
+        let started = Instant::now();
+        assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server closed the connection");
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+        still_works(&server).await;
+        until("the end of the first process", || !is_alive(before)).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
+    scene(|scene| async move {
+        for writing in [
+            Writing { split: Some(3), crlf: true, bom: true, ..Writing::default() },
+            Writing { merge: Some(20), ..Writing::default() },
+        ] {
+            let script = Script { writing, ..Script::default() }
+                .fault(On::connect(), Noise::Text("npm warn something".to_owned()))
+                .fault(On::any(), Noise::InvalidUtf8)
+                .fault(On::any(), Noise::Blank)
+                .fault(On::any(), Noise::CutJson);
+            let server = connect(hasty(child(&scene, &script))).await;
+            assert_eq!(names(&server).await.len(), 16);
+            for _ in 0..5 {
+                still_works(&server).await;
+            }
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_flood_on_stderr_holds_nothing_up_and_its_end_is_kept() {
+    scene(|scene| async move {
+        let script = process(Process { stderr_bytes: 1 << 20, ..Process::default() })
+            .fault(On::tool("echo"), Fault::Stderr { bytes: 1 << 20 });
+        let mut config = hasty(child(&scene, &script));
+        config.limits.stderr_bytes = 1000;
+        let server = connect(config).await;
+        still_works(&server).await;
+        let line = "a line on stderr that nobody has asked for, sixty-four in all..";
+        until("the tail", || server.stderr_tail().len() == 15).await;
+        assert!(server.stderr_tail().iter().all(|kept| kept == line));
+        server.close().await;
+        assert_eq!(server.stderr_tail().len(), 15, "it is kept after the end");
+    });
+}
+
+#[test]
+fn the_last_words_on_stderr_explain_the_end() {
+    scene(|scene| async move {
+        let script = "read line; echo starting >&2; echo 'KEY is not set' >&2; exit 3";
+        let mut config = hasty(scene.stdio("sh", ["-c", script]));
+        config.reconnect.enabled = false;
+        let server = Mcp::new(config);
+        let told = chain(&server.connect().await.expect_err("no connection"));
+        let words = "the process ended with exit status: 3, saying `KEY is not set`";
+        assert_eq!(told, format!("could not connect to server `peer`: {words}"));
+        assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {words}"));
+        assert_eq!(server.stderr_tail(), ["starting", "KEY is not set"]);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_is_killed_says_by_which_signal() {
+    scene(|scene| async move {
+        let mut config = hasty(child(&scene, &Script::default()));
+        config.reconnect.enabled = false;
+        let server = connect(config).await;
+        let mut events = server.events();
+        let pid = i32::try_from(pids(&server).await.0).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("its end");
+        let cause = event(&mut events, |event| match event {
+            Event::Down { cause, retry_in: None, .. } => Some(cause),
+            _ => None,
+        })
+        .await;
+        assert_eq!(cause, "the process ended with signal: 9 (SIGKILL)");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_ends_with_its_input_is_given_the_time_for_it() {
+    scene(|scene| async move {
+        let mut config = hasty(child(&scene, &Script::default()));
+        config.timeouts.close = SOON;
+        let server = connect(config).await;
+        let pid = pids(&server).await.0;
+        let started = Instant::now();
+        server.close().await;
+        assert!(!is_alive(pid));
+        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn a_stubborn_server_is_ended_in_the_end() {
+    scene(|scene| async move {
+        for ignore_sigterm in [false, true] {
+            let script = process(Process { ignore_eof: true, ignore_sigterm, ..Process::default() });
+            let server = connect(hasty(child(&scene, &script))).await;
+            let pid = pids(&server).await.0;
+            let started = Instant::now();
+            server.close().await;
+            assert!(!is_alive(pid));
+            // One patience for the end of the input, one for SIGTERM.
+            assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+        }
+    });
+}
+
+#[test]
+fn stubborn_grandchildren_go_with_the_server_however_it_ends() {
+    scene(|scene| async move {
+        for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
+            let script = process(Process { grandchild: Some(grandchild), ..Process::default() });
+            for way in ["close", "drop", "crash"] {
+                let server = connect(hasty(child(&scene, &script))).await;
+                let (pid, Some(grandchild)) = pids(&server).await else { panic!("no grandchild") };
+                match way {
+                    "close" => server.close().await,
+                    "drop" => drop(server),
+                    _ => {
+                        let started = Instant::now();
+                        let told = call(&server, "crash", json!({})).await.expect_err("no answer");
+                        assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+                        assert!(chain(&told).contains("exit status: 1"), "{}", chain(&told));
+                        until("the grandchild's end", || !is_alive(grandchild)).await;
+                        still_works(&server).await;
+                        server.close().await;
+                    }
+                }
+                until("their end", || !is_alive(pid) && !is_alive(grandchild)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_gets_a_minimal_environment_and_what_it_was_given() {
+    scene(|scene| async move {
+        const MINIMAL: [&str; 14] = [
+            "HOME",
+            "LANG",
+            "LC_ALL",
+            "LC_CTYPE",
+            "LOGNAME",
+            "PATH",
+            "SHELL",
+            "TERM",
+            "TMPDIR",
+            "TZ",
+            "USER",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+        ];
+        let server = child(&scene, &Script::default()).with_env("TOKEN", "a secret").with_env("HOME", "/nowhere");
+        let given: BTreeSet<String> = server.env.iter().map(|(name, _)| name.clone()).collect();
+        let connected = connect(hasty(server.clone())).await;
+        let got = environment(pids(&connected).await.0);
+        assert!(got.contains("TOKEN=a secret") && got.contains("HOME=/nowhere"), "{got:?}");
+        let names: BTreeSet<&str> = got.iter().filter_map(|variable| variable.split('=').next()).collect();
+        for name in &names {
+            assert!(MINIMAL.contains(name) || given.contains(*name), "`{name}` is nothing that it should know");
+        }
+        assert!(names.contains("PATH"));
+        connected.close().await;
+
+        let mut server = server;
+        server.inherit_env = true;
+        let connected = connect(hasty(server)).await;
+        let got = environment(pids(&connected).await.0);
+        let ours: Vec<(String, String)> = std::env::vars().filter(|(name, _)| !given.contains(name)).collect();
+        assert!(ours.iter().any(|(name, _)| !MINIMAL.contains(&name.as_str())), "cargo gives us more than that");
+        assert!(ours.iter().all(|(name, value)| got.contains(&format!("{name}={value}"))), "{got:?}");
+        connected.close().await;
+    });
+}
+
+#[test]
+fn a_server_runs_in_the_folder_that_it_was_given() {
+    scene(|scene| async move {
+        let mut server = child(&scene, &Script::default());
+        server.cwd = Some(scene.directory().to_owned());
+        let connected = connect(hasty(server)).await;
+        let folder = fs::read_link(format!("/proc/{}/cwd", pids(&connected).await.0)).expect("a folder");
+        assert_eq!(folder, scene.directory().canonicalize().expect("a folder"));
+        connected.close().await;
+    });
+}
+
+#[test]
+fn a_handle_that_is_dropped_with_calls_in_flight_leaves_nothing_behind() {
+    scene(|scene| async move {
+        let script = process(Process { ignore_eof: true, ignore_sigterm: true, ..Process::default() });
+        let server = connect(hasty(child(&scene, &script))).await;
+        let pid = pids(&server).await.0;
+        let calls = (0..10).map(|_| {
+            let server = server.clone();
+            tokio::spawn(async move { call(&server, "sleep", json!({"ms": 60_000})).await })
+        });
+        let calls: Vec<_> = calls.collect();
+        tokio::time::sleep(ms(100)).await;
+        for call in &calls {
+            call.abort();
+        }
+        drop(server);
+        drop(calls);
+        until("its end", || !is_alive(pid)).await;
+    });
+}
+
+#[test]
+fn a_tool_keeps_its_connection_alive_and_the_last_one_ends_it() {
+    scene(|scene| async move {
+        let server = connect(hasty(child(&scene, &Script::default()))).await;
+        let pid = pids(&server).await.0;
+        let tools = server.list_tools(Some("peer")).await.expect("tools");
+        drop(server);
+        let echo = tools.iter().find(|tool| tool.definition().name == "peer_echo").expect("a tool").clone();
+        drop(tools);
+        tokio::time::sleep(ms(100)).await;
+        let output = echo.call(crate::hasty::arguments(json!({"message": "hi"})), &Default::default()).await;
+        assert_eq!(output.expect("an answer").plain_text().as_deref(), Some("hi"));
+        drop(echo);
+        until("its end", || !is_alive(pid)).await;
+    });
+}
+
+/// Connects on a runtime of its own, on a thread of its own, and lets `end` say how that ends.
+fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runtime, Mcp) + Send + 'static) -> u64 {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let host = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+        let (connected, pid) = runtime.block_on(async {
+            let connected = connect(hasty(server)).await;
+            let pid = pids(&connected).await.0;
+            (connected, pid)
+        });
+        sender.send(pid).expect("a listener");
+        end(runtime, connected);
+    });
+    let pid = receiver.recv().expect("a pid");
+    // The thread may have panicked, and on purpose.
+    let _ = host.join();
+    pid
+}
+
+fn stubborn() -> Script {
+    process(Process { ignore_eof: true, ignore_sigterm: true, ..Process::default() })
+}
+
+#[test]
+fn a_runtime_that_is_dropped_takes_its_servers_along() {
+    scene(|scene| async move {
+        let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
+            drop(runtime);
+            drop(server);
+        });
+        until("its end", || !is_alive(pid)).await;
+        let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
+            runtime.shutdown_background();
+            drop(server);
+        });
+        until("its end", || !is_alive(pid)).await;
+        let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
+            drop(server);
+            drop(runtime);
+        });
+        until("its end", || !is_alive(pid)).await;
+    });
+}
+
+#[test]
+fn a_host_that_panics_takes_its_servers_along() {
+    scene(|scene| async move {
+        let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
+            runtime.block_on(async move {
+                let _connected = server;
+                panic!("on purpose");
+            });
+        });
+        until("its end", || !is_alive(pid)).await;
+    });
+}
+
+/// The environment variable that makes this test program a host that ends badly.
+const HOST: &str = "ROPEWAY_TEST_HOST";
+
+/// Not a test: the host of the next one, in a process of its own.
+#[test]
+#[ignore = "it is the other process of a test"]
+fn a_host_of_its_own() {
+    let Ok(server) = std::env::var(HOST) else { return };
+    let server: Vec<String> = serde_json::from_str(&server).expect("a command");
+    let (marker, value) = (server[2].clone(), server[3].clone());
+    let server = StdioServer::new(server[0].clone(), [server[1].clone()]).with_env(marker, value);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+    runtime.block_on(async {
+        let connected = connect(hasty(server)).await;
+        pids(&connected).await;
+        end_children();
+        std::process::exit(0);
+    });
+}
+
+#[test]
+fn a_host_that_exits_at_once_can_take_its_servers_along() {
+    scene(|scene| async move {
+        let server = child(&scene, &stubborn());
+        let (marker, value) = (&server.env[0].0, server.env[0].1.expose());
+        let command = json!([server.command, server.args[0], marker, value]).to_string();
+        let program = std::env::current_exe().expect("this program");
+        let mut host = Command::new(program)
+            .args(["--exact", "faults_stdio::a_host_of_its_own", "--ignored"])
+            .env(HOST, command)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a host");
+        let status = tokio::task::spawn_blocking(move || host.wait()).await.expect("no panic").expect("its end");
+        assert!(status.success(), "{status}");
+    });
+}
+
+#[test]
+fn many_servers_start_and_end_side_by_side() {
+    scene(|scene| async move {
+        let servers = (0..8).map(|_| {
+            let config = hasty(child(&scene, &Script::default()));
+            tokio::spawn(async move {
+                let server = connect(config).await;
+                assert_eq!(text(&server, "echo", json!({"message": "hi"})).await, "hi");
+                server.close().await;
+            })
+        });
+        for server in servers.collect::<Vec<_>>() {
+            server.await.expect("no panic");
+        }
+    });
+}

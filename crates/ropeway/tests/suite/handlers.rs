@@ -1,0 +1,433 @@
+//! What servers ask of the host, and work that outlives its call.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use ropeway::config::{EraChoice, ServerConfig, Transport};
+use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Mcp, Root};
+use ropeway::testing::{Http, Script, Scripted};
+use ropeway::tool::{CallContext, CallError, Cancel};
+use serde_json::{Map, Value, json};
+
+use crate::hasty::{
+    SOON, arguments, at, call, call_in, chain, connect, connect_with, hasty, in_era, listening, ms, still_works, text,
+    until,
+};
+use crate::scene::scene;
+
+/// Does the same over every way on which a server can ask, each time with a server of its own.
+async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &Scripted, ServerConfig)) {
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let scripted = Scripted::new(script.clone());
+        test(era, &scripted, in_era(era, scripted.in_process())).await;
+        let http = listening(script.clone()).await;
+        test(era, &http, in_era(era, at(http.url()))).await;
+    }
+    let http = listening(script).await;
+    test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+}
+
+fn answering(answer: ElicitationAnswer) -> Handlers {
+    Handlers::new().on_elicitation(move |_| {
+        let answer = answer.clone();
+        async move { Ok(answer) }
+    })
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_form_is_answered_with_the_defaults_of_what_was_left_out() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, _, config| {
+            let asked: Arc<Mutex<Vec<Elicitation>>> = Arc::default();
+            let sink = asked.clone();
+            let handlers = Handlers::new().on_elicitation(move |elicitation| {
+                sink.lock().expect("no panic").push(elicitation);
+                async { Ok(ElicitationAnswer::Accept(Map::new())) }
+            });
+            let server = connect_with(handlers, config).await;
+            let answer = text(&server, "elicit", json!({"message": "Who?"})).await;
+            assert_eq!(parsed(&answer), json!({"action": "accept", "content": {"name": "nobody"}}));
+            let asked = asked.lock().expect("no panic").remove(0);
+            assert_eq!((asked.server.to_string().as_str(), asked.message.as_str()), ("peer", "Who?"));
+            let ElicitationMode::Form { schema } = asked.mode else { panic!("no form: {asked:?}") };
+            assert_eq!(schema["required"], json!(["name"]));
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn what_the_user_did_reaches_the_server() {
+    scene(|_| async {
+        let content = arguments(json!({"name": "Ada"}));
+        for (did, told) in [
+            (ElicitationAnswer::Accept(content), json!({"action": "accept", "content": {"name": "Ada"}})),
+            (ElicitationAnswer::Decline, json!({"action": "decline"})),
+            (ElicitationAnswer::Cancel, json!({"action": "cancel"})),
+        ] {
+            over_every_way(Script::default(), async |_, _, config| {
+                let server = connect_with(answering(did.clone()), config).await;
+                assert_eq!(parsed(&text(&server, "elicit", json!({})).await), told);
+                server.close().await;
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
+fn a_page_to_open_needs_no_id_and_no_content() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, _, config| {
+            let handlers = Handlers::new().on_elicitation(|asked| async move {
+                assert_eq!(asked.mode, ElicitationMode::Url { url: "https://example.com/form".to_owned() });
+                Ok(ElicitationAnswer::Accept(Map::new()))
+            });
+            let server = connect_with(handlers, config).await;
+            let answer = text(&server, "elicit", json!({"mode": "url"})).await;
+            assert_eq!(parsed(&answer), json!({"action": "accept"}));
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn sampling_and_roots_are_answered_by_the_host() {
+    scene(|_| async {
+        let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}});
+        over_every_way(Script::default(), async |_, _, config| {
+            let answer = message.clone();
+            let handlers = Handlers::new()
+                .on_sampling(move |params| {
+                    assert_eq!(params["messages"][0]["content"]["text"], "Say hi.");
+                    let answer = answer.clone();
+                    async move { Ok(answer) }
+                })
+                .on_roots(|| async {
+                    let work = Root { uri: "file:///work".to_owned(), name: Some("work".to_owned()) };
+                    Ok(vec![work, Root { uri: "file:///tmp".to_owned(), name: None }])
+                });
+            let server = connect_with(handlers, config).await;
+            assert_eq!(parsed(&text(&server, "sample", json!({"prompt": "Say hi."})).await), message);
+            let roots = json!({"roots": [{"uri": "file:///work", "name": "work"}, {"uri": "file:///tmp"}]});
+            assert_eq!(parsed(&text(&server, "roots", json!({})).await), roots);
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn what_has_no_handler_is_not_declared() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |era, scripted, config| {
+            let server = connect(config.clone()).await;
+            for (tool, capability) in [("elicit", "elicitation"), ("sample", "sampling"), ("roots", "roots")] {
+                let outcome = call(&server, tool, json!({})).await;
+                match era {
+                    EraChoice::Legacy => {
+                        let output = outcome.expect("an answer");
+                        let told = format!("the client does not offer {capability}");
+                        assert_eq!((output.is_error, output.plain_text()), (true, Some(told)));
+                    }
+                    _ => assert_eq!(
+                        chain(&outcome.expect_err("a refusal")),
+                        format!("server `peer` answered error -32021: the client does not offer `{capability}`")
+                    ),
+                }
+            }
+            server.close().await;
+            let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
+            server.close().await;
+            let declared: Vec<Value> = match era {
+                EraChoice::Legacy => {
+                    let hellos = scripted.received_of("initialize");
+                    hellos.iter().map(|hello| hello["params"]["capabilities"].clone()).collect()
+                }
+                _ => {
+                    let hellos = scripted.received_of("server/discover");
+                    let key = "io.modelcontextprotocol/clientCapabilities";
+                    hellos.iter().map(|hello| hello["params"]["_meta"][key].clone()).collect()
+                }
+            };
+            let mut without = json!({});
+            let mut with = json!({"elicitation": {"form": {}, "url": {}}});
+            if era == EraChoice::Modern {
+                let extensions = json!({"io.modelcontextprotocol/tasks": {}});
+                without["extensions"] = extensions.clone();
+                with["extensions"] = extensions;
+            }
+            assert_eq!(declared, [without, with]);
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |era, _, config| {
+            let handlers = Handlers::new()
+                .on_elicitation(|_| async { Err("nobody is at home".into()) })
+                .on_sampling(|_| async { Err("no model".into()) });
+            let server = connect_with(handlers, config).await;
+            let elicited = text(&server, "elicit", json!({})).await;
+            let sampled = call(&server, "sample", json!({})).await;
+            match era {
+                EraChoice::Legacy => {
+                    assert_eq!(parsed(&elicited), json!({"code": -32603, "message": "nobody is at home"}));
+                    let sampled = sampled.expect("an answer").plain_text().expect("text");
+                    assert_eq!(parsed(&sampled), json!({"code": -32603, "message": "no model"}));
+                }
+                _ => {
+                    assert_eq!(parsed(&elicited), json!({"action": "cancel"}));
+                    let told =
+                        "server `peer` answered error -32603: `sampling/createMessage` was not answered: no model";
+                    assert_eq!(chain(&sampled.expect_err("no answer")), told);
+                }
+            }
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |era, scripted, config| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counter = asked.clone();
+            let handlers = Handlers::new().on_elicitation(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+                async { Ok(ElicitationAnswer::Decline) }
+            });
+            let server = connect_with(handlers, config).await;
+            assert_eq!(parsed(&text(&server, "elicit", json!({"rounds": 3})).await), json!({"action": "decline"}));
+            assert_eq!(asked.load(Ordering::Relaxed), 3);
+            let calls = scripted.received_of("tools/call");
+            if era == EraChoice::Modern {
+                let states: Vec<&Value> = calls.iter().map(|call| &call["params"]["requestState"]).collect();
+                assert_eq!(states, [&json!(null), &json!("round-1"), &json!("round-2"), &json!("round-3")]);
+                assert!(calls[0]["params"].get("inputResponses").is_none());
+                let answers = json!({"answer": {"action": "decline"}});
+                assert!(calls[1..].iter().all(|call| call["params"]["inputResponses"] == answers), "{calls:?}");
+                assert!(calls[1..].iter().all(|call| call["params"]["arguments"] == json!({"rounds": 3})));
+                let ids: std::collections::BTreeSet<u64> =
+                    calls.iter().filter_map(|call| call["id"].as_u64()).collect();
+                assert_eq!(ids.len(), 4, "{calls:?}");
+            } else {
+                assert_eq!(calls.len(), 1);
+            }
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_server_that_never_stops_asking_is_stopped() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::modern());
+        let mut config = hasty(scripted.in_process());
+        config.limits.input_rounds = 3;
+        let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
+        let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
+        assert_eq!(chain(&error), "server `peer` broke the protocol: it asked for input 4 times");
+        assert_eq!(scripted.received_of("tools/call").len(), 4);
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, _, mut config| {
+            config.timeouts.total = ms(400);
+            let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
+            let server = connect_with(handlers, config).await;
+            let started = Instant::now();
+            let error = call(&server, "elicit", json!({})).await.expect_err("no answer");
+            assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
+            assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+            let cancel = Cancel::new();
+            let cx = CallContext::default().with_cancel(cancel.clone());
+            let (outcome, ()) = tokio::join!(call_in(&server, "elicit", json!({}), &cx), async {
+                tokio::time::sleep(ms(100)).await;
+                cancel.cancel();
+            });
+            assert!(matches!(outcome, Err(CallError::Cancelled)), "{outcome:?}");
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_question_holds_up_no_other_call() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, _, config| {
+            let handlers = Handlers::new().on_elicitation(|_| async {
+                tokio::time::sleep(ms(300)).await;
+                Ok(ElicitationAnswer::Decline)
+            });
+            let server = connect_with(handlers, config).await;
+            let asking = tokio::spawn({
+                let server = server.clone();
+                async move { text(&server, "elicit", json!({})).await }
+            });
+            for _ in 0..3 {
+                still_works(&server).await;
+            }
+            assert!(!asking.is_finished());
+            assert_eq!(parsed(&asking.await.expect("no panic")), json!({"action": "decline"}));
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy());
+        let handlers = Handlers::new().on_roots(|| async {
+            tokio::time::sleep(ms(300)).await;
+            Ok(Vec::new())
+        });
+        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        for n in 0..200 {
+            scripted.push(json!({"jsonrpc": "2.0", "id": format!("r{n}"), "method": "roots/list"}));
+        }
+        let answers = |key: &str| {
+            let received = scripted.received();
+            received.iter().filter(|it| it["id"].is_string() && it.get(key).is_some()).count()
+        };
+        until("all answers", || answers("result") + answers("error") == 200).await;
+        assert!(answers("result") >= 64 && answers("error") > 0, "{} {}", answers("result"), answers("error"));
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn questions_of_a_server_that_is_lost_are_dropped() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy());
+        let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
+        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let asking = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "elicit", json!({})).await }
+        });
+        scripted.heard("tools/call", 1).await;
+        call(&server, "crash", json!({})).await.expect_err("no answer");
+        let error = asking.await.expect("no panic").expect_err("no answer");
+        assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+// Tasks.
+
+#[test]
+fn a_task_is_followed_to_its_end_in_both_eras() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, scripted, config| {
+            let server = connect(config).await;
+            assert_eq!(text(&server, "task", json!({"ms": 100})).await, "the task is done");
+            let error = call(&server, "task", json!({"ms": 30, "fail": true})).await.expect_err("a failure");
+            assert_eq!(chain(&error), "server `peer` answered error -32603: the task failed");
+            assert_eq!(scripted.received_of("tasks/cancel").len(), 0);
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_server_of_before_tasks_just_takes_its_time() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
+        let server = connect(hasty(scripted.in_process())).await;
+        assert_eq!(text(&server, "task", json!({"ms": 50})).await, "the task is done");
+        assert!(scripted.received_of("tools/call").iter().all(|call| call["params"].get("task").is_none()));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_task_asks_the_host() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::modern());
+        let handlers = answering(ElicitationAnswer::Accept(arguments(json!({"answer": "yes"}))));
+        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        assert_eq!(text(&server, "task", json!({"ms": 10, "ask": true})).await, "the task is done");
+        let updates = scripted.received_of("tasks/update");
+        let answers = json!({"answer": {"action": "accept", "content": {"answer": "yes"}}});
+        assert_eq!((updates.len(), &updates[0]["params"]["inputResponses"]), (1, &answers));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_task_whose_caller_has_left_is_cancelled() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, scripted, mut config| {
+            config.timeouts.total = ms(400);
+            let server: Mcp = connect(config).await;
+            // By the clock,
+            let error = call(&server, "task", json!({"ms": 60_000})).await.expect_err("no answer");
+            assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
+            until("the first task's end", || scripted.received_of("tasks/cancel").len() == 1).await;
+            // by the switch,
+            let cancel = Cancel::new();
+            let cx = CallContext::default().with_cancel(cancel.clone());
+            let (outcome, ()) = tokio::join!(call_in(&server, "task", json!({"ms": 60_000}), &cx), async {
+                scripted.heard("tools/call", 2).await;
+                tokio::time::sleep(ms(100)).await;
+                cancel.cancel();
+            });
+            assert!(matches!(outcome, Err(CallError::Cancelled)), "{outcome:?}");
+            until("the second task's end", || scripted.received_of("tasks/cancel").len() == 2).await;
+            // and by leaving.
+            let left = tokio::spawn({
+                let server = server.clone();
+                async move { call(&server, "task", json!({"ms": 60_000})).await }
+            });
+            scripted.heard("tools/call", 3).await;
+            tokio::time::sleep(ms(100)).await;
+            left.abort();
+            until("the third task's end", || scripted.received_of("tasks/cancel").len() == 3).await;
+            let cancels = scripted.received_of("tasks/cancel");
+            let tasks: Vec<&Value> = cancels.iter().map(|cancel| &cancel["params"]["taskId"]).collect();
+            assert_eq!(tasks, ["task-1", "task-2", "task-3"]);
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_legacy_server_without_a_way_to_ask_over_json_asks_over_the_standing_stream() {
+    scene(|_| async {
+        let http = Http { answers: ropeway::testing::Answers::Json, ..Http::default() };
+        let http = listening(Script { http, ..Script::legacy() }).await;
+        let server = connect_with(answering(ElicitationAnswer::Decline), hasty(at(http.url()))).await;
+        assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "decline"}));
+        server.close().await;
+    });
+}

@@ -1,0 +1,273 @@
+//! Lists of tools: page by page, remembered, renewed, and as odd as real ones.
+
+use ropeway::config::EraChoice;
+use ropeway::event::Event;
+use ropeway::testing::{ExtraTool, Fault, On, Paging, Script, Scripted, odd};
+use ropeway::tool::CallContext;
+use serde_json::json;
+
+use crate::hasty::{
+    arguments, call, chain, connect, event, hasty, in_era, in_process, ms, names, still_works, text, until, warnings,
+};
+use crate::scene::scene;
+
+const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
+
+fn lists(scripted: &Scripted) -> usize {
+    scripted.received_of("tools/list").len()
+}
+
+#[test]
+fn pages_are_followed_to_the_end_also_by_numbers() {
+    scene(|_| async {
+        let (_scripted, whole) = in_process(Script::default()).await;
+        let all = names(&whole).await;
+        whole.close().await;
+        for paging in [Paging::Honest, Paging::NumericCursors] {
+            let script = Script { page_size: Some(3), paging, ..Script::default() };
+            let (scripted, server) = in_process(script.clone()).await;
+            if paging == Paging::NumericCursors {
+                // A cursor goes back as a string, as the spec wants it; this server knows only its numbers.
+                let cursors = async {
+                    scripted.heard("tools/list", 2).await;
+                };
+                let (names, ()) = tokio::join!(names(&server), cursors);
+                assert_eq!(names[..3], all[..3]);
+                let second = &scripted.received_of("tools/list")[1];
+                assert_eq!(second["params"]["cursor"], "1");
+            } else {
+                assert_eq!(names(&server).await, all);
+                assert_eq!(lists(&scripted), 6);
+            }
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script { page_size: Some(2), paging: Paging::Endless, ..Script::default() });
+        let mut config = hasty(scripted.in_process());
+        config.limits.pages = 20;
+        let server = connect(config).await;
+        let mut events = server.events();
+        assert_eq!(names(&server).await, ["echo", "add"]);
+        assert_eq!(lists(&scripted), 20);
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|it| it.contains("more than 20 pages")), "{warnings:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
+    scene(|_| async {
+        let script = Script { page_size: Some(2), paging: Paging::Repeated, ..Script::default() };
+        let (scripted, server) = in_process(script).await;
+        let mut events = server.events();
+        assert_eq!(names(&server).await, ["echo", "add"]);
+        assert_eq!(lists(&scripted), 2);
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|it| it.contains("repeats its cursor `page-1`")), "{warnings:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_page_that_fails_does_not_spoil_those_before_it() {
+    scene(|_| async {
+        let failing = Fault::Error(json!({"code": -32000, "message": "lost my place"}));
+        let script = Script { page_size: Some(4), ..Script::default() };
+        let (_scripted, server) = in_process(script.fault(On::method("tools/list").nth(3), failing)).await;
+        let mut events = server.events();
+        assert_eq!(names(&server).await.len(), 8);
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|it| it.contains("page 3") && it.contains("lost my place")), "{warnings:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_first_page_that_fails_is_an_error() {
+    scene(|_| async {
+        let failing = Fault::Error(json!({"code": -32000, "message": "no tools today"}));
+        let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list").nth(1), failing)).await;
+        let error = server.list_tool_definitions(None).await.expect_err("no list");
+        assert_eq!(chain(&error), "server `peer` answered error -32000: no tools today");
+        assert_eq!(names(&server).await.len(), 16);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_does_not_know_the_question_has_no_tools() {
+    scene(|_| async {
+        let unknown = Fault::Error(json!({"code": -32601, "message": "what?"}));
+        let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list"), unknown)).await;
+        assert_eq!(names(&server).await, Vec::<String>::new());
+        server.close().await;
+    });
+}
+
+#[test]
+fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
+    scene(|_| async {
+        for era in BOTH {
+            let scripted = Scripted::new(Script { extra_tools: odd::tools(), ..Script::default() });
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let tools = server.list_tool_definitions(None).await.expect("tools");
+            assert_eq!(tools.len(), 16 + odd::tools().len());
+            for ExtraTool { definition, .. } in odd::tools() {
+                let name = definition["name"].as_str().expect("a name");
+                let tool = tools.iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("no `{name}`"));
+                assert!(tool.input_schema.is_object(), "{name}");
+                assert_eq!(text(&server, name, json!({})).await, "fine", "{name}");
+            }
+            let vendor = tools.iter().find(|tool| tool.name == "unknown_fields").expect("a tool");
+            assert_eq!(vendor.extra["x-vendor"], json!({"kept": true}));
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn what_is_no_tool_is_left_out_with_a_warning() {
+    scene(|_| async {
+        let (_scripted, server) = in_process(Script { extra_tools: odd::not_tools(), ..Script::default() }).await;
+        let mut events = server.events();
+        assert_eq!(names(&server).await.len(), 16);
+        let warnings = warnings(&mut events);
+        assert_eq!(warnings.len(), odd::not_tools().len(), "{warnings:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_name_that_comes_twice_is_one_tool_with_a_warning() {
+    scene(|_| async {
+        let later = json!({"name": "echo", "description": "another", "inputSchema": {"type": "object"}});
+        let (_scripted, server) = in_process(Script::default().tool(later, json!({"content": []}))).await;
+        let mut events = server.events();
+        let tools = server.list_tool_definitions(None).await.expect("tools");
+        assert_eq!((tools.len(), tools[0].description.as_deref()), (16, Some("another")));
+        let warnings = warnings(&mut events);
+        assert!(warnings.iter().any(|it| it.contains("`echo` twice")), "{warnings:?}");
+        server.close().await;
+    });
+}
+
+#[test]
+fn odd_fields_of_a_list_do_not_spoil_it() {
+    scene(|_| async {
+        for rule in odd::lists() {
+            for era in BOTH {
+                let scripted = Scripted::new(Script { faults: vec![rule.clone()], ..Script::default() });
+                let server = connect(in_era(era, scripted.in_process())).await;
+                assert_eq!(names(&server).await.len(), 16, "{rule:?}");
+                server.close().await;
+            }
+        }
+        for result in [json!({}), json!({"tools": null}), json!({"tools": {"a": 1}}), json!({"tools": []})] {
+            let fault = Fault::Result(result.clone());
+            let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list"), fault)).await;
+            assert_eq!(names(&server).await, Vec::<String>::new(), "{result}");
+            still_works(&server).await;
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::legacy()).await;
+        for _ in 0..3 {
+            names(&server).await;
+            server.list_tools(None).await.expect("tools");
+        }
+        assert_eq!(lists(&scripted), 1);
+        server.refresh_tools().await.expect("a list");
+        assert_eq!(lists(&scripted), 2);
+        let mut events = server.events();
+        assert_eq!(text(&server, "grow", json!({"name": "grown"})).await, "grown");
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        assert!(names(&server).await.contains(&"grown".to_owned()));
+        assert_eq!(text(&server, "grown", json!({})).await, "grown");
+        // A change that changes nothing is no event.
+        scripted.changed("tools");
+        until("the list", || lists(&scripted) >= 4).await;
+        tokio::time::sleep(ms(100)).await;
+        while let Some(event) = events.try_next() {
+            assert!(!matches!(event, Event::ToolsChanged { .. }), "{event:?}");
+        }
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_change_is_heard_of_in_the_modern_era_too() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::modern()).await;
+        names(&server).await;
+        scripted.heard("subscriptions/listen", 1).await;
+        let mut events = server.events();
+        assert_eq!(text(&server, "grow", json!({"name": "grown"})).await, "grown");
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        assert!(names(&server).await.contains(&"grown".to_owned()));
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_list_is_kept_for_as_long_as_its_server_says() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script { ttl_ms: 400, ..Script::modern() }).await;
+        names(&server).await;
+        names(&server).await;
+        assert_eq!(lists(&scripted), 1);
+        tokio::time::sleep(ms(500)).await;
+        scripted.set(|script| {
+            script.extra_tools.push(ExtraTool::new(json!({"name": "new"}), json!({"content": []})));
+        });
+        assert!(names(&server).await.contains(&"new".to_owned()));
+        assert_eq!(lists(&scripted), 2);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_prefix_goes_before_every_name_and_the_server_does_not_see_it() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        let tools = server.list_tools(Some("peer")).await.expect("tools");
+        assert!(tools.iter().all(|tool| tool.definition().name.starts_with("peer_")));
+        let output = tools[0].call(arguments(json!({"message": "hi"})), &CallContext::default()).await;
+        assert_eq!(output.expect("an answer").plain_text().as_deref(), Some("hi"));
+        assert_eq!(scripted.received_of("tools/call")[0]["params"]["name"], "echo");
+        assert_eq!(server.list_tool_definitions(Some("")).await.expect("tools")[0].name, "echo");
+        server.close().await;
+    });
+}
+
+#[test]
+fn other_requests_pass_through_as_plain_json() {
+    scene(|_| async {
+        for era in BOTH {
+            let scripted = Scripted::new(Script::default());
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let cx = CallContext::default();
+            let ask = async |method: &str, params| server.request(method, arguments(params), &cx).await;
+            let read = ask("resources/read", json!({"uri": "test://hello"})).await.expect("a resource");
+            assert_eq!(read["contents"][0]["text"], "hello");
+            let prompt = ask("prompts/get", json!({"name": "greet", "arguments": {"name": "Ada"}})).await;
+            assert_eq!(prompt.expect("a prompt")["messages"][0]["content"]["text"], "Please greet Ada.");
+            let missing = ask("resources/read", json!({"uri": "test://nothing"})).await.expect_err("a refusal");
+            assert!(chain(&missing).ends_with("resource not found"), "{}", chain(&missing));
+            let unknown = ask("no/such", json!({})).await.expect_err("a refusal");
+            assert_eq!(chain(&unknown), "server `peer` answered error -32601: unknown method `no/such`");
+            assert!(call(&server, "echo", json!({"message": "hi"})).await.is_ok());
+            server.close().await;
+        }
+    });
+}

@@ -1,0 +1,267 @@
+//! Everything that goes to a server is what the specification allows.
+
+use std::collections::BTreeSet;
+
+use ropeway::config::{EraChoice, ServerConfig, Transport};
+use ropeway::mcp::{ElicitationAnswer, Handlers, Mcp, Root};
+use ropeway::testing::{Fault, HttpRequest, HttpScripted, On, Script, Scripted};
+use ropeway::tool::{CallContext, Cancel};
+use serde_json::{Map, Value, json};
+
+use crate::hasty::{arguments, at, call, call_in, connect_with, hasty, in_era, listening, names, text, until};
+use crate::scene::scene;
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+fn handlers() -> Handlers {
+    Handlers::new()
+        .on_elicitation(|_| async { Ok(ElicitationAnswer::Accept(Map::new())) })
+        .on_sampling(|_| async {
+            Ok(json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}}))
+        })
+        .on_roots(|| async { Ok(vec![Root { uri: "file:///work".to_owned(), name: None }]) })
+}
+
+/// Does a bit of everything.
+async fn do_everything(server: &Mcp, scripted: &Scripted) {
+    names(server).await;
+    server.subscribe("test://hello");
+    let cx = CallContext::default().with_meta("traceparent", json!("00-1-2-01"));
+    call_in(server, "echo", json!({"message": "hi \"you\" \u{0}\u{2028} ä 😀"}), &cx).await.expect("an answer");
+    for tool in ["elicit", "sample", "roots"] {
+        call(server, tool, json!({})).await.expect("an answer");
+    }
+    text(server, "task", json!({"ms": 30})).await;
+    text(server, "locate", json!({"region": "eu"})).await;
+    let cancel = Cancel::new();
+    let cx = CallContext::default().with_cancel(cancel.clone());
+    let sleeping = async {
+        call_in(server, "sleep", json!({"ms": 60_000}), &cx).await.expect_err("no answer");
+    };
+    let calls = scripted.received_of("tools/call").len();
+    tokio::join!(sleeping, async {
+        scripted.heard("tools/call", calls + 1).await;
+        cancel.cancel();
+    });
+    until("the cancellation", || !scripted.cancelled().is_empty()).await;
+    for (method, params) in [
+        ("resources/list", json!({})),
+        ("resources/read", json!({"uri": "test://hello"})),
+        ("prompts/get", json!({"name": "plain", "_meta": {"own": 1}})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "a"}}),
+        ),
+    ] {
+        server.request(method, arguments(params), &CallContext::default()).await.expect("an answer");
+    }
+    if !scripted.received_of("initialize").is_empty() {
+        scripted.push(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+        until("the answer", || scripted.received().iter().any(|message| message["id"] == "p")).await;
+    }
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
+}
+
+/// One message by the rules of JSON-RPC and of its era.
+fn check(message: &Value, modern: bool) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    let Some(method) = message.get("method") else {
+        let outcome = if message.get("result").is_some() { "result" } else { "error" };
+        assert_eq!(keys(message), BTreeSet::from(["jsonrpc", "id", outcome]), "{message}");
+        assert!(!modern, "the modern era has no answers of the client: {message}");
+        return;
+    };
+    let method = method.as_str().expect("a method");
+    let params = &message["params"];
+    assert!(params.is_object(), "{message}");
+    if message.get("id").is_none() {
+        assert_eq!(keys(message), BTreeSet::from(["jsonrpc", "method", "params"]), "{message}");
+        assert!(["notifications/initialized", "notifications/cancelled"].contains(&method), "{message}");
+        return;
+    }
+    assert_eq!(keys(message), BTreeSet::from(["jsonrpc", "id", "method", "params"]), "{message}");
+    assert!(message["id"].is_u64(), "{message}");
+    let meta = &params["_meta"];
+    assert_eq!(meta["progressToken"], message["id"], "{message}");
+    let era: Vec<&str> = keys(meta).into_iter().filter(|key| key.starts_with("io.modelcontextprotocol/")).collect();
+    if modern {
+        assert_eq!(era, [CAPABILITIES, CLIENT, VERSION], "{message}");
+        assert_eq!(meta[VERSION], "2026-07-28");
+        assert_eq!(meta[CLIENT]["name"], "ropeway");
+        assert_eq!(keys(&meta[CAPABILITIES]), BTreeSet::from(["elicitation", "extensions", "roots", "sampling"]));
+        assert!(!["initialize", "ping", "logging/setLevel", "resources/subscribe"].contains(&method), "{message}");
+    } else {
+        assert!(era.is_empty(), "{message}");
+        assert!(!["server/discover", "subscriptions/listen"].contains(&method), "{message}");
+    }
+    match method {
+        "initialize" => {
+            assert_eq!(params["protocolVersion"], "2025-11-25", "{message}");
+            assert_eq!(keys(&params["clientInfo"]), BTreeSet::from(["name", "version"]), "{message}");
+            assert_eq!(params["clientInfo"]["name"], "ropeway");
+            assert_eq!(keys(&params["capabilities"]), BTreeSet::from(["elicitation", "roots", "sampling"]));
+        }
+        "tools/call" => assert!(params["name"].is_string() && params["arguments"].is_object(), "{message}"),
+        _ => {}
+    }
+}
+
+fn check_all(scripted: &Scripted, modern: bool) {
+    let messages = scripted.received();
+    assert!(messages.len() > 12, "{messages:?}");
+    for message in &messages {
+        check(message, modern);
+    }
+    let ids: Vec<u64> =
+        messages.iter().filter(|it| it.get("method").is_some()).filter_map(|it| it["id"].as_u64()).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "no number is used twice: {ids:?}");
+    let traced = messages.iter().filter(|it| it["params"]["_meta"]["traceparent"] == "00-1-2-01").count();
+    assert_eq!(traced, 1);
+    let own = messages.iter().find(|it| it["params"]["_meta"]["own"] == 1).expect("the caller's own");
+    assert_eq!(own["method"], "prompts/get");
+}
+
+async fn everything(config: ServerConfig, scripted: &Scripted, modern: bool) {
+    let server = connect_with(handlers(), config).await;
+    do_everything(&server, scripted).await;
+    server.close().await;
+    check_all(scripted, modern);
+}
+
+#[test]
+fn on_a_pipe_every_message_is_by_the_rules_of_its_era() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let scripted = Scripted::new(Script::default());
+            everything(in_era(era, scripted.in_process()), &scripted, era == EraChoice::Modern).await;
+            let first = scripted.received().remove(0);
+            assert_eq!(first["method"], if era == EraChoice::Modern { "server/discover" } else { "initialize" });
+            if era == EraChoice::Legacy {
+                assert_eq!(scripted.received()[1]["method"], "notifications/initialized");
+            }
+        }
+    });
+}
+
+#[test]
+fn over_legacy_sse_every_message_is_by_the_rules() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        everything(hasty(Transport::Sse(at(http.sse_url()))), &http, false).await;
+    });
+}
+
+fn posts(http: &HttpScripted) -> Vec<(HttpRequest, Value)> {
+    let posts = http.requests().into_iter().filter(|request| request.method == "POST");
+    posts.map(|request| (request.clone(), serde_json::from_slice(&request.body).expect("JSON"))).collect()
+}
+
+fn is_dressed(request: &HttpRequest) {
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    assert_eq!(request.header("accept"), Some("application/json, text/event-stream"));
+    assert!(request.header("user-agent").is_some_and(|agent| agent.starts_with("ropeway/")));
+}
+
+#[test]
+fn over_legacy_http_every_message_and_header_is_by_the_rules() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        everything(in_era(EraChoice::Legacy, at(http.url())), &http, false).await;
+        for (request, message) in posts(&http) {
+            is_dressed(&request);
+            let after = message["method"] != "initialize";
+            assert_eq!(request.header("mcp-session-id").is_some(), after, "{message}");
+            assert_eq!(request.header("mcp-protocol-version"), after.then_some("2025-11-25"), "{message}");
+            assert!(request.headers.iter().all(|(name, _)| !["mcp-method", "mcp-name"].contains(&name.as_str())));
+        }
+        for request in http.requests().iter().filter(|request| request.method != "POST") {
+            assert!(request.header("mcp-session-id").is_some() && request.body.is_empty(), "{request:?}");
+            assert_eq!(request.header("mcp-protocol-version"), Some("2025-11-25"), "{request:?}");
+        }
+        let methods: Vec<String> = http.requests().into_iter().map(|request| request.method).collect();
+        assert_eq!(methods.iter().filter(|method| *method == "GET").count(), 1);
+        assert_eq!(methods.last().map(String::as_str), Some("DELETE"));
+    });
+}
+
+#[test]
+fn over_modern_http_every_message_and_header_is_by_the_rules() {
+    scene(|_| async {
+        let http = listening(Script::default()).await;
+        everything(in_era(EraChoice::Modern, at(http.url())), &http, true).await;
+        assert!(http.requests().iter().all(|request| request.method == "POST"), "no GET, no DELETE");
+        for (request, message) in posts(&http) {
+            is_dressed(&request);
+            assert_eq!(request.header("mcp-protocol-version"), Some("2026-07-28"), "{message}");
+            assert_eq!(request.header("mcp-method"), message["method"].as_str(), "{message}");
+            assert_eq!(request.header("mcp-session-id"), None, "{message}");
+            let params = &message["params"];
+            let name = match message["method"].as_str().unwrap_or_default() {
+                "tools/call" | "prompts/get" => params["name"].as_str(),
+                "resources/read" => params["uri"].as_str(),
+                method if method.starts_with("tasks/") => params["taskId"].as_str(),
+                _ => None,
+            };
+            assert_eq!(request.header("mcp-name"), name, "{message}");
+            let region = params["arguments"]["region"].as_str();
+            assert_eq!(request.header("mcp-param-region"), region, "{message}");
+        }
+        // The closed stream is all that is said about a call that is given up.
+        assert!(http.received_of("notifications/cancelled").is_empty());
+    });
+}
+
+#[test]
+fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
+    scene(|_| async {
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let http = listening(Script::default()).await;
+            let server = connect_with(handlers(), in_era(era, at(http.url()))).await;
+            let cx = CallContext::default()
+                .with_meta("progressToken", json!("theirs"))
+                .with_meta(VERSION, json!("1999-01-01"))
+                .with_meta("traceparent", json!("00-1-2-01"));
+            let heard = std::sync::Arc::new(std::sync::Mutex::new(0));
+            let sink = heard.clone();
+            let cx = cx.with_progress(move |_| *sink.lock().expect("no panic") += 1);
+            call_in(&server, "sleep", json!({"ms": 20, "steps": 2}), &cx).await.expect("an answer");
+            assert_eq!(*heard.lock().expect("no panic"), 2);
+            for (request, message) in posts(&http) {
+                let body = String::from_utf8(request.body).expect("text");
+                for key in ["\"progressToken\"", VERSION, "\"traceparent\""] {
+                    assert!(body.matches(key).count() <= 1, "{body}");
+                }
+                if message["method"] == "tools/call" {
+                    assert_eq!(message["params"]["_meta"]["traceparent"], "00-1-2-01");
+                    assert_eq!(message["params"]["_meta"]["progressToken"], message["id"]);
+                }
+            }
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn what_was_answered_or_is_lost_is_not_cancelled() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default().fault(On::tool("echo").nth(2), Fault::exit()));
+        for era in [EraChoice::Legacy, EraChoice::Modern] {
+            let server = connect_with(handlers(), in_era(era, scripted.in_process())).await;
+            names(&server).await;
+            call(&server, "fail", json!({})).await.expect("an answer");
+            call(&server, "refuse", json!({})).await.expect_err("a refusal");
+            let _ = call(&server, "echo", json!({"message": "hi"})).await;
+            let _ = call(&server, "echo", json!({"message": "hi"})).await;
+            if era == EraChoice::Legacy {
+                assert_eq!(scripted.received_of("notifications/cancelled"), Vec::<Value>::new());
+                assert_eq!(scripted.cancelled(), Vec::<Value>::new());
+            }
+            server.close().await;
+        }
+    });
+}
