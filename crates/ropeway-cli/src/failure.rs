@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::mcp::ConnectError;
-use ropeway::tool::{Alias, BoxError, CallError, ToolDefinition};
+use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::schema;
 use crate::signature::signature;
@@ -175,6 +175,16 @@ fn manual(tool: &ToolDefinition) -> String {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&CallError> for Failure {
+    fn from(error: &CallError) -> Self {
+        if let CallError::InvalidArguments { tool, problems } = error {
+            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`"));
+            return problems.iter().map(problem_line).fold(failure, Self::hint);
+        }
         let mut failure = Self::new(exit_of(&error), error.to_string());
         if let Some(cause) = error.source() {
             failure = failure.caused_by(cause);
@@ -182,7 +192,7 @@ impl From<CallError> for Failure {
         match error {
             CallError::NeedsAuth { challenge, .. } => {
                 let failure = match challenge {
-                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(&challenge))),
+                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(challenge))),
                     None => failure,
                 };
                 failure.hint("give a token with --bearer, or a header with --header")
@@ -192,6 +202,15 @@ impl From<CallError> for Failure {
             }
             _ => failure,
         }
+    }
+}
+
+/// Where something does not fit, and what is wrong there, in one line.
+pub(crate) fn problem_line(problem: &Problem) -> String {
+    let reason = clean_line(&problem.reason);
+    match problem.path.as_str() {
+        "" => reason,
+        path => format!("at `{}`: {reason}", clean_line(path)),
     }
 }
 
@@ -272,6 +291,18 @@ mod tests {
         failure.causes.push("it ended, saying `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
         assert_eq!(plain(&failure.server_said(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_a_usage_error_with_a_line_for_each() {
+        let problem = |path: &str, reason: &str| Problem { path: path.into(), reason: reason.into() };
+        let problems = vec![problem("/a", "must be a number"), problem("", "`b` is missing")];
+        let failure = Failure::from(CallError::InvalidArguments { tool: "t".into(), problems });
+        assert_eq!(failure.exit(), Exit::Usage);
+        assert_eq!(
+            plain(&failure),
+            "error: the arguments do not fit tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
+        );
     }
 
     #[test]

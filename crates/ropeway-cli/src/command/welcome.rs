@@ -29,7 +29,7 @@ const REAL: [&str; 3] = [
 pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
     let config = ServerOptions::default().config()?;
     Session::with(config, setting.deadline, setting.status, async |session| {
-        let tools = session.tools().await?;
+        let tools = session.definitions().await?;
         if setting.json {
             print_json(&list_json(session.server_info().as_deref(), &tools))?;
             return Ok(Exit::Done);

@@ -137,5 +137,5 @@ fn words_of_a_server_cannot_command_the_terminal() {
     assert_eq!(run.stdout, "hidden text\n");
     let run = Run::of(&["call", "fail", "message=\u{9b}31m\u{1b}[2J", "--json"]).expect(1);
     assert!(!run.stdout.contains(['\u{9b}', '\u{1b}']), "{}", run.stdout);
-    assert_eq!(run.json()["content"][0]["text"], "\u{9b}31m\u{1b}[2J");
+    assert_eq!(run.json()["meta"]["content"][0]["text"], "\u{9b}31m\u{1b}[2J");
 }
