@@ -2,6 +2,7 @@
 
 mod command;
 mod demo_server;
+mod trial;
 mod trouble;
 
 use std::process::{Command, Output, Stdio};
