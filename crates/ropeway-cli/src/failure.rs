@@ -9,7 +9,7 @@ use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::schema;
 use crate::signature::signature;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::text::{clean, clean_line, terminal_width, width, wrap};
 
 /// What the exit code of the command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +133,16 @@ impl Failure {
     pub(crate) fn render(&self) -> String {
         const ERROR: Style = AnsiColor::Red.on_default().bold();
         const FAINT: Style = Style::new().dimmed();
+        // Lines in a file or a pipe stay whole, for whoever searches them.
+        let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
+        let hang = |text: &str| {
+            let wrapped = wrap(text, width, 4);
+            wrapped.strip_prefix("  ").unwrap_or(&wrapped).to_owned()
+        };
         let mut lines = format!("{ERROR}error:{ERROR:#} {}\n", clean(&self.message).trim_end());
         for cause in &self.causes {
-            let cause = clean(cause).trim_end().replace('\n', "\n    ");
-            lines.push_str(&format!("  {FAINT}caused by:{FAINT:#} {cause}\n"));
+            let cause = hang(&format!("caused by: {}", clean(cause)));
+            lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));
         }
         match self.server_said.as_slice() {
             [] => {}
@@ -149,7 +155,7 @@ impl Failure {
             }
         }
         for hint in &self.hints {
-            lines.push_str(&format!("  {hint}\n"));
+            lines.push_str(&hang(hint));
         }
         if let Some(tool) = &self.tool {
             lines.push('\n');
@@ -185,7 +191,7 @@ impl From<&CallError> for Failure {
             let failure = Self::usage(format!("the arguments do not fit tool `{tool}`"));
             return problems.iter().map(problem_line).fold(failure, Self::hint);
         }
-        let mut failure = Self::new(exit_of(&error), error.to_string());
+        let mut failure = Self::new(exit_of(error), error.to_string());
         if let Some(cause) = error.source() {
             failure = failure.caused_by(cause);
         }

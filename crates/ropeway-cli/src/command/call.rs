@@ -15,7 +15,7 @@ Examples:
   ropeway call calculate expression='2^10 / 3'
   ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
   ropeway call chart --args '{\"values\": [3, 1, 4]}' --json
-  ropeway call echo message=hi --stdio \"npx -y @modelcontextprotocol/server-everything\"
+  ropeway call get_current_time timezone=UTC --stdio \"uvx mcp-server-time\"
 
 A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
 --json asks for JSON output; arguments as JSON are given with --args.";
@@ -58,6 +58,10 @@ impl Call {
                 let shown = show(&envelope, folder.as_ref())?;
                 print(&shown.text)?;
                 shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
+                if envelope.meta.is_error {
+                    // Its words are the answer; that they are about a failure may not be plain to see.
+                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", envelope.tool)).render());
+                }
             }
             Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
         })

@@ -36,7 +36,7 @@ impl Run {
 #[test]
 fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", "error: tool `fail` reports a failure\n"));
 }
 
 #[test]
