@@ -2,6 +2,8 @@
 
 mod command;
 mod demo_server;
+mod picture;
+mod readme;
 mod trial;
 mod trouble;
 
