@@ -1,9 +1,12 @@
 //! An answer: the result of a request as the bytes that came, read when it is known what it should be.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::host::Host;
 use crate::protocol::{self, Incoming};
 use crate::tool::ToolOutput;
 
@@ -44,19 +47,22 @@ impl Answer {
     }
 
     /// Reads the result as what it should be.
-    pub(crate) fn read<T: FromAnswer>(&self) -> Result<T, serde_json::Error> {
+    pub(crate) fn read<T: FromAnswer>(&self, host: &Host) -> Result<T, serde_json::Error> {
         let error = match T::from_json(&self.result) {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        self.message.as_ref().and_then(read_whole).unwrap_or(Err(error))
+        self.message.as_ref().and_then(|message| read_whole(message, host)).unwrap_or(Err(error))
     }
 }
 
 /// Reads the result of a message that is laid out in an unusual way, or is not quite UTF-8.
 #[cold]
-fn read_whole<T: DeserializeOwned>(message: &Bytes) -> Option<Result<T, serde_json::Error>> {
+fn read_whole<T: DeserializeOwned>(message: &Bytes, host: &Host) -> Option<Result<T, serde_json::Error>> {
     let mended = String::from_utf8_lossy(message);
+    if matches!(mended, Cow::Owned(_)) {
+        host.warn("an answer that is not UTF-8 was mended");
+    }
     let mut found = None;
     protocol::read(mended.as_bytes(), |incoming| {
         if let Incoming::Answer { outcome: Ok(result), .. } = incoming {
@@ -72,11 +78,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::event::Events;
+    use crate::mcp::host::Handlers;
 
     fn quick(message: &'static [u8]) -> Result<Value, serde_json::Error> {
         let (_, range) = protocol::quick_answer(message).expect("a usual beginning");
         let message = Bytes::from_static(message);
-        Answer::likely(message.slice(range), message).read()
+        let host = Host::new("s".into(), Handlers::new(), Events::default());
+        Answer::likely(message.slice(range), message).read(&host)
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl<'a> Call<'a> {
         };
         let (answer, session) = self.shared.request(&request, self.cx, self.clocks, session).await?;
         // The fields are read in one pass, in the caller's own task: a large answer holds nobody else up.
-        let result = answer.read().map_err(|error| tools::unreadable(self.shared, error))?;
+        let result = answer.read(&self.shared.host).map_err(|error| tools::unreadable(self.shared, error))?;
         Ok((result, session))
     }
 

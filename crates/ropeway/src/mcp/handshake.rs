@@ -220,7 +220,7 @@ impl Handshake<'_> {
             }
             outcome => outcome?,
         };
-        let result = object(&answer).map_err(Fault::Unreadable)?;
+        let result = self.object(&answer).map_err(Fault::Unreadable)?;
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
             // An answer that offers no version of ours is as good as a refusal.
@@ -273,7 +273,7 @@ impl Handshake<'_> {
 
     /// The server has answered `initialize`: its version counts from here on.
     async fn initialized(&self, link: Link, answer: &Answer) -> Result<Session, Failed> {
-        let result = object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
+        let result = self.object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
             // A server that names none behaves like the first ones did.
@@ -302,6 +302,10 @@ impl Handshake<'_> {
         }
         let info = self.info(&result, Era::Legacy, version);
         Ok(Session::new(link, info, String::new()))
+    }
+
+    fn object(&self, answer: &Answer) -> Result<Map<String, Value>, String> {
+        answer.read(self.host).map_err(|error| format!("the result is not an object: {error}"))
     }
 
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
@@ -356,8 +360,4 @@ fn supported(error: &RpcError) -> Vec<String> {
 fn strings(list: Option<&Value>) -> Vec<String> {
     let texts = list.and_then(Value::as_array).into_iter().flatten();
     texts.filter_map(|version| version.as_str().map(str::to_owned)).collect()
-}
-
-fn object(answer: &Answer) -> Result<Map<String, Value>, String> {
-    answer.read().map_err(|error| format!("the result is not an object: {error}"))
 }

@@ -88,7 +88,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
                 break;
             }
         };
-        let result: Value = answer.read().map_err(|error| unreadable(shared, error))?;
+        let result: Value = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
         let page = Page::read(result, "tools");
         list.ttl = [list.ttl, page.ttl].into_iter().flatten().min();
         let wants_headers = session.wants_headers();
