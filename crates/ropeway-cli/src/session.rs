@@ -1,6 +1,6 @@
 //! A session: one command's connection to one server, from start to end, within its time.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ropeway::checked::CheckedTool;
@@ -18,17 +18,33 @@ use crate::text::clean_line;
 /// How long a server has to end by itself, unless the command's time ends sooner.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// How long a command may take as a whole.
-#[derive(Clone, Copy, Debug)]
+/// How long a command may take as a whole, and whom it waits for meanwhile.
+#[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
     after: Duration,
+    server: Arc<OnceLock<Alias>>,
 }
 
 impl Deadline {
     /// So long from now.
     pub(crate) fn new(after: Duration) -> Self {
-        Self { at: Instant::now() + after, after }
+        Self { at: Instant::now() + after, after, server: Arc::default() }
+    }
+
+    /// When it is over.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// What to say when it is over.
+    pub(crate) fn failure(&self) -> Failure {
+        let after = self.after;
+        let message = match self.server.get() {
+            Some(server) => format!("server `{server}` gave no answer within {after:?}"),
+            None => format!("the command did not end within {after:?}"),
+        };
+        Failure::new(Exit::Timeout, message)
     }
 }
 
@@ -49,7 +65,11 @@ impl Session {
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let alias = config.alias.clone();
-        let session = Self { server: Mcp::new(prepare(config, deadline)), alias, deadline, status };
+        if let Some(deadline) = &deadline {
+            // A command has one server.
+            let _ = deadline.server.set(alias.clone());
+        }
+        let session = Self { server: Mcp::new(prepare(config, deadline.as_ref())), alias, deadline, status };
         let done = async {
             session.connect().await?;
             work(&session).await
@@ -107,18 +127,17 @@ impl Session {
     async fn step<T>(&self, what: &str, step: impl Future<Output = T>) -> Result<T, Failure> {
         let label = format!("{what} {}", self.alias);
         let step = self.status.during(&label, step);
-        match self.deadline {
+        match &self.deadline {
             None => Ok(step.await),
-            Some(Deadline { at, after }) => tokio::time::timeout_at(at, step).await.map_err(|_| {
-                let message = format!("server `{}` gave no answer within {after:?}", self.alias);
-                Failure::new(Exit::Timeout, message).hint(format!("this was while {what} it"))
-            }),
+            Some(deadline) => tokio::time::timeout_at(deadline.at, step)
+                .await
+                .map_err(|_| deadline.failure().hint(format!("this was while {what} it"))),
         }
     }
 
     async fn close(&self) {
         let patience = Instant::now() + CLOSE + Duration::from_millis(500);
-        let until = self.deadline.map_or(patience, |deadline| {
+        let until = self.deadline.as_ref().map_or(patience, |deadline| {
             // A server whose time is up is still told to stop, but not waited for.
             patience.min(deadline.at.max(Instant::now() + Duration::from_millis(100)))
         });
@@ -128,10 +147,10 @@ impl Session {
 }
 
 /// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.
-fn prepare(mut config: ServerConfig, deadline: Option<Deadline>) -> ServerConfig {
+fn prepare(mut config: ServerConfig, deadline: Option<&Deadline>) -> ServerConfig {
     config.reconnect.enabled = false;
     config.timeouts.close = CLOSE;
-    if let Some(Deadline { after, .. }) = deadline {
+    if let Some(&Deadline { after, .. }) = deadline {
         config.timeouts.connect = after;
         config.timeouts.idle = after;
         config.timeouts.total = after;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::mcp::end_children;
+use tokio::time::Instant;
 
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Deadline;
@@ -71,8 +72,9 @@ impl CommandLine {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
         let Options { json, timeout, verbose } = self.options;
-        if let Some(timeout) = timeout {
-            watch(timeout);
+        let deadline = timeout.map(Deadline::new);
+        if let Some(deadline) = &deadline {
+            watch(deadline.clone());
         }
         if verbose > 0 {
             show_logs(verbose);
@@ -80,7 +82,7 @@ impl CommandLine {
         obey_signals();
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(async {
-                let setting = Setting { json, deadline: timeout.map(Deadline::new), status: Status::new(verbose > 0) };
+                let setting = Setting { json, deadline, status: Status::new(verbose > 0) };
                 run(self.command, setting).await
             });
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
@@ -117,11 +119,13 @@ fn finish(done: Result<Exit, Failure>) -> ExitCode {
 }
 
 /// Ends the process when the command's time is well over, whatever else is stuck.
-fn watch(timeout: Duration) {
+fn watch(deadline: Deadline) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-        std::thread::sleep(timeout + FORCE);
+        let end = deadline.at() + FORCE;
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
         end_children();
-        say(&Failure::new(Exit::Timeout, format!("the command did not end within {timeout:?}")).render());
+        status::wipe();
+        say(&deadline.failure().render());
         std::process::exit(Exit::Timeout as i32);
     });
     // Without a thread there is still the ordinary clock.
