@@ -65,7 +65,7 @@ fn a_structured_answer_is_printed_once_as_readable_json() {
 fn a_call_as_json_is_one_document_with_all_of_the_answer() {
     let result = Run::of(&["call", "statistics", "values=[1, 2, 3]", "--json"]).expect(0).json();
     assert_eq!((&result["tool"], &result["meta"]["is_error"]), (&json!("statistics"), &json!(false)));
-    assert_eq!(result["origin"]["server"], json!({"server": "demo", "tool": "statistics"}));
+    assert_eq!(result["origin"], json!({"server": "demo", "tool": "statistics"}));
     assert_eq!(result["data"]["count"], 3);
     assert_eq!(result["meta"]["structured_content"]["count"], 3);
     assert_eq!(result["meta"]["content"][0]["type"], "text");

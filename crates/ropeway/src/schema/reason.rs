@@ -226,14 +226,14 @@ fn reason(error: &ValidationError<'_>) -> String {
         Kind::MultipleOf { multiple_of } => {
             format!("must be a multiple of {multiple_of}, not {}", quoted(error.instance()))
         }
-        Kind::MinLength { limit } => format!("must have at least {limit} characters"),
-        Kind::MaxLength { limit } => format!("must have at most {limit} characters"),
-        Kind::MinItems { limit } => format!("must have at least {limit} items"),
-        Kind::MaxItems { limit } => format!("must have at most {limit} items"),
-        Kind::AdditionalItems { limit } => format!("must have at most {limit} items"),
+        Kind::MinLength { limit } => format!("must have at least {}", count(*limit, "character", "characters")),
+        Kind::MaxLength { limit } => format!("must have at most {}", count(*limit, "character", "characters")),
+        Kind::MinItems { limit } => format!("must have at least {}", count(*limit, "item", "items")),
+        Kind::MaxItems { limit } => format!("must have at most {}", count(*limit, "item", "items")),
+        Kind::AdditionalItems { limit } => format!("must have at most {}", count(*limit as u64, "item", "items")),
         Kind::UnevaluatedItems { .. } => "has more items than are allowed".to_owned(),
-        Kind::MinProperties { limit } => format!("must have at least {limit} properties"),
-        Kind::MaxProperties { limit } => format!("must have at most {limit} properties"),
+        Kind::MinProperties { limit } => format!("must have at least {}", count(*limit, "property", "properties")),
+        Kind::MaxProperties { limit } => format!("must have at most {}", count(*limit, "property", "properties")),
         Kind::Pattern { pattern } => {
             format!("must match the pattern `{}`, unlike {}", shortened(pattern, 120), quoted(error.instance()))
         }
@@ -248,5 +248,12 @@ fn reason(error: &ValidationError<'_>) -> String {
         Kind::Not { .. } => "is a value that is ruled out".to_owned(),
         // The rest speaks for itself, without its value, which may be long.
         _ => error.masked().to_string(),
+    }
+}
+/// A number of things, in words.
+fn count(number: u64, one: &str, many: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{number} {many}"),
     }
 }

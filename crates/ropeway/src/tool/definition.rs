@@ -49,9 +49,10 @@ impl From<String> for Alias {
 
 /// Where a tool comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum Origin {
     /// A function of the host.
+    #[serde(serialize_with = "local")]
     Local,
     /// A server's tool, with the server's own name for it.
     Server {
@@ -60,6 +61,10 @@ pub enum Origin {
         /// The server's name for the tool.
         tool: Arc<str>,
     },
+}
+
+fn local<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str("local")
 }
 
 /// What a server says about a tool's behaviour. Hints from outside: never a reason to trust.

@@ -95,9 +95,14 @@ impl ChildGroup {
         if let Some(folder) = &server.cwd {
             command.current_dir(folder);
         }
-        let mut child = command.spawn().map_err(spawn_error)?;
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        groups().extend(group.map(Pid::as_raw_nonzero).map(i32::from));
+        let (mut child, group) = {
+            // Whoever ends all children must not miss one that is just being born.
+            let mut groups = groups();
+            let child = command.spawn().map_err(spawn_error)?;
+            let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+            groups.extend(group.map(Pid::as_raw_nonzero).map(i32::from));
+            (child, group)
+        };
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let this = Self { group, child };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {

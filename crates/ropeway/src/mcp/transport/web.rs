@@ -116,9 +116,15 @@ fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-/// What went wrong on the way to the server; the URL is left out, since it may hold a secret.
+/// What went wrong on the way to the server. The last cause says it all; those above it say only that something
+/// went wrong, and may hold the URL with its secrets.
 pub(crate) fn broken(error: reqwest::Error) -> ConnectError {
-    ConnectError::Broken(Box::new(error.without_url()))
+    let error = error.without_url();
+    let mut last: &dyn std::error::Error = &error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    ConnectError::Broken(last.to_string().into())
 }
 
 /// An answer with a status that says no.
