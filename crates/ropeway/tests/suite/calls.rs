@@ -16,18 +16,27 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way to a server, each time with a server of its own.
+/// Does the same over every way to a server, each time with a server of its own, and all at the same time.
 async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Scripted, ServerConfig)) {
-    for (way, era) in [("legacy pipe", EraChoice::Legacy), ("modern pipe", EraChoice::Modern)] {
+    let pipe = async |way, era| {
         let scripted = Scripted::new(script.clone());
         test(way, &scripted, in_era(era, scripted.in_process())).await;
-    }
-    for (way, era) in [("legacy HTTP", EraChoice::Legacy), ("modern HTTP", EraChoice::Modern)] {
+    };
+    let http = async |way, era| {
         let http = listening(script.clone()).await;
         test(way, &http, in_era(era, at(http.url()))).await;
-    }
-    let http = listening(script).await;
-    test("legacy SSE", &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    let sse = async {
+        let http = listening(script.clone()).await;
+        test("legacy SSE", &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    tokio::join!(
+        pipe("legacy pipe", EraChoice::Legacy),
+        pipe("modern pipe", EraChoice::Modern),
+        http("legacy HTTP", EraChoice::Legacy),
+        http("modern HTTP", EraChoice::Modern),
+        sse,
+    );
 }
 
 /// The request that the n-th call of a tool was.

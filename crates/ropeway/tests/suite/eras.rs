@@ -382,7 +382,7 @@ fn what_a_server_says_about_itself_can_be_read() {
 
 async fn never_ready(config: ServerConfig) {
     let mut config = config;
-    config.timeouts.connect = ms(500);
+    config.timeouts.connect = ms(300);
     config.timeouts.probe = ms(100);
     config.reconnect.enabled = false;
     let server = Mcp::new(config);

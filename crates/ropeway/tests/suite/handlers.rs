@@ -16,16 +16,22 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way on which a server can ask, each time with a server of its own.
+/// Does the same over every way on which a server can ask, each time with a server of its own, and all at the same time.
 async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &Scripted, ServerConfig)) {
-    for era in [EraChoice::Legacy, EraChoice::Modern] {
+    let pipe = async |era| {
         let scripted = Scripted::new(script.clone());
         test(era, &scripted, in_era(era, scripted.in_process())).await;
+    };
+    let http = async |era| {
         let http = listening(script.clone()).await;
         test(era, &http, in_era(era, at(http.url()))).await;
-    }
-    let http = listening(script).await;
-    test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    let sse = async {
+        let http = listening(script.clone()).await;
+        test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    let (legacy, modern) = (EraChoice::Legacy, EraChoice::Modern);
+    tokio::join!(pipe(legacy), pipe(modern), http(legacy), http(modern), sse);
 }
 
 fn answering(answer: ElicitationAnswer) -> Handlers {
