@@ -207,6 +207,19 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
 }
 
 #[test]
+fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy());
+        let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
+        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let answer = text(&server, "elicit", json!({})).await;
+        assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
 fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
