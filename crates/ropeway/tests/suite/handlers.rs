@@ -271,7 +271,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
 fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
-            config.timeouts.total = ms(400);
+            config.timeouts.total = ms(1000);
             let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
             let server = connect_with(handlers, config).await;
             let started = Instant::now();
@@ -297,7 +297,7 @@ fn a_question_holds_up_no_other_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|_| async {
-                tokio::time::sleep(ms(300)).await;
+                tokio::time::sleep(ms(1000)).await;
                 Ok(ElicitationAnswer::Decline)
             });
             let server = connect_with(handlers, config).await;
@@ -405,7 +405,7 @@ fn a_task_asks_the_host() {
 fn a_task_whose_caller_has_left_is_cancelled() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, mut config| {
-            config.timeouts.total = ms(400);
+            config.timeouts.total = ms(1000);
             let server: Mcp = connect(config).await;
             // By the clock,
             let error = call(&server, "task", json!({"ms": 60_000})).await.expect_err("no answer");

@@ -220,11 +220,11 @@ fn a_change_is_heard_of_in_the_modern_era_too() {
 #[test]
 fn a_list_is_kept_for_as_long_as_its_server_says() {
     scene(|_| async {
-        let (scripted, server) = in_process(Script { ttl_ms: 400, ..Script::modern() }).await;
+        let (scripted, server) = in_process(Script { ttl_ms: 1000, ..Script::modern() }).await;
         names(&server).await;
         names(&server).await;
         assert_eq!(lists(&scripted), 1);
-        tokio::time::sleep(ms(500)).await;
+        tokio::time::sleep(ms(1100)).await;
         scripted.set(|script| {
             script.extra_tools.push(ExtraTool::new(json!({"name": "new"}), json!({"content": []})));
         });
