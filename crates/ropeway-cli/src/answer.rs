@@ -1,29 +1,18 @@
-//! An answer: what a tool returned, for people and for scripts.
+//! An answer: what a tool returned, for people.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anstyle::Style;
 use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
-use ropeway::tool::ToolOutput;
-use serde_json::{Value, json};
+use ropeway::envelope::{Data, Envelope};
+use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, problem_line};
 use crate::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
-
-/// The answer as one JSON document, for scripts.
-pub(crate) fn result_json(tool: &str, output: &ToolOutput, took: Duration) -> Value {
-    let mut result = json!({"tool": tool, "is_error": output.is_error, "content": output.content});
-    if let Some(structured) = &output.structured {
-        result["structuredContent"] = structured.clone();
-    }
-    result["took_ms"] = json!((took.as_secs_f64() * 1e6).round() / 1e3);
-    result
-}
 
 /// Where the files of an answer are put.
 pub(crate) struct Folder {
@@ -104,17 +93,30 @@ pub(crate) struct Shown {
 }
 
 /// Writes the answer for a person; files go into the folder when there is one.
-pub(crate) fn show(output: &ToolOutput, folder: Option<&Folder>) -> Result<Shown, Failure> {
+pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown, Failure> {
+    // Servers repeat structured content as text for those who read only that; once is enough here.
+    let structured = envelope.meta.structured_content.as_ref();
+    let repeats = |part: &&ContentPart| match part {
+        ContentPart::Text(part) => {
+            structured.is_some_and(|value| serde_json::from_str::<Value>(&part.text).is_ok_and(|text| text == *value))
+        }
+        _ => false,
+    };
+    let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
+    if let Data::Json(value) = envelope.data() {
+        shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));
+        shown.text.push('\n');
+    }
+    let odd = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
+    shown.notes.extend(envelope.warnings.iter().map(odd));
+    Ok(shown)
+}
+
+fn show_parts<'a>(parts: impl Iterator<Item = &'a ContentPart>, folder: Option<&Folder>) -> Result<Shown, Failure> {
     let mut shown = Shown::default();
     let mut unsaved = 0;
-    // Servers repeat structured content as text for those who read only that; once is enough here.
-    let repeats = |text: &str| {
-        let structured = output.structured.as_ref();
-        structured.is_some_and(|value| serde_json::from_str::<Value>(text).is_ok_and(|text| text == *value))
-    };
-    for part in &output.content {
+    for part in parts {
         let line = match part {
-            ContentPart::Text(part) if repeats(&part.text) => continue,
             ContentPart::Text(part) => clean(&part.text),
             ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
                 show_file(mime_type, base64, folder, &mut unsaved)?
@@ -138,10 +140,6 @@ pub(crate) fn show(output: &ToolOutput, folder: Option<&Folder>) -> Result<Shown
         shown.text.push_str(line.trim_end_matches('\n'));
         shown.text.push('\n');
     }
-    if let Some(structured) = &output.structured {
-        shown.text.push_str(&clean(&serde_json::to_string_pretty(structured).unwrap_or_default()));
-        shown.text.push('\n');
-    }
     if unsaved > 0 {
         shown.notes.push("use --save DIR to keep what is not text".to_owned());
     }
@@ -149,10 +147,9 @@ pub(crate) fn show(output: &ToolOutput, folder: Option<&Folder>) -> Result<Shown
 }
 
 /// Saves the files of an answer that is printed as JSON, and tells where they are.
-pub(crate) fn save_all(output: &ToolOutput, folder: &Folder) -> Result<Vec<String>, Failure> {
-    let mut files = ToolOutput::default();
-    files.content = output.content.iter().filter(|part| !is_text(part)).cloned().collect();
-    Ok(show(&files, Some(folder))?.text.lines().map(str::to_owned).collect())
+pub(crate) fn save_all(envelope: &Envelope, folder: &Folder) -> Result<Vec<String>, Failure> {
+    let files = envelope.meta.content.iter().filter(|part| !is_text(part));
+    Ok(show_parts(files, Some(folder))?.text.lines().map(str::to_owned).collect())
 }
 
 fn is_text(part: &ContentPart) -> bool {
@@ -183,14 +180,20 @@ fn show_file(mime_type: &str, base64: &str, folder: Option<&Folder>, unsaved: &m
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ropeway::tool::{CallId, Origin};
+    use serde_json::json;
+
     use super::*;
 
-    fn read(result: Value) -> ToolOutput {
-        serde_json::from_value(result).expect("an object always reads")
+    fn read(result: Value) -> Envelope {
+        let output = serde_json::from_value(result).expect("an object always reads");
+        Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::ZERO, output)
     }
 
-    fn plain(output: &ToolOutput, folder: Option<&Folder>) -> String {
-        let shown = show(output, folder).expect("an answer");
+    fn plain(envelope: &Envelope, folder: Option<&Folder>) -> String {
+        let shown = show(envelope, folder).expect("an answer");
         anstream::adapter::strip_str(&shown.text).to_string()
     }
 
@@ -245,13 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn the_json_of_an_answer_holds_all_of_it() {
-        let output =
-            read(json!({"content": [{"type": "text", "text": "a"}], "structuredContent": null, "isError": true}));
+    fn an_answer_is_shown_as_its_schema_wants_it_with_a_warning_where_that_fails() {
+        let schema = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}});
+        let envelope = read(json!({"content": [], "structuredContent": {"a": "1", "b": "maybe"}})).cast_to(&schema);
+        let shown = show(&envelope, None).expect("an answer");
+        assert_eq!(shown.text, "{\n  \"a\": 1,\n  \"b\": \"maybe\"\n}\n");
         assert_eq!(
-            result_json("t", &output, Duration::from_micros(1500)),
-            json!({"tool": "t", "is_error": true, "content": [{"type": "text", "text": "a"}],
-                "structuredContent": null, "took_ms": 1.5})
+            shown.notes,
+            ["warning: the answer does not fit its schema: at `/b`: must be a boolean, not a string"]
         );
     }
 }

@@ -80,11 +80,7 @@ pub(crate) fn read_object(text: &str) -> Result<Arguments, Failure> {
 
 impl Typed {
     /// What the tool is sent: pairs are converted by its schema, and win over the object.
-    ///
-    /// An object is sent as it is. Pairs alone are checked for what is missing, since a person who types them reads
-    /// our words sooner than the server's.
     pub(crate) fn for_tool(self, tool: &ToolDefinition) -> Result<Arguments, Failure> {
-        let checks = self.object.is_none();
         let mut arguments = self.object.unwrap_or_default();
         let mut typed: Vec<String> = Vec::new();
         for Pair { name, value } in self.pairs {
@@ -98,16 +94,7 @@ impl Typed {
             arguments.insert(name.clone(), value);
             typed.push(name);
         }
-        let fields = schema::fields(&tool.input_schema);
-        let missing: Vec<String> = fields
-            .iter()
-            .filter(|field| checks && field.required && !arguments.contains_key(&field.name))
-            .map(|field| format!("`{}`", field.name))
-            .collect();
-        match missing.as_slice() {
-            [] => Ok(arguments),
-            missing => Err(Failure::usage(format!("tool `{}` needs {}", tool.name, missing.join(" and "))).about(tool)),
-        }
+        Ok(arguments)
     }
 }
 
@@ -216,8 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_unknown_and_doubled_arguments_are_told() {
-        assert_eq!(typed(&[]), Err("tool `chart` needs `values`".to_owned()));
+    fn unknown_and_doubled_arguments_are_told() {
         assert_eq!(typed(&["valeus=[1]"]), Err("tool `chart` has no argument `valeus`".to_owned()));
         assert_eq!(typed(&["title=a", "title=b"]), Err("argument `title` is given twice".to_owned()));
     }
@@ -230,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_sent_as_it_is_and_pairs_win_over_it() {
+    fn pairs_win_over_the_object() {
         let object = read_object(r#"{"title": "a", "odd": 1}"#).ok();
         let typed = Typed { object, pairs: vec![Pair::parse("title=b").expect("a pair")] };
         let arguments = typed.for_tool(&tool()).expect("arguments");

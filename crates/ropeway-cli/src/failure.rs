@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::mcp::ConnectError;
-use ropeway::tool::{Alias, BoxError, CallError, ToolDefinition};
+use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::schema;
 use crate::signature::signature;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::text::{clean, clean_line, terminal_width, width, wrap};
 
 /// What the exit code of the command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +133,16 @@ impl Failure {
     pub(crate) fn render(&self) -> String {
         const ERROR: Style = AnsiColor::Red.on_default().bold();
         const FAINT: Style = Style::new().dimmed();
+        // Lines in a file or a pipe stay whole, for whoever searches them.
+        let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
+        let hang = |text: &str| {
+            let wrapped = wrap(text, width, 4);
+            wrapped.strip_prefix("  ").unwrap_or(&wrapped).to_owned()
+        };
         let mut lines = format!("{ERROR}error:{ERROR:#} {}\n", clean(&self.message).trim_end());
         for cause in &self.causes {
-            let cause = clean(cause).trim_end().replace('\n', "\n    ");
-            lines.push_str(&format!("  {FAINT}caused by:{FAINT:#} {cause}\n"));
+            let cause = hang(&format!("caused by: {}", clean(cause)));
+            lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));
         }
         match self.server_said.as_slice() {
             [] => {}
@@ -149,7 +155,7 @@ impl Failure {
             }
         }
         for hint in &self.hints {
-            lines.push_str(&format!("  {hint}\n"));
+            lines.push_str(&hang(hint));
         }
         if let Some(tool) = &self.tool {
             lines.push('\n');
@@ -175,14 +181,24 @@ fn manual(tool: &ToolDefinition) -> String {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        let mut failure = Self::new(exit_of(&error), error.to_string());
+        Self::from(&error)
+    }
+}
+
+impl From<&CallError> for Failure {
+    fn from(error: &CallError) -> Self {
+        if let CallError::InvalidArguments { tool, problems } = error {
+            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`"));
+            return problems.iter().map(problem_line).fold(failure, Self::hint);
+        }
+        let mut failure = Self::new(exit_of(error), error.to_string());
         if let Some(cause) = error.source() {
             failure = failure.caused_by(cause);
         }
         match error {
             CallError::NeedsAuth { challenge, .. } => {
                 let failure = match challenge {
-                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(&challenge))),
+                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(challenge))),
                     None => failure,
                 };
                 failure.hint("give a token with --bearer, or a header with --header")
@@ -192,6 +208,15 @@ impl From<CallError> for Failure {
             }
             _ => failure,
         }
+    }
+}
+
+/// Where something does not fit, and what is wrong there, in one line.
+pub(crate) fn problem_line(problem: &Problem) -> String {
+    let reason = clean_line(&problem.reason);
+    match problem.path.as_str() {
+        "" => reason,
+        path => format!("at `{}`: {reason}", clean_line(path)),
     }
 }
 
@@ -272,6 +297,18 @@ mod tests {
         failure.causes.push("it ended, saying `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
         assert_eq!(plain(&failure.server_said(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_a_usage_error_with_a_line_for_each() {
+        let problem = |path: &str, reason: &str| Problem { path: path.into(), reason: reason.into() };
+        let problems = vec![problem("/a", "must be a number"), problem("", "`b` is missing")];
+        let failure = Failure::from(CallError::InvalidArguments { tool: "t".into(), problems });
+        assert_eq!(failure.exit(), Exit::Usage);
+        assert_eq!(
+            plain(&failure),
+            "error: the arguments do not fit tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
+        );
     }
 
     #[test]

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ropeway::checked::CheckedTool;
 use ropeway::config::ServerConfig;
+use ropeway::envelope::Envelope;
 use ropeway::mcp::{Mcp, ServerInfo};
-use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition, ToolOutput};
+use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
 use crate::failure::{Exit, Failure};
 use crate::status::Status;
+use crate::suggest;
+use crate::text::clean_line;
 
 /// How long a server has to end by itself, unless the command's time ends sooner.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -73,18 +77,30 @@ impl Session {
         self.server.server_info()
     }
 
-    /// The server's tools.
-    pub(crate) async fn tools(&self) -> Result<Vec<ToolDefinition>, Failure> {
-        let tools = self.step("listing the tools of", self.server.list_tool_definitions(None)).await?;
-        tools.map_err(Failure::from)
+    /// What the server says about its tools.
+    pub(crate) async fn definitions(&self) -> Result<Vec<ToolDefinition>, Failure> {
+        let definitions = self.step("listing the tools of", self.server.list_tool_definitions(None)).await?;
+        Ok(definitions?)
     }
 
-    /// Calls a tool by the server's own name for it.
-    pub(crate) async fn call(&self, tool: &str, arguments: Arguments) -> Result<ToolOutput, Failure> {
+    /// The tool that a person means by a name.
+    pub(crate) async fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
+        let mut tools = self.step("listing the tools of", self.server.list_tools(None)).await??;
+        let names: Vec<&str> = tools.iter().map(|tool| tool.definition().name.as_str()).collect();
+        let chosen = choose(&names, name, &self.alias)?;
+        Ok(CheckedTool::new(tools.swap_remove(chosen)))
+    }
+
+    /// Calls a tool. An answer in which the tool reports a failure is an answer.
+    pub(crate) async fn call(&self, tool: &CheckedTool, arguments: Arguments) -> Result<Envelope, Failure> {
         let status = self.status.clone();
         let context = CallContext::default().with_progress(move |progress| status.progress(progress));
-        let output = self.step("waiting for", self.server.call_tool(tool, arguments, &context)).await?;
-        output.map_err(Failure::from)
+        let envelope = self.step("waiting for", tool.call(arguments, &context)).await?;
+        match envelope.error.as_deref() {
+            None => Ok(envelope),
+            Some(error @ CallError::InvalidArguments { .. }) => Err(Failure::from(error).about(tool.definition())),
+            Some(error) => Err(Failure::from(error)),
+        }
     }
 
     /// Waits for one step, but no longer than the command may take.
@@ -123,21 +139,21 @@ fn prepare(mut config: ServerConfig, deadline: Option<Deadline>) -> ServerConfig
     config
 }
 
-/// Finds the tool that a person means by a name: the server's own name, or the same after the server's alias.
-pub(crate) fn find<'a>(tools: &'a [ToolDefinition], name: &str, server: &Alias) -> Result<&'a ToolDefinition, Failure> {
-    let named = |name: &str| tools.iter().find(|tool| tool.name == name);
+/// Which tool a person means by a name: the server's own name, or the same after the server's alias.
+fn choose(names: &[&str], name: &str, server: &Alias) -> Result<usize, Failure> {
+    let named = |name: &str| names.iter().position(|known| *known == name);
     let without_server = || name.strip_prefix(server.as_str())?.strip_prefix('.');
-    if let Some(tool) = named(name).or_else(|| named(without_server()?)) {
-        return Ok(tool);
+    if let Some(chosen) = named(name).or_else(|| named(without_server()?)) {
+        return Ok(chosen);
     }
     let asked = without_server().unwrap_or(name);
-    let failure = Failure::from(CallError::UnknownTool { tool: asked.to_owned() });
-    let names: Vec<String> = tools.iter().map(|tool| crate::text::clean_line(&tool.name)).collect();
-    Err(match crate::suggest::question(asked, names.iter().map(String::as_str)) {
+    let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned() });
+    let names: Vec<String> = names.iter().map(|name| clean_line(name)).collect();
+    Err(match suggest::question(asked, names.iter().map(String::as_str)) {
         Some(question) => failure.hint(question),
-        None if tools.is_empty() => failure.hint(format!("server `{server}` has no tools")),
-        None if tools.len() <= 12 => failure.hint(format!("server `{server}` has: {}", names.join(", "))),
-        None => failure.hint(format!("`ropeway tools` lists the {} tools of server `{server}`", tools.len())),
+        None if names.is_empty() => failure.hint(format!("server `{server}` has no tools")),
+        None if names.len() <= 12 => failure.hint(format!("server `{server}` has: {}", names.join(", "))),
+        None => failure.hint(format!("`ropeway tools` lists the {} tools of server `{server}`", names.len())),
     })
 }
 
@@ -145,25 +161,20 @@ pub(crate) fn find<'a>(tools: &'a [ToolDefinition], name: &str, server: &Alias) 
 mod tests {
     use super::*;
 
-    fn tools(names: &[&str]) -> Vec<ToolDefinition> {
-        names.iter().map(|name| ToolDefinition::new(*name)).collect()
-    }
-
     #[test]
     fn a_tool_is_found_by_its_name_or_behind_the_name_of_its_server() {
-        let tools = tools(&["chart", "demo.time", "time"]);
-        let find = |name: &str| find(&tools, name, &"demo".into()).map(|tool| tool.name.clone());
-        assert_eq!(find("chart").ok().as_deref(), Some("chart"));
-        assert_eq!(find("demo.chart").ok().as_deref(), Some("chart"));
+        let choose = |name: &str| choose(&["chart", "demo.time", "time"], name, &"demo".into()).ok();
+        assert_eq!(choose("chart"), Some(0));
+        assert_eq!(choose("demo.chart"), Some(0));
         // The server's own name wins.
-        assert_eq!(find("demo.time").ok().as_deref(), Some("demo.time"));
-        assert!(find("other.chart").is_err());
-        assert!(find("demochart").is_err());
+        assert_eq!(choose("demo.time"), Some(1));
+        assert_eq!(choose("other.chart"), None);
+        assert_eq!(choose("demochart"), None);
     }
 
     #[test]
     fn a_mistyped_tool_is_a_usage_error_with_a_suggestion() {
-        let failure = find(&tools(&["chart", "time"]), "demo.chrat", &"demo".into()).expect_err("no such tool");
+        let failure = choose(&["chart", "time"], "demo.chrat", &"demo".into()).expect_err("no such tool");
         assert_eq!(failure.exit(), Exit::Usage);
         let text = anstream::adapter::strip_str(&failure.render()).to_string();
         assert_eq!(text, "error: there is no tool `chrat`\n  did you mean `chart`?\n");

@@ -1,5 +1,7 @@
 //! Text for a terminal: words from outside made harmless, lines wrapped, sizes for people.
 
+use std::os::fd::AsFd;
+
 /// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
 /// change the direction of reading. Line breaks and tabs stay (S14.5).
 pub(crate) fn clean(text: &str) -> String {
@@ -140,10 +142,15 @@ pub(crate) fn size(bytes: usize) -> String {
     format!("{amount:.decimals$} {}", UNITS[unit])
 }
 
-/// How many columns there are to write in.
+/// How many columns there are to write in; as many as usual when nobody looks.
 pub(crate) fn width() -> usize {
-    let terminal = terminal_size::terminal_size_of(std::io::stdout());
-    terminal.map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns).clamp(30, 110))
+    terminal_width(&std::io::stdout()).unwrap_or(80)
+}
+
+/// How many columns of a terminal to write in: not all of them when a line would be too long to read.
+pub(crate) fn terminal_width(stream: &impl AsFd) -> Option<usize> {
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
+    Some(usize::from(columns).clamp(30, 110))
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Content: what a tool answers with, part by part.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use bytes::Bytes;
+use bytestring::ByteString;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One part of an answer.
@@ -42,7 +46,7 @@ pub struct Blob {
     /// The media type, such as `image/png`.
     pub mime_type: String,
     /// The data as base64 text; [`Blob::bytes`] decodes it.
-    pub base64: String,
+    pub base64: SharedText,
     /// Every other field of the block as it came.
     pub extra: Map<String, Value>,
 }
@@ -129,7 +133,7 @@ pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
 impl Blob {
     /// Encodes bytes.
     pub fn new(mime_type: impl Into<String>, bytes: &[u8]) -> Self {
-        Self { mime_type: mime_type.into(), base64: STANDARD.encode(bytes), extra: Map::new() }
+        Self { mime_type: mime_type.into(), base64: STANDARD.encode(bytes).into(), extra: Map::new() }
     }
 
     /// Decodes the data; line breaks and missing padding are forgiven.
@@ -162,34 +166,103 @@ fn guess_image_type(base64: &str) -> &'static str {
     SIGNS.iter().find(|(sign, _)| base64.starts_with(sign)).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
-/// A JSON value that keeps strings apart, so that a large one is copied once and only once.
+/// Text that may share the memory of the message it came in. Cheap to clone.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct SharedText(ByteString);
+
+impl std::ops::Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SharedText {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<&str> for SharedText {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl Serialize for SharedText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+/// What JSON is read from, so that large data can share its memory.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Source<'s>(pub(crate) Option<&'s Bytes>);
+
+impl Source<'_> {
+    /// Text smaller than this is copied: sharing it would keep a whole message alive for little.
+    const LARGE: usize = 16 << 10;
+
+    /// The text as a part of what is read, if it is a large part of that.
+    fn share(&self, text: &str) -> Option<SharedText> {
+        let whole = self.0.filter(|_| text.len() >= Self::LARGE)?;
+        let offset = (text.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+        if offset + text.len() > whole.len() {
+            return None;
+        }
+        ByteString::try_from(whole.slice(offset..offset + text.len())).ok().map(SharedText)
+    }
+}
+
+/// A JSON value that keeps strings apart, so that a large one is copied once and only once, or not at all.
 enum Field {
-    Text(String),
+    Text(SharedText),
     Other(Value),
 }
 
 impl Field {
     fn into_value(self) -> Value {
         match self {
-            Self::Text(text) => Value::String(text),
+            Self::Text(text) => Value::String(text.0.into()),
             Self::Other(value) => value,
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldVisitor;
-        impl<'de> Visitor<'de> for FieldVisitor {
+/// Reads a field, sharing the memory of the source where that pays.
+struct FieldSeed<'s>(Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+        struct FieldVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for FieldVisitor<'_> {
             type Value = Field;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any JSON value")
             }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field, E> {
+                Ok(Field::Text(self.0.share(text).unwrap_or_else(|| text.into())))
+            }
             fn visit_str<E>(self, text: &str) -> Result<Field, E> {
-                Ok(Field::Text(text.to_owned()))
+                Ok(Field::Text(text.into()))
             }
             fn visit_string<E>(self, text: String) -> Result<Field, E> {
-                Ok(Field::Text(text))
+                Ok(Field::Text(text.into()))
             }
             fn visit_bool<E>(self, value: bool) -> Result<Field, E> {
                 Ok(Field::Other(value.into()))
@@ -213,83 +286,143 @@ impl<'de> Deserialize<'de> for Field {
                 Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Field::Other)
             }
         }
-        deserializer.deserialize_any(FieldVisitor)
+        deserializer.deserialize_any(FieldVisitor(self.0))
     }
 }
 
-/// The fields of a block in the order they came, to be taken out by name.
-struct Fields(Vec<(String, Field)>);
+/// The name of a field, borrowed from the JSON where that is possible.
+#[derive(Deserialize)]
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// The fields of a block: those that make up a part apart, the others in the order they came.
+#[derive(Default)]
+struct Fields {
+    kind: Option<Field>,
+    text: Option<Field>,
+    data: Option<Field>,
+    mime_type: Option<Field>,
+    uri: Option<Field>,
+    name: Option<Field>,
+    resource: Option<Field>,
+    others: Vec<(String, Field)>,
+}
 
 impl Fields {
-    /// Takes a string field out; a field of another JSON type stays.
-    fn take_text(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(key, field)| key == name && matches!(field, Field::Text(_)))?;
-        match self.0.remove(at).1 {
-            Field::Text(text) => Some(text),
-            Field::Other(_) => None,
-        }
+    /// Where a field of this name is kept; `None` for the others.
+    fn place(&mut self, name: &str) -> Option<&mut Option<Field>> {
+        Some(match name {
+            "type" => &mut self.kind,
+            "text" => &mut self.text,
+            "data" => &mut self.data,
+            "mimeType" => &mut self.mime_type,
+            "uri" => &mut self.uri,
+            "name" => &mut self.name,
+            "resource" => &mut self.resource,
+            _ => return None,
+        })
     }
 
-    fn has_text(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, field)| key == name && matches!(field, Field::Text(_)))
-    }
-
+    /// What is left when a part has taken what it needs.
     fn into_map(self) -> Map<String, Value> {
-        self.0.into_iter().map(|(key, field)| (key, field.into_value())).collect()
+        let Self { kind, text, data, mime_type, uri, name, resource, others } = self;
+        if let (None, None, None, None, None, None, None, []) =
+            (&kind, &text, &data, &mime_type, &uri, &name, &resource, &*others)
+        {
+            return Map::new();
+        }
+        let named = [
+            ("type", kind),
+            ("text", text),
+            ("data", data),
+            ("mimeType", mime_type),
+            ("uri", uri),
+            ("name", name),
+            ("resource", resource),
+        ];
+        let named = named.into_iter().filter_map(|(key, field)| Some((key.to_owned(), field?.into_value())));
+        named.chain(others.into_iter().map(|(key, field)| (key, field.into_value()))).collect()
     }
 
     /// The block as the part that its type names, or as text that holds its JSON.
     fn into_part(mut self) -> ContentPart {
-        let kind = self.0.iter().find_map(|(key, field)| match field {
-            Field::Text(text) if key == "type" => Some(text.as_str()),
-            _ => None,
-        });
-        match kind {
-            Some("text") if self.has_text("text") => {
-                self.take_text("type");
-                let text = self.take_text("text").unwrap_or_default();
+        // Taken out for the look at it, and put back where the block is kept as it came.
+        let kind = self.kind.take();
+        match (&kind, &self) {
+            (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
+                let text = take_string_field(&mut self.text).unwrap_or_default();
                 ContentPart::Text(Text { text, extra: self.into_map() })
             }
-            Some("image") if self.has_text("data") => ContentPart::Image(self.into_blob()),
-            Some("audio") if self.has_text("data") => ContentPart::Audio(self.into_blob()),
-            Some("resource_link") if self.has_text("uri") => {
-                self.take_text("type");
-                let uri = self.take_text("uri").unwrap_or_default();
-                let name = self.take_text("name").unwrap_or_else(|| uri.clone());
-                let mime_type = self.take_text("mimeType");
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
+                ContentPart::Image(self.into_blob())
+            }
+            (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "audio" => {
+                ContentPart::Audio(self.into_blob())
+            }
+            (Some(Field::Text(kind)), Self { uri: Some(Field::Text(_)), .. }) if &**kind == "resource_link" => {
+                let uri = take_string_field(&mut self.uri).unwrap_or_default();
+                let name = take_string_field(&mut self.name).unwrap_or_else(|| uri.clone());
+                let mime_type = take_string_field(&mut self.mime_type);
                 ContentPart::ResourceLink(ResourceLink { uri, name, mime_type, extra: self.into_map() })
             }
-            Some("resource") => self.into_resource(),
-            _ => as_json_text(self.into_map()),
+            (Some(Field::Text(kind)), Self { resource: Some(Field::Other(Value::Object(_))), .. })
+                if &**kind == "resource" =>
+            {
+                self.into_resource()
+            }
+            _ => {
+                self.kind = kind;
+                as_json_text(self.into_map())
+            }
         }
     }
 
     fn into_blob(mut self) -> Blob {
-        self.take_text("type");
-        let base64 = self.take_text("data").unwrap_or_default();
-        let mime_type = self.take_text("mimeType").unwrap_or_else(|| guess_image_type(&base64).to_owned());
+        let base64 = take_text(&mut self.data).unwrap_or_default();
+        let mime_type = take_string_field(&mut self.mime_type).unwrap_or_else(|| guess_image_type(&base64).to_owned());
         Blob { mime_type, base64, extra: self.into_map() }
     }
 
-    fn into_resource(self) -> ContentPart {
-        let mut block = self.into_map();
-        let Some(Value::Object(inner)) = block.get_mut("resource") else { return as_json_text(block) };
-        let contents = match (take_string(inner, "text"), take_string(inner, "blob")) {
+    fn into_resource(mut self) -> ContentPart {
+        let mut inner = match self.resource.take().map(Field::into_value) {
+            Some(Value::Object(inner)) => inner,
+            _ => Map::new(),
+        };
+        let contents = match (take_string(&mut inner, "text"), take_string(&mut inner, "blob")) {
             (Some(text), None) => ResourceContents::Text(text),
             (None, Some(blob)) => ResourceContents::Blob(blob),
             (text, blob) => {
                 // Neither or both: not a resource that we can read, so it is passed on as it came.
                 inner.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
                 inner.extend(blob.map(|blob| ("blob".to_owned(), Value::String(blob))));
-                return as_json_text(block);
+                self.kind = Some(Field::Text("resource".into()));
+                self.resource = Some(Field::Other(Value::Object(inner)));
+                return as_json_text(self.into_map());
             }
         };
-        let uri = take_string(inner, "uri").unwrap_or_default();
-        let mime_type = take_string(inner, "mimeType");
-        let resource_extra = std::mem::take(inner);
-        block.shift_remove("type");
-        block.shift_remove("resource");
-        ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, resource_extra, extra: block })
+        let uri = take_string(&mut inner, "uri").unwrap_or_default();
+        let mime_type = take_string(&mut inner, "mimeType");
+        ContentPart::Resource(EmbeddedResource {
+            uri,
+            mime_type,
+            contents,
+            resource_extra: inner,
+            extra: self.into_map(),
+        })
+    }
+}
+
+fn take_string_field(field: &mut Option<Field>) -> Option<String> {
+    take_text(field).map(|text| text.0.into())
+}
+
+/// Takes a string out; a field of another JSON type stays.
+fn take_text(field: &mut Option<Field>) -> Option<SharedText> {
+    match field.take() {
+        Some(Field::Text(text)) => Some(text),
+        other => {
+            *field = other;
+            None
+        }
     }
 }
 
@@ -309,16 +442,33 @@ fn as_json_text(block: Map<String, Value>) -> ContentPart {
 
 impl<'de> Deserialize<'de> for ContentPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PartVisitor;
-        impl<'de> Visitor<'de> for PartVisitor {
+        PartSeed(Source::default()).deserialize(deserializer)
+    }
+}
+
+/// Reads a part, sharing the memory of the source where that pays.
+pub(crate) struct PartSeed<'s>(pub(crate) Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
+    type Value = ContentPart;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ContentPart, D::Error> {
+        struct PartVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for PartVisitor<'_> {
             type Value = ContentPart;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a content block")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
-                let mut fields = Fields(Vec::with_capacity(4));
-                while let Some(entry) = map.next_entry()? {
-                    fields.0.push(entry);
+                let mut fields = Fields::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    // Only data is large as a rule and wanted as it came.
+                    let source = if key == "data" { self.0 } else { Source::default() };
+                    let field = map.next_value_seed(FieldSeed(source))?;
+                    match fields.place(&key) {
+                        Some(place) => *place = Some(field),
+                        None => fields.others.push((key.into_owned(), field)),
+                    }
                 }
                 Ok(fields.into_part())
             }
@@ -346,7 +496,7 @@ impl<'de> Deserialize<'de> for ContentPart {
                 Ok(ContentPart::text(value.to_string()))
             }
         }
-        deserializer.deserialize_any(PartVisitor)
+        deserializer.deserialize_any(PartVisitor(self.0))
     }
 }
 
@@ -471,6 +621,19 @@ mod tests {
             panic!("an image")
         };
         assert_eq!(png.mime_type, "image/png");
+    }
+
+    #[test]
+    fn large_data_shares_the_memory_of_its_message() {
+        let data = "QUJD".repeat(10_000);
+        let message = Bytes::from(json!({"type": "image", "data": data, "mimeType": "image/png"}).to_string());
+        let mut deserializer = serde_json::Deserializer::from_slice(&message);
+        let part = PartSeed(Source(Some(&message))).deserialize(&mut deserializer).expect("a part");
+        let ContentPart::Image(image) = part else { panic!("an image") };
+        assert_eq!(&*image.base64, data);
+        assert!(message.as_ptr_range().contains(&image.base64.as_ptr()));
+        // What does not lie in the source is copied, whatever it is.
+        assert_eq!(Source(Some(&Bytes::from_static(b"short"))).share(&data), None);
     }
 
     #[test]

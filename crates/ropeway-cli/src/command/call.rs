@@ -1,14 +1,13 @@
 //! `ropeway call`: one call of one tool.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use super::{Setting, print, print_json, say};
-use crate::answer::{Folder, result_json, save_all, show};
+use crate::answer::{Folder, save_all, show};
 use crate::argument::{Pair, Typed, read_object};
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
-use crate::session::{Session, find};
+use crate::session::Session;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -16,7 +15,7 @@ Examples:
   ropeway call calculate expression='2^10 / 3'
   ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
   ropeway call chart --args '{\"values\": [3, 1, 4]}' --json
-  ropeway call echo message=hi --stdio \"npx -y @modelcontextprotocol/server-everything\"
+  ropeway call get_current_time timezone=UTC --stdio \"uvx mcp-server-time\"
 
 A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
 --json asks for JSON output; arguments as JSON are given with --args.";
@@ -46,24 +45,25 @@ impl Call {
         let object = self.args.as_deref().map(read_object).transpose()?;
         let typed = Typed { object, pairs: self.pairs };
         Session::with(config, setting.deadline, setting.status, async |session| {
-            let tools = session.tools().await?;
-            let tool = find(&tools, &self.tool, session.alias())?;
-            let arguments = typed.for_tool(tool)?;
-            let started = Instant::now();
-            let output = session.call(&tool.name, arguments).await?;
-            let took = started.elapsed();
+            let tool = session.tool(&self.tool).await?;
+            let arguments = typed.for_tool(tool.definition())?;
+            let envelope = session.call(&tool, arguments).await?;
 
-            let folder = self.save.as_deref().map(|path| Folder::new(path, &tool.name));
+            let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
             if setting.json {
-                print_json(&result_json(&tool.name, &output, took))?;
-                let saved = folder.map(|folder| save_all(&output, &folder)).transpose()?;
+                print_json(&envelope)?;
+                let saved = folder.map(|folder| save_all(&envelope, &folder)).transpose()?;
                 saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
             } else {
-                let shown = show(&output, folder.as_ref())?;
+                let shown = show(&envelope, folder.as_ref())?;
                 print(&shown.text)?;
                 shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
+                if envelope.meta.is_error {
+                    // Its words are the answer; that they are about a failure may not be plain to see.
+                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", envelope.tool)).render());
+                }
             }
-            Ok(if output.is_error { Exit::ToolError } else { Exit::Done })
+            Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
         })
         .await
     }

@@ -93,7 +93,8 @@ impl CommandLine {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // The clock is looked at after every step, since the next one may be to read what a server floods us with.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Tools {
 impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         Session::with(self.server.config()?, setting.deadline, setting.status, async |session| {
-            let tools = session.tools().await?;
+            let tools = session.definitions().await?;
             let server = session.server_info();
             match setting.json {
                 true => print_json(&list_json(server.as_deref(), &tools))?,

@@ -14,27 +14,27 @@ const HEADING: Style = Style::new().bold().underline();
 const FAINT: Style = Style::new().dimmed();
 
 const TRY: [&str; 4] = [
-    "ropeway call calculate expression='2^10 / 3'",
-    "ropeway call time zone=Europe/Lisbon",
-    "ropeway call chart values='[3, 1, 4, 1, 5, 9]' title=Digits --save out",
-    "ropeway call countdown seconds=3",
+    "call calculate expression='2^10 / 3'",
+    "call time zone=Europe/Lisbon",
+    "call chart values='[3, 1, 4, 1, 5]' --save out",
+    "call countdown seconds=3",
 ];
 
 const REAL: [&str; 3] = [
-    "ropeway tools --stdio \"npx -y @modelcontextprotocol/server-everything\"",
-    "ropeway tools --url https://example.com/mcp --bearer TOKEN",
-    "ropeway call TOOL key=value --stdio \"COMMAND\"",
+    "tools --stdio \"npx -y @modelcontextprotocol/server-everything\"",
+    "tools --url https://example.com/mcp --bearer TOKEN",
+    "call TOOL key=value --stdio \"COMMAND\"",
 ];
 
 pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
     let config = ServerOptions::default().config()?;
     Session::with(config, setting.deadline, setting.status, async |session| {
-        let tools = session.tools().await?;
+        let tools = session.definitions().await?;
         if setting.json {
             print_json(&list_json(session.server_info().as_deref(), &tools))?;
             return Ok(Exit::Done);
         }
-        let width = width();
+        let (width, program) = (width(), program());
         let mut text = wrap("Ropeway brings the tools of any MCP server to your terminal. No server was given, so here are the tools of the built-in demo server.", width, 0);
         for tool in &tools {
             text.push_str(&format!("\n{}\n", signature(tool, width)));
@@ -46,11 +46,18 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
         }
         for (heading, lines) in [("Try one", &TRY[..]), ("Use a real server", &REAL[..])] {
             text.push_str(&format!("\n{HEADING}{heading}{HEADING:#}\n"));
-            lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+            lines.iter().for_each(|line| text.push_str(&format!("  {program} {line}\n")));
         }
-        text.push_str(&format!("\n{FAINT}ropeway --help says more.{FAINT:#}\n"));
+        text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
         print(&text)?;
         Ok(Exit::Done)
     })
     .await
+}
+
+/// The program as it was called, so that what is shown can be typed: `target/release/ropeway` before it is installed.
+fn program() -> String {
+    let name = std::env::args_os().next().map(|name| clean_line(&name.to_string_lossy()));
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "ropeway".to_owned());
+    shlex::try_quote(&name).map_or_else(|_| name.clone(), |quoted| quoted.into_owned())
 }

@@ -64,8 +64,11 @@ fn a_structured_answer_is_printed_once_as_readable_json() {
 #[test]
 fn a_call_as_json_is_one_document_with_all_of_the_answer() {
     let result = Run::of(&["call", "statistics", "values=[1, 2, 3]", "--json"]).expect(0).json();
-    assert_eq!((&result["tool"], &result["is_error"]), (&json!("statistics"), &json!(false)));
-    assert_eq!(result["structuredContent"]["count"], 3);
+    assert_eq!((&result["tool"], &result["meta"]["is_error"]), (&json!("statistics"), &json!(false)));
+    assert_eq!(result["origin"]["server"], json!({"server": "demo", "tool": "statistics"}));
+    assert_eq!(result["data"]["count"], 3);
+    assert_eq!(result["meta"]["structured_content"]["count"], 3);
+    assert_eq!(result["meta"]["content"][0]["type"], "text");
     assert!(result["took_ms"].as_f64().is_some_and(|took| took > 0.0));
 }
 
@@ -113,7 +116,7 @@ fn pictures_are_named_by_size_and_kept_on_request() {
         assert_eq!(reader.expect("a PNG file").info().width, 640);
     }
     let run = Run::of(&["call", "chart", "values=[3]", "--json", "--save", &save]).expect(0);
-    assert_eq!(run.json()["content"][1]["mimeType"], "image/png");
+    assert_eq!(run.json()["meta"]["content"][1]["mimeType"], "image/png");
     assert!(run.stderr.contains("chart-3.png"), "{}", run.stderr);
 }
 
@@ -122,7 +125,7 @@ fn a_tool_that_fails_ends_with_1() {
     let run = Run::of(&["call", "fail", "message=on purpose"]).expect(1);
     assert_eq!(run.stdout, "on purpose\n");
     let result = Run::of(&["call", "fail", "--json"]).expect(1).json();
-    assert_eq!(result["is_error"], true);
+    assert_eq!(result["meta"]["is_error"], true);
 }
 
 #[test]
@@ -130,7 +133,10 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
     for (arguments, words) in [
         (&["call", "chrat", "values=[1]"][..], "did you mean `chart`?"),
         (&["call", "demo.tmie"], "did you mean `time`?"),
-        (&["call", "chart"], "tool `chart` needs `values`"),
+        (&["call", "chart"], "the arguments do not fit tool `chart`\n  the required property `values` is missing\n"),
+        (&["call", "chart", "values=[]"], "\n  at `/values`: must have at least 1 item"),
+        (&["call", "chart", "values=[1]", "kind=pie"], "\n  at `/kind`: must be one of"),
+        (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#, "--json"], "at `/values`: must be an array"),
         (&["call", "chart", "values=x"], "argument `values` is `number[]`, and `x` is not"),
         (&["call", "chart", "values=[1]", "titel=x"], "did you mean `title`?"),
         (&["call", "chart", "values"], "key=value"),

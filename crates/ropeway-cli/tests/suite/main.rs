@@ -2,6 +2,9 @@
 
 mod command;
 mod demo_server;
+mod picture;
+mod readme;
+mod trial;
 mod trouble;
 
 use std::process::{Command, Output, Stdio};

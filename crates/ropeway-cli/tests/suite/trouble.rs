@@ -1,124 +1,243 @@
-//! Servers that are not there, do not answer, or do not let go.
+//! Servers that are not there, do not answer, say too much, or do not let go.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use ropeway::testing::{Fault, Grandchild, HttpFault, Noise, On, Process, Script, UnknownMethods};
+use serde_json::json;
+
+use crate::trial::{Site, Trial, run_url, signal};
 use crate::{Run, ropeway};
 
-/// A server over HTTP that answers everything in one way.
-fn http_server(answer: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten().take(32) {
-            let mut stream = stream;
-            let mut request = [0; 8192];
-            let _ = stream.read(&mut request);
-            let _ = stream.write_all(answer.as_bytes());
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Some trials move much, and a busy machine takes its time.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn faulty(method: &str, fault: impl Into<Fault>) -> Script {
+    Script::default().fault(On::method(method), fault)
+}
+
+impl Run {
+    /// It failed with this code: standard output is empty, standard error says who is to blame and why.
+    fn fails(self, code: i32, words: &[&str]) -> Self {
+        let run = self.expect(code);
+        assert_eq!(run.stdout, "");
+        assert!(run.stderr.starts_with("error: "), "{}", run.stderr);
+        for words in words {
+            assert_eq!(run.stderr.matches(words).count(), 1, "`{words}` is not said once:\n{}", run.stderr);
         }
-    });
-    url
+        run
+    }
+}
+
+#[test]
+fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
+    let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", "error: tool `fail` reports a failure\n"));
+}
+
+#[test]
+fn a_refused_call_ends_with_1() {
+    let run = Trial::scripted("call refuse", &Script::default()).run();
+    run.fails(1, &["server `scripted-server` answered error -32000: the tool refuses"]);
+}
+
+#[test]
+fn an_answer_that_is_too_large_ends_with_1() {
+    let script = faulty("tools/call", Fault::Giant { bytes: 70 << 20 });
+    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run();
+    run.fails(1, &["server `scripted-server` sent more than 67108864 bytes"]);
+}
+
+#[test]
+fn a_large_answer_is_printed_whole() {
+    let run = Trial::scripted("call blob bytes=8000000", &Script::default()).within(PATIENT).run().expect(0);
+    assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_001, ""));
+}
+
+#[test]
+fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
+    let run = Trial::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
+    run.fails(2, &["do not fit tool `add`\n  the required property `b` is missing\n", "add(a: number, b: number)"]);
 }
 
 #[test]
 fn a_server_that_cannot_be_started_ends_with_3_and_the_cause_once() {
-    let run = Run::of(&["tools", "--stdio", "/no/such/program --flag"]).expect(3);
-    assert_eq!(run.stdout, "");
-    assert!(
-        run.stderr
-            .starts_with("error: server `program` is unavailable\n  caused by: could not start `/no/such/program`\n"),
-        "{}",
-        run.stderr
-    );
-    assert_eq!(run.stderr.matches("could not start").count(), 1, "{}", run.stderr);
+    let run = Trial::new("tools", "/no/such/program --flag").run();
+    run.fails(3, &["error: server `program` is unavailable\n  caused by: could not start `/no/such/program`\n"]);
 }
 
 #[test]
 fn a_server_that_dies_at_once_ends_with_3_and_its_last_words() {
-    let run = Run::of(&["tools", "--stdio", "sh -c 'echo no licence >&2; exit 1'"]).expect(3);
-    assert_eq!(run.stderr.matches("no licence").count(), 1, "{}", run.stderr);
+    let run = Trial::new("tools", "sh -c 'echo no licence >&2; exit 7'").run();
+    run.fails(3, &["server `sh` is unavailable", "exit status: 7", "no licence"]);
+}
+
+#[test]
+fn a_server_that_dies_on_the_way_ends_with_3() {
+    for (command, script) in [
+        ("tools", Script::legacy().fault(On::method("initialize"), Fault::exit())),
+        ("tools", faulty("tools/list", Fault::exit())),
+        ("tools", faulty("tools/list", Fault::ExitMidAnswer)),
+        ("call crash", Script::default()),
+        ("call echo message=hi", faulty("tools/call", Fault::CloseOutput)),
+    ] {
+        Trial::scripted(command, &script).within(PATIENT).run().fails(3, &["server `scripted-server` "]);
+    }
+}
+
+#[test]
+fn a_server_that_dies_of_an_unknown_method_is_spoken_to_in_its_own_era() {
+    let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
+    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run().expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
 #[test]
 fn a_url_where_nobody_listens_ends_with_3() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/mcp", free.local_addr().expect("an address"));
+    let host = free.local_addr().expect("an address").to_string();
     drop(free);
-    Run::of(&["tools", "--url", &url, "--timeout", "10s"]).expect(3);
+    let run = run_url("tools", &format!("http://{host}/mcp"), PATIENT);
+    run.fails(3, &[&format!("server `{host}` is unavailable"), "Connection refused"]);
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_ends_with_4() {
-    let url = http_server(
-        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"here\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    );
-    let run = Run::of(&["tools", "--url", &url, "--timeout", "10s"]).expect(4);
-    assert!(run.stderr.contains("--bearer"), "{}", run.stderr);
+fn a_url_that_is_a_web_page_ends_with_3_and_says_so() {
+    let page = Fault::status(200, "<!doctype html><title>Welcome</title>");
+    let site = Site::start(&Script::default().fault(On::any(), page));
+    site.run("tools").fails(3, &["is unavailable"]);
+    let gone = Site::start(&Script::default().fault(On::any(), Fault::status(503, "down for repair")));
+    run_url("tools", &gone.url, PATIENT).fails(3, &["is unavailable", "503"]);
 }
 
 #[test]
-fn a_server_that_never_answers_ends_with_5_in_time() {
-    let started = Instant::now();
-    Run::of(&["tools", "--stdio", "sleep 60", "--timeout", "1s"]).expect(5);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+fn a_connection_that_breaks_during_a_call_ends_with_3() {
+    for fault in [HttpFault::Reset, HttpFault::ResetAfterHead, HttpFault::Truncate] {
+        let site = Site::start(&faulty("tools/call", fault));
+        site.run("call echo message=hi").fails(3, &["is unavailable"]);
+    }
 }
 
 #[test]
-fn a_call_that_takes_too_long_ends_with_5_in_time() {
-    let started = Instant::now();
-    let run = Run::of(&["call", "countdown", "seconds=60", "--timeout", "1s"]).expect(5);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
-    assert_eq!(run.stdout, "");
-    assert!(run.stderr.contains("within 1s"), "{}", run.stderr);
+fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
+    let who = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"here\"");
+    for method in ["server/discover", "tools/list", "tools/call"] {
+        let site = Site::start(&faulty(method, who.clone()));
+        let run = site.run("call echo message=hi");
+        run.fails(4, &["needs authentication", "Bearer realm=\"here\"", "--bearer"]);
+    }
 }
 
 #[test]
-fn a_server_that_ignores_every_signal_to_end_is_ended_in_time() {
-    let stubborn = "sh -c 'trap \"\" TERM HUP INT; cat >/dev/null; sleep 60'";
-    let started = Instant::now();
-    Run::of(&["tools", "--stdio", stubborn, "--timeout", "1s"]).expect(5);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+fn a_server_that_never_says_a_word_ends_with_5() {
+    Trial::new("tools", "sleep 60").run().fails(5, &["server `sleep` gave no answer within 1s", "connecting"]);
 }
 
-/// A process that has ended but that nobody has asked about yet is not alive.
-#[cfg(unix)]
-fn is_alive(id: &str) -> bool {
-    let found = std::process::Command::new("ps").args(["-o", "stat=", "-p", id]).output().expect("ps runs");
-    let state = String::from_utf8_lossy(&found.stdout);
-    !state.trim().is_empty() && !state.trim().starts_with('Z')
-}
-
-#[cfg(unix)]
 #[test]
-fn an_interrupted_command_ends_its_server_and_says_so_by_its_exit_code() {
-    for (signal, code, server) in [("INT", 130, "sleep 60"), ("TERM", 143, "sleep 60"), ("INT", 130, "exec yes")] {
-        // The server tells its process id, and then never answers, or never ends to say something else.
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("pid");
-        let server = format!("sh -c 'echo $$ > {}; {server}'", file.display());
-        let mut child = ropeway(&["tools", "--stdio", &server])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("ropeway starts");
-        let started = Instant::now();
-        let server_id = loop {
-            match std::fs::read_to_string(&file) {
-                Ok(id) if id.ends_with('\n') => break id.trim().to_owned(),
-                _ if started.elapsed() > Duration::from_secs(10) => panic!("the server did not start"),
-                _ => std::thread::sleep(Duration::from_millis(10)),
-            }
-        };
-        let told = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
-        assert!(told.expect("kill runs").success());
-        assert_eq!(child.wait().expect("an end").code(), Some(code));
-        let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            !is_alive(&server_id)
-        });
-        assert!(gone, "the server outlived the command");
+fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
+    for (script, step) in [
+        (faulty("server/discover", Fault::Hang).fault(On::method("initialize"), Fault::Hang), "connecting to"),
+        (Script::legacy().fault(On::method("initialize"), Fault::Hang), "connecting to"),
+        (faulty("tools/list", Fault::Hang), "listing the tools of"),
+        (faulty("tools/call", Fault::Hang), "waiting for"),
+    ] {
+        let run = Trial::scripted("call echo message=hi", &script).run();
+        run.fails(5, &["server `scripted-server` gave no answer within 1s", step]);
+    }
+}
+
+#[test]
+fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
+    for (method, step) in
+        [("server/discover", "connecting to"), ("tools/list", "listing the tools of"), ("tools/call", "waiting for")]
+    {
+        let site = Site::start(&faulty(method, Fault::Hang));
+        site.run("call echo message=hi").fails(5, &["gave no answer within 1s", step]);
+    }
+}
+
+#[test]
+fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
+    let script = Script::default();
+    Trial::scripted("call sleep ms=60000 steps=600", &script).run().fails(5, &["within 1s"]);
+}
+
+#[test]
+fn a_server_that_floods_standard_output_ends_with_5() {
+    Trial::new("tools", "yes").run().fails(5, &["server `yes` gave no answer within 1s"]);
+    Trial::new("tools", "sh -c 'exec cat /dev/zero'").run().fails(5, &["server `sh` gave no answer within 1s"]);
+}
+
+#[test]
+fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
+    let run = Trial::new("tools", "sh -c 'yes alas >&2'").run();
+    let run = run.fails(5, &["server `sh` gave no answer within 1s"]);
+    assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
+}
+
+#[test]
+fn a_list_that_never_ends_is_an_end_all_the_same() {
+    for paging in [ropeway::testing::Paging::Endless, ropeway::testing::Paging::Repeated] {
+        let script = Script { paging, page_size: Some(1), ..Script::default() };
+        let run = Trial::scripted("tools", &script).within(PATIENT).run();
+        assert!(matches!(run.code, Some(0 | 3)), "{:?}\n{}", run.code, run.stderr);
+    }
+}
+
+#[test]
+fn noise_and_chatter_do_not_keep_the_answer_from_us() {
+    let script = Script { process: Process { stderr_bytes: 4 << 20, ..Process::default() }, ..Script::default() }
+        .fault(On::any(), Noise::Text("Listening on stdio!".into()))
+        .fault(On::any(), Noise::InvalidUtf8)
+        .fault(On::any(), Fault::storm("notifications/message", 1000))
+        .fault(On::any(), Fault::unknown_request())
+        .fault(On::any(), Fault::OddProgress);
+    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run().expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
+}
+
+/// Ends by SIGKILL only, and so does what it has started.
+fn stubborn(grandchild: Grandchild) -> Script {
+    let process =
+        Process { ignore_eof: true, ignore_sigterm: true, grandchild: Some(grandchild), ..Process::default() };
+    Script { process, ..Script::default() }
+}
+
+#[test]
+fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
+    for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
+        let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).within(3 * SECOND).run().expect(0);
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
+        let hangs = stubborn(grandchild).fault(On::method("tools/call"), Fault::Hang);
+        Trial::scripted("call echo message=hi", &hangs).run().fails(5, &["within 1s"]);
+        let ends = stubborn(grandchild).fault(On::method("tools/call"), Fault::exit());
+        Trial::scripted("call echo message=hi", &ends).within(3 * SECOND).run().fails(3, &["is unavailable"]);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_command_and_every_process_of_its_server() {
+    let hangs = stubborn(Grandchild::HoldingPipes).fault(On::method("tools/list"), Fault::Hang);
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        for trial in [
+            Trial::scripted("tools", &hangs),
+            Trial::new("tools", "sleep 60"),
+            Trial::new("tools", "yes"),
+            Trial::new("tools", "sh -c 'yes >&2'"),
+        ] {
+            let mut child = trial.start();
+            // Long enough to be anywhere between the start and the hang.
+            std::thread::sleep(Duration::from_millis(u64::from(child.id() % 5) * 40));
+            let told = Instant::now();
+            signal(name, child.id());
+            assert_eq!(child.wait().expect("an end").code(), Some(code));
+            assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+            assert!(trial.is_left_alone(SECOND), "processes are left: {:?}", trial.processes());
+        }
     }
 }
 
@@ -137,5 +256,19 @@ fn words_of_a_server_cannot_command_the_terminal() {
     assert_eq!(run.stdout, "hidden text\n");
     let run = Run::of(&["call", "fail", "message=\u{9b}31m\u{1b}[2J", "--json"]).expect(1);
     assert!(!run.stdout.contains(['\u{9b}', '\u{1b}']), "{}", run.stdout);
-    assert_eq!(run.json()["content"][0]["text"], "\u{9b}31m\u{1b}[2J");
+    assert_eq!(run.json()["meta"]["content"][0]["text"], "\u{9b}31m\u{1b}[2J");
+}
+
+#[test]
+fn a_structured_answer_is_cast_to_its_schema_and_what_does_not_fit_is_told() {
+    let definition = json!({"name": "measure", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object",
+        "properties": {"metres": {"type": "number"}, "exact": {"type": "boolean"}}}});
+    let result = json!({"content": [], "structuredContent": {"metres": "3.5", "exact": "rather"}});
+    let script = Script::default().tool(definition, result);
+    let run = Trial::scripted("call measure", &script).run().expect(0);
+    assert_eq!(run.json(), json!({"metres": 3.5, "exact": "rather"}));
+    assert!(run.stderr.contains("at `/exact`: must be a boolean"), "{}", run.stderr);
+    let envelope = Trial::scripted("call measure --json", &script).run().expect(0).json();
+    assert_eq!(envelope["data"], json!({"metres": 3.5, "exact": "rather"}));
+    assert_eq!(envelope["meta"]["structured_content"], json!({"metres": "3.5", "exact": "rather"}));
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::answer::FromAnswer;
 use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
@@ -26,10 +27,11 @@ pub(crate) async fn call_tool(
     arguments: Arguments,
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
-    let started = Instant::now();
-    let outcome = drive_tool(shared, tool, arguments, cx).await;
+    let clocks = shared.clocks(cx);
+    let outcome = drive_tool(shared, tool, &arguments, cx, clocks).await;
     if shared.host.events().heard() {
-        let (server, tool, call, took) = (shared.alias().clone(), tool.to_owned(), cx.id().clone(), started.elapsed());
+        let took = clocks.started.elapsed();
+        let (server, tool, call) = (shared.alias().clone(), tool.to_owned(), cx.id().clone());
         shared.host.events().tell(match &outcome {
             Ok(output) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
             Err(error) => Event::ToolFailed { server, tool, call, took, cause: chain(error) },
@@ -41,35 +43,45 @@ pub(crate) async fn call_tool(
 async fn drive_tool(
     shared: &Arc<Shared>,
     tool: &str,
-    arguments: Arguments,
+    arguments: &Arguments,
     cx: &CallContext,
+    clocks: Clocks,
 ) -> Result<ToolOutput, CallError> {
-    let clocks = shared.clocks(cx);
     let session = shared.session(cx, clocks).await?;
-    let mut call = Call {
-        shared,
-        cx,
-        clocks,
-        method: "tools/call",
-        name: Some(tool),
-        params: json!({"name": tool}).as_object().cloned().unwrap_or_default(),
-        headers: Vec::new(),
-        idempotent: false,
-    };
-    let needs_list = session.wants_headers() || session.info.can(&["tasks", "requests", "tools", "call"]);
-    if needs_list {
-        call.learn(tool, &arguments, &session, false).await?;
+    let params = encode(shared, &ToolParams { name: tool, arguments })?;
+    let mut call = Call::new(shared, cx, clocks, "tools/call", Some(tool), params);
+    let wants_headers = session.wants_headers();
+    if wants_headers || session.info.can(&["tasks", "requests", "tools", "call"]) {
+        call.learn(tool, arguments, &session, false).await?;
     }
-    call.params.insert("arguments".to_owned(), Value::Object(arguments));
-    match call.rounds(|output: &ToolOutput| &output.extra).await {
+    match call.rounds(|output: &ToolOutput| &output.extra, session).await {
         // The schema that the headers were made by is old.
-        Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) if session.wants_headers() => {
-            let arguments = call.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
-            call.learn(tool, &arguments, &session, true).await?;
-            call.rounds(|output: &ToolOutput| &output.extra).await
+        Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) if wants_headers => {
+            let session = shared.session(cx, clocks).await?;
+            call.learn(tool, arguments, &session, true).await?;
+            call.rounds(|output: &ToolOutput| &output.extra, session).await
         }
         outcome => outcome,
     }
+}
+
+#[derive(Serialize)]
+struct ToolParams<'a> {
+    name: &'a str,
+    arguments: &'a Arguments,
+}
+
+fn encode(shared: &Shared, params: &impl Serialize) -> Result<Vec<u8>, CallError> {
+    serde_json::to_vec(params).map_err(|error| tools::unreadable(shared, error))
+}
+
+/// The parameters with one more field: both are JSON text.
+fn add_field(params: &mut Vec<u8>, key: &str, value: &Value) {
+    params.pop();
+    if params.len() > 1 {
+        params.push(b',');
+    }
+    params.extend_from_slice(format!("\"{key}\":{value}}}").as_bytes());
 }
 
 /// Sends any request of the protocol and follows it to its end.
@@ -92,18 +104,11 @@ pub(crate) async fn request(
         _ => "name",
     };
     let name = params.get(key).and_then(Value::as_str).map(str::to_owned);
-    let idempotent = !matches!(method, "tools/call" | "tasks/update");
-    let call = Call {
-        shared,
-        cx: &cx,
-        clocks: shared.clocks(&cx),
-        method,
-        name: name.as_deref(),
-        params,
-        headers: Vec::new(),
-        idempotent,
-    };
-    call.rounds(|result: &Map<String, Value>| result).await.map(Value::Object)
+    let clocks = shared.clocks(&cx);
+    let session = shared.session(&cx, clocks).await?;
+    let mut call = Call::new(shared, &cx, clocks, method, name.as_deref(), encode(shared, &params)?);
+    call.idempotent = !matches!(method, "tools/call" | "tasks/update");
+    call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
 }
 
 /// A request that may take several rounds.
@@ -113,12 +118,25 @@ struct Call<'a> {
     clocks: Clocks,
     method: &'a str,
     name: Option<&'a str>,
-    params: Map<String, Value>,
+    /// The parameters, as the text of a JSON object.
+    params: Vec<u8>,
     headers: Vec<(String, String)>,
     idempotent: bool,
+    as_task: bool,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(
+        shared: &'a Arc<Shared>,
+        cx: &'a CallContext,
+        clocks: Clocks,
+        method: &'a str,
+        name: Option<&'a str>,
+        params: Vec<u8>,
+    ) -> Self {
+        Self { shared, cx, clocks, method, name, params, headers: Vec::new(), idempotent: false, as_task: false }
+    }
+
     /// Looks up what the tool's definition asks of its calls: headers, or to be run as a task.
     async fn learn(
         &mut self,
@@ -137,30 +155,38 @@ impl Call<'_> {
             self.headers = listed.headers.headers(arguments);
         }
         self.idempotent = listed.definition.annotations.idempotent();
-        if session.era() == Era::Legacy && listed.must_be_task() {
+        if session.era() == Era::Legacy && listed.must_be_task() && !self.as_task {
             let left = self.clocks.deadline.saturating_duration_since(Instant::now());
-            self.params.insert("task".to_owned(), json!({"ttl": left.as_millis() as u64}));
+            add_field(&mut self.params, "task", &json!({"ttl": left.as_millis() as u64}));
+            self.as_task = true;
         }
         Ok(())
     }
 
-    async fn send<T: DeserializeOwned>(&self, params: &Map<String, Value>) -> Result<(T, Arc<Session>), CallError> {
-        let params = serde_json::to_vec(params).map_err(|error| tools::unreadable(self.shared, error))?;
+    async fn send<T: FromAnswer>(
+        &self,
+        params: &[u8],
+        session: Option<Arc<Session>>,
+    ) -> Result<(T, Arc<Session>), CallError> {
         let request = Request {
             name: self.name,
             headers: &self.headers,
             idempotent: self.idempotent,
-            ..Request::new(self.method, &params)
+            ..Request::new(self.method, params)
         };
-        let (answer, session) = self.shared.request(&request, self.cx, self.clocks).await?;
+        let (answer, session) = self.shared.request(&request, self.cx, self.clocks, session).await?;
         // The fields are read in one pass, in the caller's own task: a large answer holds nobody else up.
-        let result = serde_json::from_slice(&answer).map_err(|error| tools::unreadable(self.shared, error))?;
+        let result = answer.read(&self.shared.host).map_err(|error| tools::unreadable(self.shared, error))?;
         Ok((result, session))
     }
 
     /// Sends the request, answers what the server asks in between, and gives the final result.
-    async fn rounds<T: DeserializeOwned>(&self, fields: fn(&T) -> &Map<String, Value>) -> Result<T, CallError> {
-        let (mut result, mut session) = self.send::<T>(&self.params).await?;
+    async fn rounds<T: FromAnswer>(
+        &self,
+        fields: fn(&T) -> &Map<String, Value>,
+        session: Arc<Session>,
+    ) -> Result<T, CallError> {
+        let (mut result, mut session) = self.send::<T>(&self.params, Some(session)).await?;
         let mut rounds = 0;
         loop {
             let fields = fields(&result);
@@ -176,9 +202,11 @@ impl Call<'_> {
                         // Nothing was asked: the server only wants to be asked again.
                         self.sleep(Duration::from_millis(50 << rounds.min(5))).await?;
                     }
-                    params.insert("inputResponses".to_owned(), Value::Object(answers));
-                    params.extend(fields.get("requestState").map(|state| ("requestState".to_owned(), state.clone())));
-                    (result, session) = self.send(&params).await?;
+                    add_field(&mut params, "inputResponses", &Value::Object(answers));
+                    if let Some(state) = fields.get("requestState") {
+                        add_field(&mut params, "requestState", state);
+                    }
+                    (result, session) = self.send(&params, None).await?;
                 }
                 Some("task") if session.era() == Era::Modern => {
                     let task = Task::read(fields, "pollIntervalMs");
@@ -187,9 +215,7 @@ impl Call<'_> {
                 None | Some("complete") => {
                     let task = fields.get("task").and_then(Value::as_object);
                     return match task {
-                        Some(task) if self.params.contains_key("task") => {
-                            self.finish(Task::read(task, "pollInterval"), Era::Legacy).await
-                        }
+                        Some(task) if self.as_task => self.finish(Task::read(task, "pollInterval"), Era::Legacy).await,
                         _ => Ok(result),
                     };
                 }
@@ -248,7 +274,7 @@ impl Call<'_> {
     }
 
     /// Polls a task to its end and gives its result. If the caller leaves before, the task is cancelled.
-    async fn finish<T: DeserializeOwned>(&self, mut task: Task, era: Era) -> Result<T, CallError> {
+    async fn finish<T: FromAnswer>(&self, mut task: Task, era: Era) -> Result<T, CallError> {
         let mut guard = CancelTask { shared: self.shared, id: Some(task.id.clone()) };
         let mut answered = std::collections::BTreeSet::new();
         loop {
@@ -257,7 +283,7 @@ impl Call<'_> {
                 // Failures, too, are told by the result (2025-11-25); a task that waits for input asks while we wait.
                 "completed" | "failed" | "input_required" if era == Era::Legacy => {
                     let call = self.about("tasks/result", &task.id);
-                    Some(Box::pin(call.send::<Value>(&call.params)).await.map(|(result, _)| result))
+                    Some(Box::pin(call.send::<Value>(&call.params, None)).await.map(|(result, _)| result))
                 }
                 "failed" => Some(Err(task.failure(self.shared))),
                 "cancelled" => Some(Err(self.broken("it cancelled the task by itself".to_owned()))),
@@ -269,8 +295,8 @@ impl Call<'_> {
                     if !new.is_empty() {
                         let answers = self.answer_inputs(Some(&Value::Object(new))).await?;
                         let mut call = self.about("tasks/update", &task.id);
-                        call.params.insert("inputResponses".to_owned(), Value::Object(answers));
-                        Box::pin(call.send::<Value>(&call.params)).await?;
+                        add_field(&mut call.params, "inputResponses", &Value::Object(answers));
+                        Box::pin(call.send::<Value>(&call.params, None)).await?;
                     }
                     None
                 }
@@ -283,7 +309,7 @@ impl Call<'_> {
             self.sleep(task.poll).await?;
             let mut call = self.about("tasks/get", &task.id);
             call.idempotent = true;
-            let (fields, _) = Box::pin(call.send::<Map<String, Value>>(&call.params)).await?;
+            let (fields, _) = Box::pin(call.send::<Map<String, Value>>(&call.params, None)).await?;
             let key = if era == Era::Modern { "pollIntervalMs" } else { "pollInterval" };
             task = Task { id: task.id, ..Task::read(&fields, key) };
         }
@@ -291,17 +317,8 @@ impl Call<'_> {
 
     /// A request about a task, on the clocks of this call.
     fn about<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
-        let params = Map::from_iter([("taskId".to_owned(), Value::from(task))]);
-        Call {
-            shared: self.shared,
-            cx: self.cx,
-            clocks: self.clocks,
-            method,
-            name: Some(task),
-            params,
-            headers: Vec::new(),
-            idempotent: false,
-        }
+        let params = json!({"taskId": task}).to_string().into_bytes();
+        Call::new(self.shared, self.cx, self.clocks, method, Some(task), params)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::Host;
 use super::inbox::{Clocks, Inbox};
@@ -63,7 +63,7 @@ enum Verdict {
     /// The server does not; the link can still be used.
     Legacy,
     /// The server has answered `initialize` beside the probe.
-    Initialized(Bytes),
+    Initialized(Answer),
     /// The server did not survive the question.
     Gone,
 }
@@ -220,7 +220,7 @@ impl Handshake<'_> {
             }
             outcome => outcome?,
         };
-        let result = object(&answer).map_err(Fault::Unreadable)?;
+        let result = self.object(&answer).map_err(Fault::Unreadable)?;
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
             // An answer that offers no version of ours is as good as a refusal.
@@ -245,7 +245,7 @@ impl Handshake<'_> {
         Session::new(link, info, self.modern_meta())
     }
 
-    async fn initialize(&self, link: &Link, version: &str) -> Result<Bytes, Fault> {
+    async fn initialize(&self, link: &Link, version: &str) -> Result<Answer, Fault> {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.host.capabilities(Era::Legacy),
@@ -272,8 +272,8 @@ impl Handshake<'_> {
     }
 
     /// The server has answered `initialize`: its version counts from here on.
-    async fn initialized(&self, link: Link, answer: &Bytes) -> Result<Session, Failed> {
-        let result = object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
+    async fn initialized(&self, link: Link, answer: &Answer) -> Result<Session, Failed> {
+        let result = self.object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
             // A server that names none behaves like the first ones did.
@@ -302,6 +302,10 @@ impl Handshake<'_> {
         }
         let info = self.info(&result, Era::Legacy, version);
         Ok(Session::new(link, info, String::new()))
+    }
+
+    fn object(&self, answer: &Answer) -> Result<Map<String, Value>, String> {
+        answer.read(self.host).map_err(|error| format!("the result is not an object: {error}"))
     }
 
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
@@ -356,8 +360,4 @@ fn supported(error: &RpcError) -> Vec<String> {
 fn strings(list: Option<&Value>) -> Vec<String> {
     let texts = list.and_then(Value::as_array).into_iter().flatten();
     texts.filter_map(|version| version.as_str().map(str::to_owned)).collect()
-}
-
-fn object(answer: &Bytes) -> Result<Map<String, Value>, String> {
-    serde_json::from_slice(answer).map_err(|error| format!("the result is not an object: {error}"))
 }

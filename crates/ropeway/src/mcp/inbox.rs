@@ -1,6 +1,7 @@
 //! The inbox of a link: answers find their requests, everything else finds the host.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,10 +12,11 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::{Host, Reply};
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, RpcError, SseEvent};
+use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
 use crate::tool::{CallContext, Clock, Progress};
 
 /// The two clocks of a request.
@@ -35,7 +37,7 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Open {
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, Slot, BuildHasherDefault<CountHasher>>,
     standing: usize,
     /// Set once the link is no more: no request can be opened then.
     lost: Option<Arc<ConnectError>>,
@@ -43,10 +45,31 @@ struct Open {
     orphan: Option<RpcError>,
 }
 
+/// Our own numbers, one after the other, need no mixing to be spread evenly.
+#[derive(Debug, Default)]
+struct CountHasher(u64);
+
+impl Hasher for CountHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table looks at the high bits as well as the low ones.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 /// A request that waits for its answer.
 #[derive(Debug)]
 struct Slot {
-    answer: oneshot::Sender<Result<Bytes, Fault>>,
+    answer: oneshot::Sender<Result<Answer, Fault>>,
     heard: Instant,
     progress: f64,
     cx: CallContext,
@@ -98,13 +121,14 @@ impl Inbox {
     pub(crate) fn expect(&self, cx: &CallContext, standing: bool) -> Result<Waiting<'_>, Fault> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
-        let slot = Slot { answer, heard: Instant::now(), progress: f64::NEG_INFINITY, cx: cx.clone(), standing };
+        let started = Instant::now();
+        let slot = Slot { answer, heard: started, progress: f64::NEG_INFINITY, cx: cx.clone(), standing };
         let mut open = self.open();
         if let Some(cause) = &open.lost {
             return Err(Fault::Lost { started: false, cause: cause.clone() });
         }
         open.insert(id, slot);
-        Ok(Waiting { inbox: self, id, answer: receiver, alone: open.waiting() == 1 })
+        Ok(Waiting { inbox: self, id, started, answer: receiver, alone: open.waiting() == 1 })
     }
 
     /// Does the request still wait for its answer?
@@ -114,9 +138,13 @@ impl Inbox {
 
     /// Takes one text of the server: a message or a batch. What names no request belongs to `owner`, if there is one.
     pub(crate) fn receive(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
+        if let Some((id, range)) = protocol::quick_answer(text) {
+            self.settle(id, Ok(Answer::likely(text.slice(range), text.clone())));
+            return Ok(());
+        }
         protocol::read(text, |message| match message {
             Incoming::Answer { id, outcome } => {
-                let outcome = outcome.map(|raw| text.slice_ref(raw.get().as_bytes()));
+                let outcome = outcome.map(|raw| Answer::certain(text.slice_ref(raw.get().as_bytes())));
                 match (id.or(owner), outcome) {
                     (Some(id), outcome) => self.settle(id, outcome.map_err(Fault::Refused)),
                     (None, Err(error)) => self.settle_orphan(error),
@@ -133,9 +161,8 @@ impl Inbox {
 
     /// Takes one event of the server, unless it is empty.
     pub(crate) fn receive_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
-        if event.too_large {
-            let (head, tail) = event.ends();
-            return self.settle_broken(head, tail, Fault::TooLarge { limit });
+        if let Some(remains) = &event.remains {
+            return self.settle_broken(remains, owner, Fault::TooLarge { limit });
         }
         if event.data.trim_ascii().is_empty() {
             return;
@@ -146,7 +173,7 @@ impl Inbox {
     }
 
     /// Hands an outcome to the request that waits for it. A second answer finds nobody.
-    pub(crate) fn settle(&self, id: u64, outcome: Result<Bytes, Fault>) {
+    pub(crate) fn settle(&self, id: u64, outcome: Result<Answer, Fault>) {
         let slot = self.open().remove(id);
         match slot {
             // An error only says that the caller has gone.
@@ -171,14 +198,13 @@ impl Inbox {
         }
     }
 
-    /// A message of which only the ends could be kept: fails the request that it answers, if it answers one.
-    pub(crate) fn settle_broken(&self, head: &[u8], tail: &[u8], fault: Fault) {
+    /// A message that could not be taken whole: fails the request that it answers, if that can be told.
+    pub(crate) fn settle_broken(&self, remains: &Remains, owner: Option<u64>, fault: Fault) {
         self.host.warn(&format!("a message was passed over: {fault}"));
-        if !protocol::is_answer(head) {
+        if !remains.is_answer() {
             return;
         }
-        let id = protocol::rescue_id(head, tail).or_else(|| self.open().only());
-        if let Some(id) = id {
+        if let Some(id) = remains.request_id().or(owner).or_else(|| self.open().only()) {
             self.settle(id, Err(fault));
         }
     }
@@ -241,7 +267,8 @@ impl Inbox {
 pub(crate) struct Waiting<'a> {
     inbox: &'a Inbox,
     id: u64,
-    answer: oneshot::Receiver<Result<Bytes, Fault>>,
+    started: Instant,
+    answer: oneshot::Receiver<Result<Answer, Fault>>,
     alone: bool,
 }
 
@@ -256,8 +283,8 @@ impl Waiting<'_> {
     }
 
     /// Waits for the answer, the cancel switch, or a clock.
-    pub(crate) async fn answer(&mut self, cx: &CallContext, clocks: Clocks) -> Result<Bytes, Fault> {
-        let clock = tokio::time::sleep_until(clocks.deadline.min(clocks.started + clocks.idle));
+    pub(crate) async fn answer(&mut self, cx: &CallContext, clocks: Clocks) -> Result<Answer, Fault> {
+        let clock = tokio::time::sleep_until(clocks.deadline.min(self.started + clocks.idle));
         let mut clock = std::pin::pin!(clock);
         loop {
             tokio::select! {
@@ -270,7 +297,7 @@ impl Waiting<'_> {
                 () = cx.cancelled(), if cx.cancel().is_some() => return Err(Fault::Cancelled),
                 () = &mut clock => {
                     let now = Instant::now();
-                    let heard = self.inbox.heard(self.id).unwrap_or(clocks.started).max(clocks.started);
+                    let heard = self.inbox.heard(self.id).unwrap_or(self.started);
                     let hint = || self.inbox.open().orphan.clone();
                     if now >= clocks.deadline {
                         return Err(Fault::Timeout { after: now - clocks.started, clock: Clock::Total, hint: hint() });

@@ -1,5 +1,6 @@
 //! One MCP server: connecting, staying connected, calling.
 
+mod answer;
 mod call;
 mod fault;
 mod handshake;

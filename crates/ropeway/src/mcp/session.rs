@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::answer::Answer;
 use super::fault::Fault;
 use super::inbox::Clocks;
 use super::transport::{Link, Request};
@@ -76,7 +76,7 @@ impl Session {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         self.link.request(&Request { meta: &self.meta, ..*request }, cx, clocks).await
     }
 }

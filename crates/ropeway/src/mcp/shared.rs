@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::host::Host;
 use super::inbox::Clocks;
@@ -195,14 +195,18 @@ impl Shared {
         ConnectError::Timeout { after: self.config.timeouts.grace, said: None }
     }
 
-    /// Sends a request on the current session; one that was never begun is sent once more on the next session.
+    /// Sends a request on the session, or on the current one; one that was never begun is sent once more on the next.
     pub(crate) async fn request(
         &self,
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<(Bytes, Arc<Session>), CallError> {
-        let mut session = self.session(cx, clocks).await?;
+        session: Option<Arc<Session>>,
+    ) -> Result<(Answer, Arc<Session>), CallError> {
+        let mut session = match session {
+            Some(session) => session,
+            None => self.session(cx, clocks).await?,
+        };
         let mut fault = match session.request(request, cx, clocks).await {
             Ok(answer) => return Ok((answer, session)),
             Err(fault) => fault,

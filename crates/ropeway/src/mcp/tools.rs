@@ -78,7 +78,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
     for page_number in 1.. {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor})).to_string();
         let request = Request { idempotent: true, ..Request::new("tools/list", params.as_bytes()) };
-        let (answer, session) = match shared.request(&request, cx, clocks).await {
+        let (answer, session) = match shared.request(&request, cx, clocks, None).await {
             Ok(answer) => answer,
             // A server without tools need not know the question.
             Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) if page_number == 1 => break,
@@ -88,7 +88,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
                 break;
             }
         };
-        let result: Value = serde_json::from_slice(&answer).map_err(|error| unreadable(shared, error))?;
+        let result: Value = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
         let page = Page::read(result, "tools");
         list.ttl = [list.ttl, page.ttl].into_iter().flatten().min();
         let wants_headers = session.wants_headers();

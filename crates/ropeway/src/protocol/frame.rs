@@ -1,6 +1,7 @@
 //! A frame: one JSON-RPC message, read leniently and written strictly.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -91,6 +92,35 @@ pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<()
     Ok(())
 }
 
+/// Finds the result in an answer that is laid out as nearly all are, without reading the result itself.
+///
+/// Two layouts: the result last, or the result first and the id last. The bytes found are the result if the text is
+/// JSON and has no further fields; whoever reads them finds that out, and then [`read`] has the last word.
+pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
+    if let Some(rest) = text.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) {
+        let (id, rest) = leading_number(rest)?;
+        let result = rest.strip_prefix(br#","result":"#)?.strip_suffix(b"}")?;
+        let start = text.len() - 1 - result.len();
+        return Some((id, start..text.len() - 1));
+    }
+    if text.starts_with(br#"{"result":"#) {
+        let rest = text.strip_suffix(b"}")?;
+        let digits = rest.iter().rev().take(20).take_while(|byte| byte.is_ascii_digit()).count();
+        let (rest, id) = rest.split_at(rest.len() - digits);
+        let (id, _) = leading_number(id)?;
+        let rest = rest.strip_suffix(br#","jsonrpc":"2.0","id":"#)?;
+        return Some((id, br#"{"result":"#.len()..rest.len()));
+    }
+    None
+}
+
+/// A whole number at the beginning, and what follows it.
+fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
+    Some((number, &text[digits..]))
+}
+
 fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {
     let Wire { id, method, params, result, error } = wire;
     // An id of `null` names no request.
@@ -133,26 +163,56 @@ fn rpc_error(raw: &RawValue) -> RpcError {
     RpcError { code, message, data }
 }
 
-/// The request number in what is left of a message that could not be read whole: its head and its tail.
-pub fn rescue_id(head: &[u8], tail: &[u8]) -> Option<u64> {
-    let find = |part: &[u8], last: bool| {
-        let text = String::from_utf8_lossy(part);
-        let at = if last { text.rfind("\"id\"") } else { text.find("\"id\"") }?;
-        let rest = text[at + 4..].trim_start().strip_prefix(':')?.trim_start();
-        let digits = rest.strip_prefix('"').unwrap_or(rest);
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        digits[..end].parse().ok()
-    };
-    // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
-    let own = head.windows(8).position(|window| window == b"\"result\"").map_or(head, |at| &head[..at]);
-    find(own, false).or_else(|| find(tail, true))
+/// What is kept of a message that is too large to be kept: its two ends, to tell which request it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    head: Vec<u8>,
+    tail: Vec<u8>,
 }
 
-/// Is this the head of an answer? What has a method or parameters is a message of the other side's own.
-pub fn is_answer(head: &[u8]) -> bool {
-    let find = |key: &[u8]| memchr::memmem::find(head, key).unwrap_or(usize::MAX);
-    let own = find(b"\"method\"").min(find(b"\"params\""));
-    own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
+impl Remains {
+    /// How much is kept at each end.
+    const END: usize = 4 << 10;
+
+    /// The ends of a message that could not be read.
+    pub fn of(message: &[u8]) -> Self {
+        let mut remains = Self::default();
+        remains.take(message);
+        remains
+    }
+
+    /// Takes the next part of the message.
+    pub fn take(&mut self, part: &[u8]) {
+        let room = Self::END.saturating_sub(self.head.len()).min(part.len());
+        self.head.extend_from_slice(&part[..room]);
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(Self::END)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(Self::END));
+    }
+
+    /// The number of the request that the message answers, if that can be told.
+    pub fn request_id(&self) -> Option<u64> {
+        let find = |part: &[u8], last: bool| {
+            let text = String::from_utf8_lossy(part);
+            let at = if last { text.rfind("\"id\"") } else { text.find("\"id\"") }?;
+            let rest = text[at + 4..].trim_start().strip_prefix(':')?.trim_start();
+            let digits = rest.strip_prefix('"').unwrap_or(rest);
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            digits[..end].parse().ok()
+        };
+        // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
+        let own = match self.head.windows(8).position(|window| window == b"\"result\"") {
+            Some(at) => &self.head[..at],
+            None => &self.head,
+        };
+        find(own, false).or_else(|| find(&self.tail, true))
+    }
+
+    /// Is it an answer? What has a method or parameters is a message of the other side's own.
+    pub fn is_answer(&self) -> bool {
+        let find = |key: &[u8]| memchr::memmem::find(&self.head, key).unwrap_or(usize::MAX);
+        let own = find(b"\"method\"").min(find(b"\"params\""));
+        own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
+    }
 }
 
 /// Writes the answer to a request of the other side.
@@ -231,6 +291,47 @@ mod tests {
     }
 
     #[test]
+    fn the_result_of_a_usual_answer_is_found_without_reading_it() {
+        let found = |text: &str| quick_answer(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
+        let result = || r#"{"content":[]}"#.to_owned();
+        assert_eq!(found(r#"{"jsonrpc":"2.0","id":17,"result":{"content":[]}}"#), Some((17, result())));
+        assert_eq!(found(r#"{"result":{"content":[]},"jsonrpc":"2.0","id":17}"#), Some((17, result())));
+        for unusual in [
+            r#"{"jsonrpc":"2.0","id":"17","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":17,"error":{"code":1}}"#,
+            r#"{"jsonrpc":"2.0","id":,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":17,"result":{}"#.trim_end_matches('}'),
+            r#"{"result":{},"id":17}"#,
+            r#"{"result":{},"jsonrpc":"2.0","id":99999999999999999999999}"#,
+            r#"{"method":"ping"}"#,
+            "{\"result\":}",
+            "",
+        ] {
+            assert_eq!(found(unusual), None, "{unusual}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_quick_look_at_well_formed_json_agrees_with_a_full_reading(id: u32, text in ".*", last: bool) {
+            let result = serde_json::json!({"content": [{"type": "text", "text": text}], "id": 3, "jsonrpc": "2.0"});
+            let line = match last {
+                true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+                false => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
+            };
+            let (quick, range) = quick_answer(line.as_bytes()).expect("a usual answer");
+            let (full, outcome) = answer(&line);
+            proptest::prop_assert_eq!((Some(u64::from(id)), Some(quick)), (full, full));
+            proptest::prop_assert_eq!(&line[range], outcome.expect("a result"));
+        }
+
+        #[test]
+        fn no_bytes_make_a_quick_look_panic(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..60)) {
+            let _ = quick_answer(&text);
+        }
+    }
+
+    #[test]
     fn noise_is_told_from_messages() {
         assert!(matches!(all(b"Server started on port 3"), Err(Malformed::NotJson(_))));
         assert!(matches!(all(b"{\"level\":\"info\"}"), Err(Malformed::NotRpc)));
@@ -241,13 +342,16 @@ mod tests {
 
     #[test]
     fn the_request_of_a_broken_message_is_found_in_its_head_or_its_tail() {
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","id": 17,"result":{"id":3"#, b""), Some(17));
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"id":3"#, br#"x"}]},"id":"18"}"#), Some(18));
-        assert_eq!(rescue_id(br#"{"jsonrpc":"2.0","result":{"#, b"xxxx"), None);
+        let id = |message: &str| Remains::of(message.as_bytes()).request_id();
+        let long = "x".repeat(100_000);
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","id": 17,"result":{{"id":3,"a":"{long}"#)), Some(17));
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"}},"id":"18"}}"#)), Some(18));
+        assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"#)), None);
     }
 
     #[test]
     fn an_answer_is_told_by_its_head() {
+        let is_answer = |message: &[u8]| Remains::of(message).is_answer();
         assert!(is_answer(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
         assert!(is_answer(br#"{"error":{"code":1,"data":{"params":"#));
         assert!(is_answer(br#"{"jsonrpc":"2.0","id":1"#));

@@ -7,7 +7,7 @@ mod sse;
 mod version;
 
 pub use frame::{
-    Incoming, Malformed, RpcError, encode_answer, encode_notification, encode_refusal, is_answer, read, rescue_id,
+    Incoming, Malformed, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
 };
 pub use headers::{HeaderParams, InvalidHeader, header_value};
 pub use list::{Page, tool_definition};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::frame::Remains;
+
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
@@ -15,18 +17,8 @@ pub struct SseEvent {
     pub id: Option<String>,
     /// How long to wait before going on.
     pub retry: Option<Duration>,
-    /// The event was larger than the limit: of its data only the ends are left.
-    pub too_large: bool,
-}
-
-/// How much of the data of an event that is too large is kept at each end.
-const ENDS: usize = 4 << 10;
-
-impl SseEvent {
-    /// The beginning and the end of the data, which tell what it is about when the rest is lost.
-    pub fn ends(&self) -> (&[u8], &[u8]) {
-        (&self.data[..self.data.len().min(ENDS)], &self.data[self.data.len().saturating_sub(ENDS)..])
-    }
+    /// What is left of the data of an event that was too large; the data is empty then.
+    pub remains: Option<Remains>,
 }
 
 /// Takes chunks of bytes and gives events.
@@ -36,29 +28,19 @@ pub struct SseParser {
     line: Vec<u8>,
     data: Option<Data>,
     event: SseEvent,
-    skipped: Option<Skipped>,
     /// The last line ended in a carriage return, so a newline that follows belongs to it.
     after_return: bool,
     at_start: bool,
+    /// Set while an event that is too large goes by.
+    skipping: Option<Skipping>,
 }
 
-/// What is kept of an event that is too large to be kept.
+/// An event that is too large, as it goes by.
 #[derive(Debug, Default)]
-struct Skipped {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-    /// How long the line is that is being read.
-    line: usize,
-}
-
-impl Skipped {
-    fn take(&mut self, part: &[u8]) {
-        let room = (ENDS - self.head.len()).min(part.len());
-        self.head.extend_from_slice(&part[..room]);
-        let rest = &part[room..];
-        self.tail.extend_from_slice(&rest[rest.len().saturating_sub(ENDS)..]);
-        self.tail.drain(..self.tail.len().saturating_sub(ENDS));
-    }
+struct Skipping {
+    remains: Remains,
+    /// The current line is empty so far: its end would be the event's.
+    line_is_empty: bool,
 }
 
 /// Data of one line is taken as it is; more lines are joined.
@@ -66,6 +48,15 @@ impl Skipped {
 enum Data {
     One(Bytes),
     Many(Vec<u8>),
+}
+
+impl Data {
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::One(data) => data,
+            Self::Many(data) => data.into(),
+        }
+    }
 }
 
 impl SseParser {
@@ -76,9 +67,9 @@ impl SseParser {
             line: Vec::new(),
             data: None,
             event: SseEvent::default(),
-            skipped: None,
             after_return: false,
             at_start: true,
+            skipping: None,
         }
     }
 
@@ -90,51 +81,49 @@ impl SseParser {
                 continue;
             }
             let end = memchr::memchr2(b'\n', b'\r', chunk);
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            if self.line.len() + part.len() + self.data_len() > self.limit {
-                self.skip();
-            }
-            match &mut self.skipped {
-                Some(skipped) => {
-                    skipped.take(part);
-                    skipped.line += part.len();
-                }
-                None => self.line.extend_from_slice(part),
-            }
+            self.part(&chunk[..end.unwrap_or(chunk.len())]);
             let Some(end) = end else { break };
             self.after_return = chunk[end] == b'\r';
             chunk = &chunk[end + 1..];
-            if let Some(skipped) = &mut self.skipped {
-                if std::mem::take(&mut skipped.line) == 0 {
-                    found(self.remains());
-                }
-                continue;
-            }
-            let line = std::mem::take(&mut self.line);
-            if let Some(event) = self.line(line) {
+            if let Some(event) = self.end_of_line() {
                 found(event);
             }
         }
     }
 
-    /// From here to its end the event is only looked at.
-    fn skip(&mut self) {
-        let skipped = self.skipped.get_or_insert_default();
-        match self.data.take() {
-            Some(Data::One(data)) => skipped.take(&data),
-            Some(Data::Many(data)) => skipped.take(&data),
-            None => {}
+    /// Takes a part of a line, or lets it go by.
+    fn part(&mut self, part: &[u8]) {
+        if self.skipping.is_none() && self.line.len() + part.len() + self.data_len() > self.limit {
+            let mut skipping = Skipping::default();
+            skipping.remains.take(&self.data.take().map(Data::into_bytes).unwrap_or_default());
+            // The name of the field is no part of the data.
+            let line = std::mem::take(&mut self.line);
+            skipping.remains.take(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
+            self.skipping = Some(skipping);
         }
-        let line = std::mem::take(&mut self.line);
-        skipped.line += line.len();
-        skipped.take(line.strip_prefix(b"data:").unwrap_or(&line));
+        match &mut self.skipping {
+            Some(skipping) => {
+                skipping.line_is_empty &= part.is_empty();
+                skipping.remains.take(part);
+            }
+            None => self.line.extend_from_slice(part),
+        }
     }
 
-    /// What is left of an event that was too large.
-    fn remains(&mut self) -> SseEvent {
-        let Skipped { mut head, tail, .. } = self.skipped.take().unwrap_or_default();
-        head.extend_from_slice(&tail);
-        SseEvent { data: head.into(), too_large: true, ..std::mem::take(&mut self.event) }
+    fn end_of_line(&mut self) -> Option<SseEvent> {
+        match self.skipping.take() {
+            None => {
+                let line = std::mem::take(&mut self.line);
+                self.line(line)
+            }
+            Some(Skipping { line_is_empty: true, remains }) => {
+                Some(SseEvent { remains: Some(remains), ..std::mem::take(&mut self.event) })
+            }
+            Some(skipping) => {
+                self.skipping = Some(Skipping { line_is_empty: true, ..skipping });
+                None
+            }
+        }
     }
 
     fn data_len(&self) -> usize {
@@ -153,8 +142,7 @@ impl SseParser {
         if line.is_empty() {
             let mut event = std::mem::take(&mut self.event);
             match self.data.take() {
-                Some(Data::One(data)) => event.data = data,
-                Some(Data::Many(data)) => event.data = data.into(),
+                Some(data) => event.data = data.into_bytes(),
                 // An id or a retry without data is no event for others, but the reader wants to know it.
                 None if event == SseEvent::default() => return None,
                 None => {}
@@ -233,20 +221,23 @@ mod tests {
     }
 
     #[test]
-    fn of_an_event_past_the_limit_the_ends_are_left_and_the_next_one_is_whole() {
-        let mut parser = SseParser::new(100_000);
-        let mut events = Vec::new();
-        let long = format!("{{\"id\":1,\"a\":\"{}\",\"b\":2}}", "x".repeat(200_000));
-        let text = format!("id: 7\ndata: {long}\n\ndata: a\n\ndata: {long}\ndata: {long}\n\ndata: b\n\n");
-        for chunk in text.as_bytes().chunks(1000) {
-            parser.push(chunk, |event| events.push(event));
+    fn an_event_past_the_limit_goes_by_and_the_next_one_is_read() {
+        for text in [
+            "id: 3\ndata: {\"id\":17,0123456789012345\n\ndata: b\n\n",
+            "id: 3\ndata: {\"id\":17\ndata: ,0123456789012345\n\ndata: b\n\n",
+        ] {
+            for size in 1..text.len() {
+                let mut parser = SseParser::new(24);
+                let mut found = Vec::new();
+                for chunk in text.as_bytes().chunks(size) {
+                    parser.push(chunk, |event| found.push(event));
+                }
+                let [large, small] = found.as_slice() else { panic!("two events, not {found:?}") };
+                assert_eq!(large.id.as_deref(), Some("3"));
+                assert_eq!(large.remains.as_ref().and_then(Remains::request_id), Some(17));
+                assert_eq!(small, &data("b"));
+            }
         }
-        let (head, tail) = events[0].ends();
-        assert!(head.trim_ascii_start().starts_with(b"{\"id\":1,") && tail.ends_with(b",\"b\":2}"));
-        assert_eq!((events[0].too_large, events[0].id.as_deref()), (true, Some("7")));
-        assert_eq!(events[1], data("a"));
-        assert!(events[2].too_large);
-        assert_eq!(events[3..], [data("b")]);
     }
 
     proptest! {

@@ -1,8 +1,8 @@
 //! A context: what a call carries with it besides its arguments.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -68,9 +68,15 @@ impl Cancel {
 type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// What a call carries with it: its id, its clocks, its cancel switch, and who hears of progress.
+///
+/// Cheap to clone.
 #[derive(Clone)]
-pub struct CallContext {
-    id: CallId,
+pub struct CallContext(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    /// Made up when it is first asked for, where the caller gave none.
+    id: OnceLock<CallId>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
     cancel: Option<Cancel>,
@@ -80,95 +86,103 @@ pub struct CallContext {
 
 impl Default for CallContext {
     fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self::new(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self::with_id(OnceLock::new())
     }
 }
 
 impl CallContext {
     /// A call of the given id.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: CallId(id.into()), idle: None, deadline: None, cancel: None, progress: None, meta: Map::new() }
+        Self::with_id(CallId(id.into()).into())
+    }
+
+    fn with_id(id: OnceLock<CallId>) -> Self {
+        Self(Arc::new(Inner { id, idle: None, deadline: None, cancel: None, progress: None, meta: Map::new() }))
     }
 
     /// The call must be over after this time, whatever the server's settings say.
     #[must_use]
-    pub fn with_timeout(self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         // A timeout past the end of time is no timeout.
-        let deadline = Instant::now().checked_add(timeout);
-        Self { deadline, ..self }
+        self.inner().deadline = Instant::now().checked_add(timeout);
+        self
     }
 
     /// The call must be over by then.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(deadline);
+        self.inner().deadline = Some(deadline);
         self
     }
 
     /// How long nothing may be heard of the call; progress starts this clock anew.
     #[must_use]
     pub fn with_idle_timeout(mut self, idle: Duration) -> Self {
-        self.idle = Some(idle);
+        self.inner().idle = Some(idle);
         self
     }
 
     /// Watches a cancel switch.
     #[must_use]
     pub fn with_cancel(mut self, cancel: Cancel) -> Self {
-        self.cancel = Some(cancel);
+        self.inner().cancel = Some(cancel);
         self
     }
 
     /// Hears of progress, in order. Called where messages are read: it must not block.
     #[must_use]
     pub fn with_progress(mut self, sink: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(sink));
+        self.inner().progress = Some(Arc::new(sink));
         self
     }
 
     /// Adds an entry to the request's `_meta`, such as `traceparent`.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: Value) -> Self {
-        self.meta.insert(key.into(), value);
+        self.inner().meta.insert(key.into(), value);
         self
+    }
+
+    fn inner(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.0)
     }
 
     /// The call's name.
     pub fn id(&self) -> &CallId {
-        &self.id
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        self.0.id.get_or_init(|| CallId(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed))))
     }
 
     /// When the call must be over, if that was said.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.0.deadline
     }
 
     /// How long nothing may be heard of the call, if that was said.
     pub fn idle_timeout(&self) -> Option<Duration> {
-        self.idle
+        self.0.idle
     }
 
     /// The cancel switch, if there is one.
     pub fn cancel(&self) -> Option<&Cancel> {
-        self.cancel.as_ref()
+        self.0.cancel.as_ref()
     }
 
     /// What goes into the request's `_meta`.
     pub fn meta(&self) -> &Map<String, Value> {
-        &self.meta
+        &self.0.meta
     }
 
     /// Tells whoever listens how far the call has come.
     pub fn report(&self, progress: Progress) {
-        if let Some(sink) = &self.progress {
+        if let Some(sink) = &self.0.progress {
             sink(progress);
         }
     }
 
     /// Waits until the caller gives up; for ever when there is no switch.
     pub async fn cancelled(&self) {
-        match &self.cancel {
+        match &self.0.cancel {
             Some(cancel) => cancel.cancelled().await,
             None => std::future::pending().await,
         }
@@ -177,6 +191,6 @@ impl CallContext {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallContext").field("id", &self.id).field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("CallContext").field("id", self.id()).field("deadline", &self.0.deadline).finish_non_exhaustive()
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use bytes::Bytes;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, plain_text};
+use crate::content::{ContentPart, Key, PartSeed, Source, plain_text};
 
 /// What a tool answered, in full.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,23 +68,27 @@ impl From<&str> for ToolOutput {
 /// `content` as servers write it: an array of blocks, one block, or something else that is kept as text.
 struct Content(Vec<ContentPart>);
 
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ContentVisitor;
-        impl<'de> Visitor<'de> for ContentVisitor {
+struct ContentSeed<'s>(Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
+    type Value = Content;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
+        struct ContentVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for ContentVisitor<'_> {
             type Value = Content;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of content blocks")
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
                 let mut parts = Vec::with_capacity(1);
-                while let Some(part) = seq.next_element()? {
+                while let Some(part) = seq.next_element_seed(PartSeed(self.0))? {
                     parts.push(part);
                 }
                 Ok(Content(parts))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Content, A::Error> {
-                let part = ContentPart::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                let part = PartSeed(self.0).deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 Ok(Content(vec![part]))
             }
             fn visit_str<E>(self, text: &str) -> Result<Content, E> {
@@ -105,24 +110,43 @@ impl<'de> Deserialize<'de> for Content {
                 Ok(Content(Vec::new()))
             }
         }
-        deserializer.deserialize_any(ContentVisitor)
+        deserializer.deserialize_any(ContentVisitor(self.0))
     }
 }
 
 /// Reads a `tools/call` result in one pass; only broken JSON fails.
 impl<'de> Deserialize<'de> for ToolOutput {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OutputVisitor;
-        impl<'de> Visitor<'de> for OutputVisitor {
+        OutputSeed(Source::default()).deserialize(deserializer)
+    }
+}
+
+impl ToolOutput {
+    /// Reads a result out of its message; large data goes on sharing the message's memory.
+    pub(crate) fn read(message: &Bytes) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(message);
+        let output = OutputSeed(Source(Some(message))).deserialize(&mut deserializer)?;
+        deserializer.end().map(|()| output)
+    }
+}
+
+struct OutputSeed<'s>(Source<'s>);
+
+impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
+    type Value = ToolOutput;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ToolOutput, D::Error> {
+        struct OutputVisitor<'s>(Source<'s>);
+        impl<'de> Visitor<'de> for OutputVisitor<'_> {
             type Value = ToolOutput;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a tool result object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "content" => output.content = map.next_value::<Content>()?.0,
+                while let Some(Key(key)) = map.next_key()? {
+                    match &*key {
+                        "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
                         "structuredContent" => output.structured = Some(map.next_value()?),
                         "isError" => match map.next_value::<Value>()? {
                             Value::Bool(flag) => output.is_error = flag,
@@ -130,32 +154,32 @@ impl<'de> Deserialize<'de> for ToolOutput {
                             odd => {
                                 // Some servers write "true" or 1: what is not plainly false is an error.
                                 output.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
-                                output.extra.insert(key, odd);
+                                output.extra.insert(key.into_owned(), odd);
                             }
                         },
                         "_meta" => match map.next_value()? {
                             Value::Object(meta) => output.meta = Some(meta),
                             Value::Null => {}
                             odd => {
-                                output.extra.insert(key, odd);
+                                output.extra.insert(key.into_owned(), odd);
                             }
                         },
                         // The usual kind of result says nothing; another one tells how to go on.
                         "resultType" => {
                             let kind: Value = map.next_value()?;
                             if kind != "complete" {
-                                output.extra.insert(key, kind);
+                                output.extra.insert(key.into_owned(), kind);
                             }
                         }
                         _ => {
-                            output.extra.insert(key, map.next_value()?);
+                            output.extra.insert(key.into_owned(), map.next_value()?);
                         }
                     }
                 }
                 Ok(output)
             }
         }
-        deserializer.deserialize_map(OutputVisitor)
+        deserializer.deserialize_map(OutputVisitor(self.0))
     }
 }
 

@@ -101,6 +101,8 @@ fn an_answer_that_is_cut_off_fails_its_call_at_once() {
         let waiting = echo_fails(&server);
         let cut = async {
             let id = scripted.heard("tools/call", 1).await["id"].clone();
+            // Once a later request is answered, the fate of the call is settled and the script may change.
+            server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             scripted.set(|script| {
                 let bytes =
                     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"ty\n").into_bytes();
@@ -298,6 +300,8 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
         let waiting = echo(&server);
         let mended = async {
             let id = scripted.heard("tools/call", 1).await["id"].clone();
+            // Once a later request is answered, the fate of the call is settled and the script may change.
+            server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             let mut bytes =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a")
                     .into_bytes();

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Request;
 use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
+use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
@@ -102,7 +103,7 @@ impl Http {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         if let Some(cause) = self.lost.borrow().clone() {
             return Err(Fault::Lost { started: false, cause });
         }

@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 
 use super::Request;
 use super::stdio::{ChildGroup, Stderr};
+use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
-use crate::protocol;
+use crate::protocol::{self, Remains};
 use crate::tool::CallContext;
 
 /// What one read asks for at least.
@@ -31,9 +32,6 @@ const KEEP: usize = 1 << 20;
 
 /// How much may wait for a server that does not read.
 const BACKLOG: usize = 256 << 20;
-
-/// How much of an over-long line is kept at each end, to tell which request it answers.
-const REMAINS: usize = 4 << 10;
 
 /// How long a child that has hung up is waited for, to learn how it ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -125,7 +123,7 @@ impl Lines {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let mut cancel = CancelOnDrop { link: self, id: waiting.id(), armed: request.cancellable };
         if let Err(fault) = self.send(request.encode(waiting.id(), cx), waiting.alone()) {
@@ -230,28 +228,12 @@ struct Pump {
     buffer: BytesMut,
     /// How far the buffer holds no newline.
     searched: usize,
-    skipping: Option<Skipped>,
+    skipping: Option<Remains>,
     limit: usize,
     inbox: Arc<Inbox>,
     reply: Reply,
     outbox: Arc<Mutex<Outbox>>,
     noise: u64,
-}
-
-/// What is kept of a line that is too long to be kept.
-#[derive(Default)]
-struct Skipped {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-impl Skipped {
-    fn take(&mut self, part: &[u8]) {
-        let room = REMAINS.saturating_sub(self.head.len()).min(part.len());
-        self.head.extend_from_slice(&part[..room]);
-        self.tail.extend_from_slice(&part[part.len().saturating_sub(REMAINS)..]);
-        self.tail.drain(..self.tail.len().saturating_sub(REMAINS));
-    }
 }
 
 impl Pump {
@@ -322,11 +304,10 @@ impl Pump {
     fn line(&mut self, line: Bytes) {
         if let Some(mut skipped) = self.skipping.take() {
             skipped.take(&line);
-            return self.inbox.settle_broken(&skipped.head, &skipped.tail, Fault::TooLarge { limit: self.limit });
+            return self.inbox.settle_broken(&skipped, None, Fault::TooLarge { limit: self.limit });
         }
         if line.len() > self.limit {
-            let (head, tail) = ends(&line);
-            return self.inbox.settle_broken(head, tail, Fault::TooLarge { limit: self.limit });
+            return self.inbox.settle_broken(&Remains::of(&line), None, Fault::TooLarge { limit: self.limit });
         }
         let line = match line.strip_prefix(b"\xEF\xBB\xBF") {
             Some(bare) => line.slice_ref(bare),
@@ -351,21 +332,15 @@ impl Pump {
                 return;
             }
         }
-        let (head, tail) = ends(line);
-        let id = protocol::rescue_id(head, tail);
+        let remains = Remains::of(line);
         let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
-        if looks_like_json && !is_json && id.is_some() {
-            return self.inbox.settle_broken(head, tail, Fault::Unreadable(cause(malformed)));
+        if looks_like_json && !is_json && remains.request_id().is_some() {
+            return self.inbox.settle_broken(&remains, None, Fault::Unreadable(cause(malformed)));
         }
         self.noise += 1;
         let text: String = String::from_utf8_lossy(line).chars().take(200).collect();
         tracing::debug!(server = %self.inbox.host().alias(), noise = self.noise, "noise on stdout: {text}");
     }
-}
-
-/// Where a message tells which request it answers.
-fn ends(line: &[u8]) -> (&[u8], &[u8]) {
-    (&line[..line.len().min(REMAINS)], &line[line.len().saturating_sub(REMAINS)..])
 }
 
 fn cause(malformed: &protocol::Malformed) -> String {

@@ -9,8 +9,7 @@ mod web;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;
 use crate::protocol::meta;
@@ -55,21 +54,26 @@ impl<'a> Request<'a> {
 impl Request<'_> {
     /// The request as one line of JSON.
     pub(crate) fn encode(&self, id: u64, cx: &CallContext) -> Vec<u8> {
-        use std::io::Write as _;
         let mut line = Vec::with_capacity(128 + self.params.len() + self.meta.len());
+        let id = id.to_string();
+        line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        line.extend_from_slice(id.as_bytes());
+        line.extend_from_slice(br#","method":"#);
         // Writing to a vector cannot fail.
-        let _ = write!(line, r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":"#, self.method);
-        let params = self.params.trim_ascii().strip_suffix(b"}").unwrap_or(b"{");
+        let _ = serde_json::to_writer(&mut line, self.method);
+        line.extend_from_slice(br#","params":"#);
+        let params = self.params.trim_ascii().strip_suffix(b"}").unwrap_or(b"{").trim_ascii_end();
         line.extend_from_slice(params);
         if params.len() > 1 {
             line.push(b',');
         }
-        let _ = write!(line, r#""_meta":{{"progressToken":{id}"#);
+        line.extend_from_slice(br#""_meta":{"progressToken":"#);
+        line.extend_from_slice(id.as_bytes());
         for (key, value) in cx.meta() {
             let key = serde_json::Value::from(key.as_str()).to_string();
             // What the protocol itself says here is not the caller's to say, and no key may stand twice.
             if !self.is_own(&key) {
-                let _ = write!(line, ",{key}:{value}");
+                line.extend_from_slice(format!(",{key}:{value}").as_bytes());
             }
         }
         if !self.meta.is_empty() {
@@ -104,7 +108,7 @@ impl Link {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         match self {
             Self::Lines(link) => link.request(request, cx, clocks).await,
             Self::Http(link) => link.request(request, cx, clocks).await,
@@ -137,5 +141,36 @@ impl Link {
             Self::Http(link) => link.close(patience).await,
             Self::Sse(link) => link.close(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn encoded(request: &Request<'_>, cx: &CallContext) -> Value {
+        serde_json::from_slice(&request.encode(7, cx)).expect("JSON without a doubled key that matters")
+    }
+
+    #[test]
+    fn a_request_carries_its_meta_whatever_its_parameters_are() {
+        for params in ["{}", "{ }", r#"{"name":"a"}"#, "not an object"] {
+            let request = Request { meta: r#""a/b":{"c":1}"#, ..Request::new("tools/call", params.as_bytes()) };
+            let sent = encoded(&request, &CallContext::default());
+            assert_eq!(sent["params"]["_meta"], json!({"progressToken": 7, "a/b": {"c": 1}}), "{params}");
+        }
+    }
+
+    #[test]
+    fn what_a_caller_puts_into_meta_goes_along_but_never_over_what_is_ours() {
+        let cx = CallContext::default().with_meta("traceparent", json!("00-1")).with_meta("progressToken", json!("x"));
+        let cx = cx.with_meta("v", json!("theirs"));
+        let request = Request { meta: r#""v":"ours""#, ..Request::new("a\"b", b"{}") };
+        let expected = json!({"jsonrpc": "2.0", "id": 7, "method": "a\"b",
+            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "v": "ours"}}});
+        assert_eq!(encoded(&request, &cx), expected);
+        assert_eq!(String::from_utf8(request.encode(7, &cx)).expect("UTF-8").matches("\"v\"").count(), 1);
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use reqwest::Url;
 use serde_json::json;
 use tokio::sync::watch;
@@ -12,6 +11,7 @@ use tokio::task::JoinSet;
 use super::Request;
 use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
+use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
@@ -97,7 +97,7 @@ impl Sse {
         request: &Request<'_>,
         cx: &CallContext,
         clocks: Clocks,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let id = waiting.id();
         let message = request.encode(id, cx);

@@ -36,6 +36,7 @@ const MINIMAL_ENVIRONMENT: [&str; 14] = [
 ];
 
 /// How large a pipe we ask for: a large answer then takes fewer turns.
+#[cfg(target_os = "linux")]
 const PIPE: usize = 1 << 20;
 
 /// The longest line of stderr that is kept whole.
@@ -103,6 +104,7 @@ impl ChildGroup {
             return Err(spawn_error(std::io::Error::other("it has no standard streams")));
         };
         // The system may refuse; the usual size then has to do.
+        #[cfg(target_os = "linux")]
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE);
         Ok((this, stdin, stdout, stderr))
     }

@@ -1,0 +1,46 @@
+//! The README: what it says can be typed, works.
+
+use crate::Run;
+
+const README: &str = include_str!("../../../../README.md");
+const FIRST_CALL: &str = include_str!("../../../ropeway/examples/first_call.rs");
+
+/// The lines of all code blocks of a language.
+fn code(language: &str) -> String {
+    let mut code = String::new();
+    let mut inside = false;
+    for line in README.lines() {
+        match line.strip_prefix("```") {
+            Some(mark) => inside = mark == language,
+            None if inside => code.push_str(&format!("{line}\n")),
+            None => {}
+        }
+    }
+    code
+}
+
+#[test]
+fn the_rust_in_the_readme_is_the_example() {
+    let program = FIRST_CALL.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
+    assert_eq!(code("rust").trim_end(), program.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn every_command_for_the_demo_server_in_the_readme_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let commands = code("sh");
+    let mut tried = 0;
+    for line in commands.lines() {
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        let Some(rest) = line.strip_prefix("ropeway") else { continue };
+        // Those need a network.
+        if rest.contains("--stdio") || rest.contains("--url") {
+            continue;
+        }
+        let words = shlex::split(rest).expect("words of a shell");
+        let output = crate::ropeway(&[]).args(&words).current_dir(&folder).output().expect("ropeway starts");
+        Run::from(output).expect(0);
+        tried += 1;
+    }
+    assert!(tried >= 3, "{commands}");
+}
