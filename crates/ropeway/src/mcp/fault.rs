@@ -126,11 +126,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// A request that was never begun, and its link is no more: it may be sent again on a new one.
-    pub(crate) fn never_started(&self) -> bool {
-        matches!(self, Self::Lost { started: false, .. })
-    }
-
     /// The fault as the answer to a call on the server.
     pub(crate) fn into_call_error(self, server: &Alias) -> CallError {
         let server = server.clone();

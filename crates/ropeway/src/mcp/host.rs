@@ -1,9 +1,11 @@
 //! The host's side of a connection: who answers the server's requests and hears its notifications.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -264,7 +266,16 @@ impl Host {
         }
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
         requests.spawn(async move {
-            reply(match host.answer(&method, params).await {
+            let mut answer = std::pin::pin!(host.answer(&method, params));
+            // A server whose question meets a panic still wants to hear that nothing will come of it.
+            let answer = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let message = format!("the handler of `{method}` panicked");
+                    Poll::Ready(Err(Refusal { code: code::INTERNAL, message }))
+                }
+            });
+            reply(match answer.await {
                 Ok(result) => protocol::encode_answer(&id, &result),
                 Err(refusal) => protocol::encode_refusal(&id, refusal.code, &refusal.message),
             });

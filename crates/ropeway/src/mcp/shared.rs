@@ -148,12 +148,21 @@ impl Shared {
 
     /// The session to make a call on. While the server is down, waits for it, but not for long.
     pub(crate) async fn session(&self, cx: &CallContext, clocks: Clocks) -> Result<Arc<Session>, CallError> {
-        if let Some(session) = self.current() {
-            return Ok(session);
+        match self.current() {
+            Some(session) => Ok(session),
+            None => self.next_session(cx, clocks, None).await,
         }
+    }
+
+    /// The next session, once it is there; `cause` is why there was to be a next one, as far as is known.
+    async fn next_session(
+        &self,
+        cx: &CallContext,
+        clocks: Clocks,
+        mut cause: Option<Arc<ConnectError>>,
+    ) -> Result<Arc<Session>, CallError> {
         let mut state = self.state.subscribe();
         let patience = clocks.deadline.min(Instant::now() + self.config.timeouts.grace);
-        let mut cause = None;
         loop {
             if let Some(session) = self.current() {
                 return Ok(session);
@@ -202,9 +211,11 @@ impl Shared {
             Ok(answer) => return Ok((answer, session)),
             Err(fault) => fault,
         };
-        if fault.never_started() && !matches!(&fault, Fault::Lost { cause, .. } if is_final(cause)) {
+        if let Fault::Lost { started: false, cause } = &fault
+            && !is_final(cause)
+        {
             self.discard(&session);
-            session = self.session(cx, clocks).await?;
+            session = self.next_session(cx, clocks, Some(cause.clone())).await?;
             fault = match session.request(request, cx, clocks).await {
                 Ok(answer) => return Ok((answer, session)),
                 Err(fault) => fault,

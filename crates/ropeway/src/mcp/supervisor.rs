@@ -211,9 +211,14 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
         let request = Request { standing: true, ..Request::new("subscriptions/listen", params.as_bytes()) };
         let cx = CallContext::default();
         let started = Instant::now();
+        let changed = async {
+            while subscriptions(shared) == uris {
+                shared.subscriptions_changed.notified().await;
+            }
+        };
         let ended = tokio::select! {
             outcome = session.request(&request, &cx, endless(started)) => Some(outcome),
-            () = shared.subscriptions_changed.notified() => None,
+            () = changed => None,
         };
         match ended {
             None => continue,

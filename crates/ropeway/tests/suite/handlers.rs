@@ -16,16 +16,22 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way on which a server can ask, each time with a server of its own.
+/// Does the same over every way on which a server can ask, each time with a server of its own, and all at the same time.
 async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &Scripted, ServerConfig)) {
-    for era in [EraChoice::Legacy, EraChoice::Modern] {
+    let pipe = async |era| {
         let scripted = Scripted::new(script.clone());
         test(era, &scripted, in_era(era, scripted.in_process())).await;
+    };
+    let http = async |era| {
         let http = listening(script.clone()).await;
         test(era, &http, in_era(era, at(http.url()))).await;
-    }
-    let http = listening(script).await;
-    test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    let sse = async {
+        let http = listening(script.clone()).await;
+        test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+    };
+    let (legacy, modern) = (EraChoice::Legacy, EraChoice::Modern);
+    tokio::join!(pipe(legacy), pipe(modern), http(legacy), http(modern), sse);
 }
 
 fn answering(answer: ElicitationAnswer) -> Handlers {
@@ -201,6 +207,19 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
 }
 
 #[test]
+fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::legacy());
+        let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
+        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let answer = text(&server, "elicit", json!({})).await;
+        assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
 fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
@@ -252,7 +271,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
 fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
-            config.timeouts.total = ms(400);
+            config.timeouts.total = ms(1000);
             let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
             let server = connect_with(handlers, config).await;
             let started = Instant::now();
@@ -278,7 +297,7 @@ fn a_question_holds_up_no_other_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|_| async {
-                tokio::time::sleep(ms(300)).await;
+                tokio::time::sleep(ms(1000)).await;
                 Ok(ElicitationAnswer::Decline)
             });
             let server = connect_with(handlers, config).await;
@@ -386,7 +405,7 @@ fn a_task_asks_the_host() {
 fn a_task_whose_caller_has_left_is_cancelled() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, mut config| {
-            config.timeouts.total = ms(400);
+            config.timeouts.total = ms(1000);
             let server: Mcp = connect(config).await;
             // By the clock,
             let error = call(&server, "task", json!({"ms": 60_000})).await.expect_err("no answer");
