@@ -266,24 +266,27 @@ impl Host {
         }
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
         requests.spawn(async move {
-            let mut answer = std::pin::pin!(host.answer(&method, params));
-            // A server whose question meets a panic still wants to hear that nothing will come of it.
-            let answer = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let message = format!("the handler of `{method}` panicked");
-                    Poll::Ready(Err(Refusal { code: code::INTERNAL, message }))
-                }
-            });
-            reply(match answer.await {
+            reply(match host.answer(&method, params).await {
                 Ok(result) => protocol::encode_answer(&id, &result),
                 Err(refusal) => protocol::encode_refusal(&id, refusal.code, &refusal.message),
             });
         });
     }
 
-    /// Answers a request of the server, by whichever era's way it came.
+    /// Answers a request of the server, by whichever era's way it came; also when the handler panics.
     pub(crate) async fn answer(&self, method: &str, params: Value) -> Result<Value, Refusal> {
+        let mut answer = std::pin::pin!(self.handle(method, params));
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = format!("the handler of `{method}` panicked");
+                Poll::Ready(Err(Refusal { code: code::INTERNAL, message }))
+            }
+        })
+        .await
+    }
+
+    async fn handle(&self, method: &str, params: Value) -> Result<Value, Refusal> {
         let failed = |error: BoxError| Refusal { code: code::INTERNAL, message: error.to_string() };
         match (method, &self.handlers) {
             ("elicitation/create", Handlers { elicitation: Some(handler), .. }) => {

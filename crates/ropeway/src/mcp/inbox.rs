@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -254,7 +255,10 @@ impl Inbox {
                 progress: progress.clone(),
             });
         }
-        cx.report(progress);
+        // The listener is the host's; what it does must not end the reading.
+        if catch_unwind(AssertUnwindSafe(|| cx.report(progress))).is_err() {
+            self.host.warn("the listener of a call's progress panicked");
+        }
     }
 
     fn heard(&self, id: u64) -> Option<Instant> {
@@ -300,10 +304,10 @@ impl Waiting<'_> {
                     let heard = self.inbox.heard(self.id).unwrap_or(self.started);
                     let hint = || self.inbox.open().orphan.clone();
                     if now >= clocks.deadline {
-                        return Err(Fault::Timeout { after: now - clocks.started, clock: Clock::Total, hint: hint() });
+                        return Err(Fault::Timeout { after: clocks.deadline - clocks.started, clock: Clock::Total, hint: hint() });
                     }
                     if now >= heard + clocks.idle {
-                        return Err(Fault::Timeout { after: now - heard, clock: Clock::Idle, hint: hint() });
+                        return Err(Fault::Timeout { after: clocks.idle, clock: Clock::Idle, hint: hint() });
                     }
                     clock.as_mut().reset(clocks.deadline.min(heard + clocks.idle));
                 }

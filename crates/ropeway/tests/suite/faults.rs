@@ -320,6 +320,19 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
 }
 
 #[test]
+fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
+    scene(|_| async {
+        let (_scripted, server) = in_process(Script::default()).await;
+        let mut events = server.events();
+        let cx = CallContext::default().with_progress(|_| panic!("on purpose"));
+        call_in(&server, "sleep", json!({"ms": 20, "steps": 2}), &cx).await.expect("an answer");
+        assert!(warnings(&mut events).iter().any(|warning| warning.contains("panicked")));
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
 fn progress_is_heard_in_order_whatever_else_is_said_of_it() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default().fault(On::tool("sleep"), Fault::OddProgress)).await;

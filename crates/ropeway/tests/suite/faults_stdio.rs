@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ropeway::config::StdioServer;
 use ropeway::event::Event;
-use ropeway::mcp::{Mcp, State, end_children};
+use ropeway::mcp::{Mcp, State};
 use ropeway::testing::{Fault, Grandchild, Noise, On, Process, Script, Writing};
 use serde_json::json;
 
@@ -371,41 +371,21 @@ fn a_host_that_panics_takes_its_servers_along() {
     });
 }
 
-/// The environment variable that makes this test program a host that ends badly.
-const HOST: &str = "ROPEWAY_TEST_HOST";
-
-/// Not a test: the host of the next one, in a process of its own.
-#[test]
-#[ignore = "it is the other process of a test"]
-fn a_host_of_its_own() {
-    let Ok(server) = std::env::var(HOST) else { return };
-    let server: Vec<String> = serde_json::from_str(&server).expect("a command");
-    let (marker, value) = (server[2].clone(), server[3].clone());
-    let server = StdioServer::new(server[0].clone(), [server[1].clone()]).with_env(marker, value);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
-    runtime.block_on(async {
-        let connected = connect(hasty(server)).await;
-        pids(&connected).await;
-        end_children();
-        std::process::exit(0);
-    });
-}
-
 #[test]
 fn a_host_that_exits_at_once_can_take_its_servers_along() {
     scene(|scene| async move {
         let server = child(&scene, &stubborn());
         let (marker, value) = (&server.env[0].0, server.env[0].1.expose());
-        let command = json!([server.command, server.args[0], marker, value]).to_string();
-        let program = std::env::current_exe().expect("this program");
-        let mut host = Command::new(program)
-            .args(["--exact", "faults_stdio::a_host_of_its_own", "--ignored"])
-            .env(HOST, command)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a host");
-        let status = tokio::task::spawn_blocking(move || host.wait()).await.expect("no panic").expect("its end");
-        assert!(status.success(), "{status}");
+        // `cargo test` builds the examples of a package beside its tests.
+        let tests = std::env::current_exe().expect("this program");
+        let host =
+            tests.parent().and_then(std::path::Path::parent).expect("target/debug").join("examples/leave_at_once");
+        assert!(host.exists(), "`{}` is missing: cargo build -p ropeway --examples", host.display());
+        let mut command = Command::new(host);
+        command.arg(&server.command).args(&server.args).env(marker, value).stdout(Stdio::piped());
+        let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("its end");
+        assert!(output.status.success(), "{}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "connected\n");
     });
 }
 

@@ -216,6 +216,13 @@ fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
         assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
         still_works(&server).await;
         server.close().await;
+        // The modern way to refuse a question is to leave it.
+        let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
+        let modern = Scripted::new(Script::modern());
+        let server = connect_with(handlers, hasty(modern.in_process())).await;
+        assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "cancel"}));
+        still_works(&server).await;
+        server.close().await;
     });
 }
 
