@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::content::ContentPart;
-use ropeway::mcp::Mcp;
+use ropeway::mcp::{Era, Mcp};
 use ropeway::tool::CallContext;
 use ropeway_peers::contest::{self, Contestant};
 use serde_json::{Map, Value};
@@ -32,7 +32,10 @@ impl Contestant for Ours {
     }
 
     async fn list(&self) -> Result<usize> {
-        self.0.refresh_tools().await?;
+        // A modern server says how long its list may be kept: this one's not at all. A legacy one's is kept.
+        if self.0.server_info().is_some_and(|server| server.era == Era::Legacy) {
+            self.0.refresh_tools().await?;
+        }
         Ok(self.0.list_tool_definitions(None).await?.len())
     }
 

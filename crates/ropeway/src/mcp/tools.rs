@@ -119,12 +119,12 @@ impl ToolList {
             Ok(definition) => definition,
             Err(why) => return shared.host.warn(&format!("the tool list holds {why}")),
         };
-        let headers = match HeaderParams::read(&definition.input_schema) {
-            Ok(headers) => headers,
-            Err(invalid) if wants_headers => {
+        let headers = match wants_headers.then(|| HeaderParams::read(&definition.input_schema)) {
+            Some(Ok(headers)) => headers,
+            Some(Err(invalid)) => {
                 return shared.host.warn(&format!("tool `{}` cannot be used: {invalid}", definition.name));
             }
-            Err(_) => HeaderParams::default(),
+            None => HeaderParams::default(),
         };
         let name = definition.name.clone();
         let listed = Listed { definition, headers };

@@ -30,6 +30,10 @@ const TURN: usize = 256 << 10;
 /// A read buffer that has grown past this is let go once it is empty.
 const KEEP: usize = 1 << 20;
 
+/// How many messages are gathered before they are written from where the last one came: few enough that the server
+/// has work while more are made, and enough to spare it a wake-up for each.
+const GATHER: usize = 8;
+
 /// How much may wait for a server that does not read.
 const BACKLOG: usize = 256 << 20;
 
@@ -60,6 +64,8 @@ struct Outbox {
     writer: Option<Writer>,
     waiting: Vec<u8>,
     written: usize,
+    /// How many messages wait.
+    gathered: usize,
     pump: Option<Waker>,
 }
 
@@ -77,6 +83,7 @@ impl Outbox {
         }
         self.waiting.clear();
         self.written = 0;
+        self.gathered = 0;
         if self.waiting.capacity() > KEEP {
             self.waiting = Vec::new();
         }
@@ -92,7 +99,8 @@ impl Lines {
         limit: usize,
         child: Option<(ChildGroup, Arc<Stderr>)>,
     ) -> Arc<Self> {
-        let outbox = Outbox { writer: Some(Box::new(writer)), waiting: Vec::new(), written: 0, pump: None };
+        let outbox =
+            Outbox { writer: Some(Box::new(writer)), waiting: Vec::new(), written: 0, gathered: 0, pump: None };
         let outbox = Arc::new(Mutex::new(outbox));
         let (lost_sender, lost) = watch::channel(None);
         let (closing, closed) = mpsc::unbounded_channel();
@@ -199,10 +207,11 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
     } else {
         outbox.waiting.extend_from_slice(&message);
     }
-    // While the pump waits for the pipe, polling from here would take its place in the queue.
-    if now && idle {
+    outbox.gathered += 1;
+    if (now && idle) || outbox.gathered == GATHER {
         outbox.flush(&mut Context::from_waker(Waker::noop()));
     }
+    // What is left is the pump's: it takes its place at the pipe again, in case it was taken from here.
     if !outbox.waiting.is_empty()
         && let Some(pump) = &outbox.pump
     {
