@@ -18,7 +18,7 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          formatting, lints, all tests, real servers, conformance: the one test command
-  bench NAME                    runs a benchmark
+  bench engine [--json] [--quick]  runs a benchmark
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
   servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/

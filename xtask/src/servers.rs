@@ -88,8 +88,8 @@ const NEEDS: &[Need] = &[
     // Any npm will do: the Node that runs the servers is installed by it.
     Need { name: "npm (Debian: nodejs, npm)", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] },
     Need {
-        name: "Python 3.10 or later with venv and pip (Debian: python3-venv)",
-        test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))"]),
+        name: "Python 3.11 or later with venv and pip (Debian: python3-venv)",
+        test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]),
         packages: &["python3", "python3-venv"],
     },
     // A server of git repositories is tested on a real one.

@@ -127,7 +127,11 @@ impl ServerOptions {
             server = server.with_bearer(read_token(token)?);
         }
         let transport = match self.transport {
-            TransportChoice::Auto | TransportChoice::Http => Transport::Http(server),
+            TransportChoice::Auto => Transport::Http(server),
+            TransportChoice::Http => {
+                server.sse_fallback = false;
+                Transport::Http(server)
+            }
             TransportChoice::Sse => Transport::Sse(server),
         };
         Ok(ServerConfig::new(name, transport))

@@ -135,12 +135,14 @@ pub struct HttpServer {
     pub headers: Vec<(String, Secret)>,
     /// A token for `Authorization: Bearer`.
     pub bearer: Option<Secret>,
+    /// Over streamable HTTP: try legacy HTTP+SSE when the server refuses the handshake.
+    pub sse_fallback: bool,
 }
 
 impl HttpServer {
     /// A server at a URL.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), bearer: None }
+        Self { url: url.into(), headers: Vec::new(), bearer: None, sse_fallback: true }
     }
 
     /// Adds a header to every request.
@@ -240,6 +242,24 @@ impl Default for Timeouts {
         }
     }
 }
+
+impl Timeouts {
+    /// The same, with nothing longer than a year: the clocks cannot tell times that are further away.
+    pub(crate) fn bounded(self) -> Self {
+        let Self { connect, probe, idle, total, close, grace } = self;
+        Self {
+            connect: connect.min(A_YEAR),
+            probe: probe.min(A_YEAR),
+            idle: idle.min(A_YEAR),
+            total: total.min(A_YEAR),
+            close: close.min(A_YEAR),
+            grace: grace.min(A_YEAR),
+        }
+    }
+}
+
+/// As good as for ever.
+pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How much to take from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

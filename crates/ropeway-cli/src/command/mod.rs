@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use ropeway::mcp::end_children;
+use ropeway::mcp::{end_children, end_children_on_signals};
 use tokio::time::Instant;
 
 use crate::failure::{EXIT_CODES, Exit, Failure};
@@ -79,7 +79,8 @@ impl CommandLine {
         if verbose > 0 {
             show_logs(verbose);
         }
-        obey_signals();
+        // Without it there is still the ordinary end.
+        let _ = end_children_on_signals(status::wipe);
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(async {
                 let setting = Setting { json, deadline, status: Status::new(verbose > 0) };
@@ -130,56 +131,6 @@ fn watch(deadline: Deadline) {
     });
     // Without a thread there is still the ordinary clock.
     drop(watchdog);
-}
-
-/// Ends the process when a signal asks for it. On a thread of its own: a server that floods us may keep the other
-/// one from ever looking up.
-fn obey_signals() {
-    let Ok(runtime) = runtime() else { return };
-    // Listening begins here and not on the thread, so that no server is started before it.
-    let context = runtime.enter();
-    let signal = signal();
-    drop(context);
-    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let code = runtime.block_on(signal);
-        end_children();
-        status::wipe();
-        std::process::exit(i32::from(code));
-    });
-    drop(watcher);
-}
-
-/// Listens for the signals that ask us to end; the future says with which exit code.
-#[cfg(unix)]
-fn signal() -> impl Future<Output = u8> + Send {
-    use tokio::signal::unix::{SignalKind, signal};
-    let received = |kind| {
-        let signal = signal(kind);
-        async move {
-            match signal {
-                Ok(mut signal) => drop(signal.recv().await),
-                Err(_) => std::future::pending().await,
-            }
-        }
-    };
-    let interrupt = received(SignalKind::interrupt());
-    let terminate = received(SignalKind::terminate());
-    let hangup = received(SignalKind::hangup());
-    async move {
-        tokio::select! {
-            () = interrupt => 130,
-            () = terminate => 143,
-            () = hangup => 129,
-        }
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() -> u8 {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => 130,
-        Err(_) => std::future::pending().await,
-    }
 }
 
 fn show_logs(verbose: u8) {

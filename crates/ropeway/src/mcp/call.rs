@@ -28,16 +28,41 @@ pub(crate) async fn call_tool(
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
     let clocks = shared.clocks(cx);
+    let mut told = Told { shared, tool, cx, started: clocks.started, done: false };
     let outcome = drive_tool(shared, tool, &arguments, cx, clocks).await;
-    if shared.host.events().heard() {
-        let took = clocks.started.elapsed();
-        let (server, tool, call) = (shared.alias().clone(), tool.to_owned(), cx.id().clone());
-        shared.host.events().tell(match &outcome {
-            Ok(output) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
-            Err(error) => Event::ToolFailed { server, tool, call, took, cause: chain(error) },
+    told.tell(Some(&outcome));
+    outcome
+}
+
+/// Tells how a call went, also when its caller leaves before the end.
+struct Told<'a> {
+    shared: &'a Shared,
+    tool: &'a str,
+    cx: &'a CallContext,
+    started: Instant,
+    done: bool,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, outcome: Option<&Result<ToolOutput, CallError>>) {
+        if std::mem::replace(&mut self.done, true) || !self.shared.host.events().heard() {
+            return;
+        }
+        let took = self.started.elapsed();
+        let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
+        let cause = |error: &CallError| chain(error);
+        self.shared.host.events().tell(match outcome {
+            Some(Ok(output)) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
+            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: cause(error) },
+            None => Event::ToolFailed { server, tool, call, took, cause: cause(&CallError::Cancelled) },
         });
     }
-    outcome
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.tell(None);
+    }
 }
 
 async fn drive_tool(

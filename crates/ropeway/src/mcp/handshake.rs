@@ -177,7 +177,7 @@ impl Handshake<'_> {
         http.speak(Era::Legacy, None);
         match self.legacy(link).await {
             Ok(session) => Ok(session),
-            Err(failed) if may_be_sse(&failed) => match self.sse(server).await {
+            Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.sse(server).await {
                 Ok(session) => Ok(session),
                 // That was a guess; what the server said first is what counts.
                 Err(_) => Err(failed),

@@ -152,6 +152,8 @@ pub(crate) struct Host {
     /// Wakes whoever keeps the tool list fresh.
     pub(crate) tools_stale: Notify,
     requests: Mutex<JoinSet<()>>,
+    /// Lines on the server's output that were no messages.
+    noise: AtomicU64,
     /// What the server's process says beside the protocol, also after its end.
     stderr: Mutex<Option<Arc<Stderr>>>,
 }
@@ -165,6 +167,7 @@ impl Host {
             tools_changed: AtomicU64::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
+            noise: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
     }
@@ -186,6 +189,16 @@ impl Host {
     pub(crate) fn change_tools(&self) {
         self.tools_changed.fetch_add(1, Ordering::AcqRel);
         self.tools_stale.notify_one();
+    }
+
+    /// Counts a line that is no message.
+    pub(crate) fn count_noise(&self) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many lines were no messages.
+    pub(crate) fn noise(&self) -> u64 {
+        self.noise.load(Ordering::Relaxed)
     }
 
     /// Keeps the stderr of the process that is now the server.

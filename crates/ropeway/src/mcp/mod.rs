@@ -8,6 +8,7 @@ mod host;
 mod inbox;
 mod session;
 mod shared;
+mod signals;
 mod supervisor;
 mod tools;
 mod transport;
@@ -23,6 +24,7 @@ pub use self::fault::ConnectError;
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
+pub use self::signals::end_children_on_signals;
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
 
@@ -158,6 +160,11 @@ impl Mcp {
     /// The last lines that the server's process wrote to stderr, oldest first.
     pub fn stderr_tail(&self) -> Vec<String> {
         self.handle.shared.host.stderr_tail()
+    }
+
+    /// How many lines on the server's standard output were no messages, since the beginning.
+    pub fn noise(&self) -> u64 {
+        self.handle.shared.host.noise()
     }
 
     /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.

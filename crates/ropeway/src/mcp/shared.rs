@@ -14,7 +14,7 @@ use super::inbox::Clocks;
 use super::session::{ServerInfo, Session};
 use super::tools::ToolList;
 use super::transport::Request;
-use crate::config::ServerConfig;
+use crate::config::{A_YEAR, ServerConfig};
 use crate::event::Event;
 use crate::protocol::Era;
 use crate::tool::{Alias, CallContext, CallError};
@@ -68,7 +68,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(config: ServerConfig, host: Arc<Host>) -> Self {
+    pub(crate) fn new(mut config: ServerConfig, host: Arc<Host>) -> Self {
+        config.timeouts = config.timeouts.bounded();
+        config.reconnect.longest = config.reconnect.longest.min(A_YEAR);
         Self {
             config,
             host,
@@ -143,7 +145,8 @@ impl Shared {
         let started = Instant::now();
         let total = started + self.config.timeouts.total;
         let deadline = cx.deadline().map_or(total, |deadline| deadline.min(total));
-        Clocks { idle: cx.idle_timeout().unwrap_or(self.config.timeouts.idle), deadline, started }
+        let idle = cx.idle_timeout().unwrap_or(self.config.timeouts.idle).min(A_YEAR);
+        Clocks { idle, deadline, started }
     }
 
     /// The session to make a call on. While the server is down, waits for it, but not for long.

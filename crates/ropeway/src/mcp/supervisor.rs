@@ -14,6 +14,7 @@ use super::session::Session;
 use super::shared::{Shared, State};
 use super::tools;
 use super::transport::Request;
+use crate::config::A_YEAR;
 use crate::event::Event;
 use crate::protocol::Era;
 use crate::tool::CallContext;
@@ -235,6 +236,5 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
 
 /// The clocks of a request that stays open by design.
 fn endless(started: Instant) -> Clocks {
-    const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Clocks { idle: A_YEAR, deadline: started + A_YEAR, started }
 }

@@ -111,6 +111,15 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_goes_through_untouched_key_order_included() {
+        let schema = r##"{"zeta":1,"$schema":"x","type":"object","properties":{"b":{"$ref":"#/$defs/d"},"a":{"if":{},"then":true}},"$defs":{"d":{}},"anyOf":[]}"##;
+        let entry = format!(r#"{{"name":"a","outputSchema":{schema},"inputSchema":{schema}}}"#);
+        let tool = tool(serde_json::from_str(&entry).expect("JSON"));
+        assert_eq!(tool.input_schema.to_string(), schema);
+        assert_eq!(tool.output_schema.expect("a schema").to_string(), schema);
+    }
+
+    #[test]
     fn odd_fields_are_kept_and_do_not_spoil_the_tool() {
         let entry = json!({"name": "a", "description": 3, "icons": [{"sizes": "48x48"}], "execution": {"taskSupport": "required"},
             "inputSchema": {"type": "object", "z": 1, "a": 2}, "annotations": "none", "title": null});

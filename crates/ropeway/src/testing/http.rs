@@ -666,7 +666,11 @@ impl Server {
             return refuse(wire, 404, -32001, "Session not found").await;
         }
         // The TypeScript SDK's servers send this body, which says of no request that it belongs to it.
-        let error = json!({ "code": -32000, "message": "Bad Request: No valid session ID provided" });
+        let message = match unknown {
+            UnknownSession::NotInitialized => "Bad Request: Server not initialized",
+            _ => "Bad Request: No valid session ID provided",
+        };
+        let error = json!({ "code": -32000, "message": message });
         let body = json!({ "jsonrpc": "2.0", "error": error }).to_string();
         answer_json(wire, 400, &[], body.as_bytes(), false).await
     }

@@ -286,4 +286,6 @@ pub enum UnknownSession {
     NotFound,
     /// 400 with an error that has no id, as servers on the TypeScript SDK say.
     BadRequest,
+    /// 400 with the words of a server on the TypeScript SDK that holds one session at a time.
+    NotInitialized,
 }

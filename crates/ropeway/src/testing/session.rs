@@ -90,7 +90,7 @@ pub(super) enum Outcome {
     Steps { before: Vec<(Duration, Option<Value>)>, answer: Value },
     /// The client is asked first.
     Ask(Ask),
-    /// Nothing for now.
+    /// No answer.
     Silence,
     /// The server ends.
     Exit(i32),

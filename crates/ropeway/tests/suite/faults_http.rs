@@ -425,7 +425,7 @@ fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_r
 #[test]
 fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
     scene(|_| async {
-        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest] {
+        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
             let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
             let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
             still_works(&server).await;
@@ -488,7 +488,7 @@ fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
 #[test]
 fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
     scene(|_| async {
-        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest] {
+        for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
             for era in BOTH {
                 let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
                 let server = connect(in_era(era, at(http.url()))).await;

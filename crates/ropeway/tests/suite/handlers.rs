@@ -117,12 +117,12 @@ fn sampling_and_roots_are_answered_by_the_host() {
                     async move { Ok(answer) }
                 })
                 .on_roots(|| async {
-                    let work = Root { uri: "file:///work".to_owned(), name: Some("work".to_owned()) };
+                    let work = Root { uri: "file:///project".to_owned(), name: Some("work".to_owned()) };
                     Ok(vec![work, Root { uri: "file:///tmp".to_owned(), name: None }])
                 });
             let server = connect_with(handlers, config).await;
             assert_eq!(parsed(&text(&server, "sample", json!({"prompt": "Say hi."})).await), message);
-            let roots = json!({"roots": [{"uri": "file:///work", "name": "work"}, {"uri": "file:///tmp"}]});
+            let roots = json!({"roots": [{"uri": "file:///project", "name": "work"}, {"uri": "file:///tmp"}]});
             assert_eq!(parsed(&text(&server, "roots", json!({})).await), roots);
             server.close().await;
         })

@@ -21,7 +21,7 @@ fn handlers() -> Handlers {
         .on_sampling(|_| async {
             Ok(json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}}))
         })
-        .on_roots(|| async { Ok(vec![Root { uri: "file:///work".to_owned(), name: None }]) })
+        .on_roots(|| async { Ok(vec![Root { uri: "file:///project".to_owned(), name: None }]) })
 }
 
 /// Does a bit of everything.

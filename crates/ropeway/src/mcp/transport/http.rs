@@ -133,6 +133,7 @@ impl Http {
 
     /// Sends a request and takes in what comes back, until it is answered.
     async fn exchange(&self, id: u64, request: &Request<'_>, message: Bytes, clocks: Clocks) -> Result<(), Fault> {
+        let began = Instant::now();
         let mut tries = 0;
         let mut wait = Duration::from_millis(500);
         loop {
@@ -144,11 +145,10 @@ impl Http {
             if self.has_expired(&refused) {
                 return Err(Fault::Lost { started: false, cause: Arc::new(ConnectError::SessionExpired) });
             }
-            let busy = matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             tries += 1;
             let again = Instant::now() + refused.retry_after.unwrap_or(wait).min(FOR_EVER);
-            let in_time = again < clocks.deadline.min(clocks.started + clocks.idle);
-            if !busy || refused.rpc.is_some() || tries >= BUSY_TRIES || !in_time {
+            let in_time = again < clocks.deadline.min(began + clocks.idle);
+            if !refused.is_busy() || tries >= BUSY_TRIES || !in_time {
                 return Err(refused.into_fault());
             }
             tokio::time::sleep_until(again).await;
@@ -202,10 +202,13 @@ impl Http {
         if self.terms().session.is_none() {
             return false;
         }
-        let said = || refused.rpc.as_ref().map_or(refused.body.as_str(), |error| error.message.as_str());
+        let said = || {
+            let said = refused.rpc.as_ref().map_or(refused.body.as_str(), |error| error.message.as_str());
+            said.to_ascii_lowercase()
+        };
         match refused.status {
             StatusCode::NOT_FOUND => true,
-            StatusCode::BAD_REQUEST => said().to_ascii_lowercase().contains("session"),
+            StatusCode::BAD_REQUEST => ["session", "not initialized"].iter().any(|words| said().contains(words)),
             _ => false,
         }
     }

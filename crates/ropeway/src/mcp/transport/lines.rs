@@ -114,7 +114,6 @@ impl Lines {
             inbox: inbox.clone(),
             reply: reply(&outbox),
             outbox: outbox.clone(),
-            noise: 0,
         };
         let keeper =
             Keeper { inbox: inbox.clone(), outbox: outbox.clone(), child, stderr: stderr.clone(), lost: lost_sender };
@@ -242,7 +241,6 @@ struct Pump {
     inbox: Arc<Inbox>,
     reply: Reply,
     outbox: Arc<Mutex<Outbox>>,
-    noise: u64,
 }
 
 impl Pump {
@@ -346,9 +344,9 @@ impl Pump {
         if looks_like_json && !is_json && remains.request_id().is_some() {
             return self.inbox.settle_broken(&remains, None, Fault::Unreadable(cause(malformed)));
         }
-        self.noise += 1;
+        self.inbox.host().count_noise();
         let text: String = String::from_utf8_lossy(line).chars().take(200).collect();
-        tracing::debug!(server = %self.inbox.host().alias(), noise = self.noise, "noise on stdout: {text}");
+        tracing::debug!(server = %self.inbox.host().alias(), "noise on stdout: {text}");
     }
 }
 

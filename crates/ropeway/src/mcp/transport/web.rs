@@ -175,8 +175,14 @@ impl Refused {
         self.status == StatusCode::UNAUTHORIZED || (self.status == StatusCode::FORBIDDEN && self.challenge.is_some())
     }
 
+    /// The server has too much to do right now.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
     /// The refusal as the end of a request.
     pub(crate) fn into_fault(self) -> Fault {
+        let busy = self.is_busy();
         if self.needs_auth() {
             return Fault::Lost {
                 started: false,
@@ -184,8 +190,9 @@ impl Refused {
             };
         }
         match self.rpc {
-            Some(error) => Fault::Refused(error),
-            None => {
+            // The words of a server that is busy are about itself and not about the request.
+            Some(error) if !busy => Fault::Refused(error),
+            _ => {
                 let said = Some(self.body).filter(|body| !body.is_empty());
                 let cause = Arc::new(ConnectError::Status { status: self.status.as_u16(), said });
                 Fault::Lost { started: true, cause }
