@@ -159,11 +159,16 @@ pub fn decode_base64(text: &str) -> Result<Vec<u8>, NotBase64> {
     }
 }
 
-/// The media type of a picture whose server did not name it, told from its first bytes.
-fn guess_image_type(base64: &str) -> &'static str {
-    const SIGNS: [(&str, &str); 4] =
-        [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
-    SIGNS.iter().find(|(sign, _)| base64.starts_with(sign)).map_or("application/octet-stream", |(_, mime)| mime)
+/// How the base64 of common pictures begins.
+const PICTURES: [(&str, &str); 4] =
+    [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+
+/// How the base64 of common sounds begins.
+const SOUNDS: [(&str, &str); 3] = [("UklGR", "audio/wav"), ("T2dnUw", "audio/ogg"), ("SUQz", "audio/mpeg")];
+
+/// The media type of data whose server did not name it, told from its first bytes.
+fn guess_type(base64: &str, signs: &[(&str, &'static str)]) -> &'static str {
+    signs.iter().find(|(sign, _)| base64.starts_with(sign)).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
 /// Text that may share the memory of the message it came in. Cheap to clone.
@@ -216,7 +221,7 @@ impl Source<'_> {
     /// Text smaller than this is copied: sharing it would keep a whole message alive for little.
     const LARGE: usize = 16 << 10;
 
-    /// The text as a part of what is read, if it is a large part of that.
+    /// The text as a part of what is read, if it is large enough for that to pay.
     fn share(&self, text: &str) -> Option<SharedText> {
         let whole = self.0.filter(|_| text.len() >= Self::LARGE)?;
         let offset = (text.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
@@ -353,10 +358,10 @@ impl Fields {
                 ContentPart::Text(Text { text, extra: self.into_map() })
             }
             (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
-                ContentPart::Image(self.into_blob())
+                ContentPart::Image(self.into_blob(&PICTURES))
             }
             (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "audio" => {
-                ContentPart::Audio(self.into_blob())
+                ContentPart::Audio(self.into_blob(&SOUNDS))
             }
             (Some(Field::Text(kind)), Self { uri: Some(Field::Text(_)), .. }) if &**kind == "resource_link" => {
                 let uri = take_string_field(&mut self.uri).unwrap_or_default();
@@ -376,9 +381,9 @@ impl Fields {
         }
     }
 
-    fn into_blob(mut self) -> Blob {
+    fn into_blob(mut self, signs: &[(&str, &'static str)]) -> Blob {
         let base64 = take_text(&mut self.data).unwrap_or_default();
-        let mime_type = take_string_field(&mut self.mime_type).unwrap_or_else(|| guess_image_type(&base64).to_owned());
+        let mime_type = take_string_field(&mut self.mime_type).unwrap_or_else(|| guess_type(&base64, signs).to_owned());
         Blob { mime_type, base64, extra: self.into_map() }
     }
 
@@ -419,6 +424,8 @@ fn take_string_field(field: &mut Option<Field>) -> Option<String> {
 fn take_text(field: &mut Option<Field>) -> Option<SharedText> {
     match field.take() {
         Some(Field::Text(text)) => Some(text),
+        // A `null` is as good as nothing.
+        Some(Field::Other(Value::Null)) => None,
         other => {
             *field = other;
             None

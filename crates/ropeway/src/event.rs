@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -37,6 +37,7 @@ pub enum Event {
         /// Why.
         cause: String,
         /// When it will be tried again; absent when it will not.
+        #[serde(rename = "retry_in_ms", serialize_with = "maybe_milliseconds")]
         retry_in: Option<Duration>,
     },
     /// A server wants to know who is asking.
@@ -87,6 +88,7 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// How long it took.
+        #[serde(rename = "took_ms", serialize_with = "milliseconds")]
         took: Duration,
         /// The tool reports a failure.
         is_error: bool,
@@ -101,6 +103,7 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// How long it took.
+        #[serde(rename = "took_ms", serialize_with = "milliseconds")]
         took: Duration,
         /// Why there is no answer.
         cause: String,
@@ -142,6 +145,17 @@ pub enum Event {
         /// How many.
         missed: u64,
     },
+}
+
+fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_micros() as f64 / 1000.0)
+}
+
+fn maybe_milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => milliseconds(time, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Where events are told. Telling never waits.
@@ -221,6 +235,19 @@ mod tests {
         assert_eq!(slow.next().await, Some(closed("d")));
         drop(events);
         assert_eq!(slow.next().await, None);
+    }
+
+    #[test]
+    fn an_event_is_one_flat_json_object_with_times_in_milliseconds() {
+        let event = Event::ToolFailed {
+            server: "a".into(),
+            tool: "t".into(),
+            call: CallId("c".into()),
+            took: Duration::from_micros(1500),
+            cause: "why".into(),
+        };
+        let expected = serde_json::json!({"event": "mcp.tool_failed", "server": "a", "tool": "t", "call": "c", "took_ms": 1.5, "cause": "why"});
+        assert_eq!(serde_json::to_value(event).expect("JSON"), expected);
     }
 
     #[test]

@@ -179,7 +179,6 @@ impl<'a> Call<'a> {
         if session.wants_headers() {
             self.headers = listed.headers.headers(arguments);
         }
-        self.idempotent = listed.definition.annotations.idempotent();
         if session.era() == Era::Legacy && listed.must_be_task() && !self.as_task {
             let left = self.clocks.deadline.saturating_duration_since(Instant::now());
             add_field(&mut self.params, "task", &json!({"ttl": left.as_millis() as u64}));
@@ -328,6 +327,9 @@ impl<'a> Call<'a> {
                 _ => None,
             };
             if let Some(outcome) = outcome {
+                if let Err(error @ (CallError::Timeout { .. } | CallError::Cancelled)) = outcome {
+                    return Err(error);
+                }
                 guard.id = None;
                 return serde_json::from_value(outcome?).map_err(|error| tools::unreadable(self.shared, error));
             }

@@ -39,7 +39,8 @@ pub(crate) async fn connect(
         (EraChoice::Auto, remembered) => remembered,
     };
     // The clocks end every request; this ends what is no request, such as the opening of a stream.
-    match tokio::time::timeout(limit, handshake.run(era)).await {
+    let last_words = Duration::from_millis(500);
+    match tokio::time::timeout(limit + last_words, handshake.run(era)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Arc::new(ConnectError::Timeout { after: limit, said: None })),
     }
@@ -112,15 +113,18 @@ impl Handshake<'_> {
                 Err(fault) => Err(fault.into_connect_error()),
             },
             Some(Era::Legacy) => self.legacy(link).await,
-            None => match self.probe(&link).await? {
-                Verdict::Modern(info) => return Ok(self.modern(link, *info)),
-                Verdict::Initialized(answer) => self.initialized(link, &answer).await,
+            None => match self.probe(&link).await {
+                Ok(Verdict::Modern(info)) => return Ok(self.modern(link, *info)),
+                Ok(Verdict::Initialized(answer)) => self.initialized(link, &answer).await,
                 // Some servers refuse `initialize` once they have refused something else: they get a new start.
-                Verdict::Legacy => match self.legacy(link).await {
-                    Err(failed) if !matches!(*failed, ConnectError::Timeout { .. }) => return self.start_over().await,
+                Ok(Verdict::Legacy) => match self.legacy(link).await {
+                    Err(failed) if !matches!(*failed, ConnectError::Timeout { .. }) => {
+                        return self.start_over(&lines).await;
+                    }
                     outcome => outcome,
                 },
-                Verdict::Gone => return self.start_over().await,
+                Ok(Verdict::Gone) => return self.start_over(&lines).await,
+                Err(failed) => Err(failed),
             },
         };
         match outcome {
@@ -129,7 +133,9 @@ impl Handshake<'_> {
         }
     }
 
-    async fn start_over(&self) -> Result<Session, Failed> {
+    /// Starts the server again as a legacy one, once the first is gone: two at a time may not get along.
+    async fn start_over(&self, first: &Lines) -> Result<Session, Failed> {
+        first.close(self.config.timeouts.close).await;
         let lines = self.open_lines()?;
         match self.legacy(Link::Lines(lines.clone())).await {
             Ok(session) => Ok(session),
@@ -155,7 +161,7 @@ impl Handshake<'_> {
                 outcome = &mut initialize, if refused.is_none() => match outcome {
                     Ok(answer) => return Ok(Verdict::Initialized(answer)),
                     Err(Fault::Refused(_)) if asked => refused = Some(()),
-                    Err(Fault::Lost { .. }) => return Ok(Verdict::Gone),
+                    Err(Fault::Refused(_) | Fault::Lost { .. }) => return Ok(Verdict::Gone),
                     Err(fault) => return Err(fault.into_connect_error()),
                 },
             }

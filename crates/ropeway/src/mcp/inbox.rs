@@ -43,7 +43,7 @@ struct Open {
     /// Set once the link is no more: no request can be opened then.
     lost: Option<Arc<ConnectError>>,
     /// The last error that named no request, while several were waiting.
-    orphan: Option<RpcError>,
+    orphan: Option<(Instant, RpcError)>,
 }
 
 /// Our own numbers, one after the other, need no mixing to be spread evenly.
@@ -192,7 +192,7 @@ impl Inbox {
                 drop(slot.answer.send(Err(Fault::Refused(error))));
             }
             None => {
-                open.orphan = Some(error.clone());
+                open.orphan = Some((Instant::now(), error.clone()));
                 drop(open);
                 self.host.warn(&format!("an error that names no request: {error}"));
             }
@@ -302,7 +302,9 @@ impl Waiting<'_> {
                 () = &mut clock => {
                     let now = Instant::now();
                     let heard = self.inbox.heard(self.id).unwrap_or(self.started);
-                    let hint = || self.inbox.open().orphan.clone();
+                    let orphan = || self.inbox.open().orphan.clone();
+                    // What was said before this request was made is not about it.
+                    let hint = || orphan().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);
                     if now >= clocks.deadline {
                         return Err(Fault::Timeout { after: clocks.deadline - clocks.started, clock: Clock::Total, hint: hint() });
                     }

@@ -14,10 +14,10 @@ mod tools;
 mod transport;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Map, Value};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::fault::ConnectError;
@@ -57,12 +57,14 @@ pub struct Mcp {
 
 struct Handle {
     shared: Arc<Shared>,
+    /// Held while a task ends, so that the next one begins after it.
     running: Mutex<Option<Running>>,
 }
 
 /// The task, while there is one. It ends when the sender of its orders goes.
 struct Running {
-    orders: mpsc::UnboundedSender<Order>,
+    /// `None` once the task was told to end.
+    orders: Option<mpsc::UnboundedSender<Order>>,
     task: JoinHandle<()>,
 }
 
@@ -96,17 +98,19 @@ impl Mcp {
         let shared = &self.handle.shared;
         let mut state = shared.state.subscribe();
         let retrying = {
-            let mut running = self.handle.running();
-            match &*running {
-                Some(_) if matches!(*state.borrow_and_update(), State::Ready { .. } | State::Connecting { .. }) => {
-                    false
-                }
-                Some(current) if current.orders.send(Order::Retry).is_ok() => true,
-                _ => {
+            let mut running = self.handle.running.lock().await;
+            if matches!(*state.borrow(), State::Closed) || running.as_ref().is_some_and(|now| now.orders.is_none()) {
+                // There is no task, or one that is ending.
+                end(&mut running).await;
+            }
+            let under_way = matches!(*state.borrow_and_update(), State::Ready { .. } | State::Connecting { .. });
+            match running.as_ref().and_then(|current| current.orders.as_ref()) {
+                Some(orders) => !under_way && orders.send(Order::Retry).is_ok(),
+                None => {
                     shared.state.send_replace(State::Connecting { failures: 0 });
                     let (orders, receiver) = mpsc::unbounded_channel();
                     let task = tokio::spawn(supervisor::run(shared.clone(), receiver));
-                    *running = Some(Running { orders, task });
+                    *running = Some(Running { orders: Some(orders), task });
                     false
                 }
             }
@@ -126,12 +130,7 @@ impl Mcp {
 
     /// Closes the connection and waits until its process is gone.
     pub async fn close(&self) {
-        let running = self.handle.running().take();
-        if let Some(Running { orders, task }) = running {
-            drop(orders);
-            // A task that panicked is gone as well.
-            let _ = task.await;
-        }
+        end(&mut *self.handle.running.lock().await).await;
     }
 
     /// Can calls be made right now?
@@ -221,8 +220,12 @@ impl Mcp {
     }
 }
 
-impl Handle {
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+/// Ends the task and waits for it. When the wait is given up, the task ends all the same.
+async fn end(running: &mut Option<Running>) {
+    if let Some(current) = running {
+        current.orders = None;
+        // A task that panicked is gone as well.
+        let _ = (&mut current.task).await;
+        *running = None;
     }
 }

@@ -17,7 +17,7 @@ use super::transport::Request;
 use crate::config::{A_YEAR, ServerConfig};
 use crate::event::Event;
 use crate::protocol::Era;
-use crate::tool::{Alias, CallContext, CallError};
+use crate::tool::{Alias, CallContext, CallError, Cancel, Clock};
 
 /// The state of a connection.
 #[derive(Clone, Debug)]
@@ -136,8 +136,9 @@ impl Shared {
         lock(&self.tools).clone()
     }
 
-    pub(crate) fn set_tools(&self, tools: Option<Arc<ToolList>>) {
-        *lock(&self.tools) = tools;
+    /// Keeps a new list and gives the one before it.
+    pub(crate) fn replace_tools(&self, tools: Arc<ToolList>) -> Option<Arc<ToolList>> {
+        lock(&self.tools).replace(tools)
     }
 
     /// The clocks of a call that begins now.
@@ -187,6 +188,10 @@ impl Shared {
                 changed = tokio::time::timeout_at(patience, state.changed()) => changed,
                 () = cx.cancelled() => return Err(CallError::Cancelled),
             };
+            if !matches!(changed, Ok(Ok(()))) && patience == clocks.deadline && cause.is_none() {
+                let after = clocks.deadline - clocks.started;
+                return Err(CallError::Timeout { server, after, clock: Clock::Total, hint: None });
+            }
             if !matches!(changed, Ok(Ok(()))) {
                 let cause = cause.unwrap_or_else(|| Arc::new(self.not_in_time()));
                 return Err(CallError::Unavailable { server, source: Box::new(cause) });
@@ -206,6 +211,9 @@ impl Shared {
         clocks: Clocks,
         session: Option<Arc<Session>>,
     ) -> Result<(Answer, Arc<Session>), CallError> {
+        if cx.cancel().is_some_and(Cancel::is_cancelled) {
+            return Err(CallError::Cancelled);
+        }
         let mut session = match session {
             Some(session) => session,
             None => self.session(cx, clocks).await?,

@@ -37,6 +37,7 @@ pub(crate) enum Order {
 
 /// Runs until the owner closes the channel.
 pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let _farewell = Farewell(&shared);
     let mut failures = 0;
     let mut short_lives = 0;
     loop {
@@ -85,9 +86,17 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
             break;
         }
     }
-    shared.set_session(None);
-    shared.host.hush();
-    shared.enter(State::Closed);
+}
+
+/// However the task ends, nobody is left waiting for it.
+struct Farewell<'a>(&'a Shared);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        self.0.set_session(None);
+        self.0.host.hush();
+        self.0.enter(State::Closed);
+    }
 }
 
 /// Waits until it is time for the next try after so many failures; false when there will be none.
@@ -126,33 +135,31 @@ async fn closed(orders: &mut mpsc::UnboundedReceiver<Order>) {
 
 /// What a session needs while it lives: a fresh tool list, and word of changes. Never ends.
 async fn care(shared: &Arc<Shared>, session: &Arc<Session>) {
-    if let Some(before) = shared.tools() {
-        // The server may be another one than before.
-        refresh(shared, Some(before)).await;
-    }
     tokio::join!(keep_tools(shared), keep_subscribed(shared, session));
     std::future::pending().await
 }
 
 /// Fetches the tool list again whenever it has changed.
 async fn keep_tools(shared: &Arc<Shared>) {
+    if shared.tools().is_some() {
+        // The server may be another one than before.
+        refresh(shared).await;
+    }
     loop {
         shared.host.tools_stale.notified().await;
         tokio::time::sleep(GATHER).await;
         match shared.tools() {
-            Some(before) => refresh(shared, Some(before)).await,
+            // Somebody else may have been quicker.
+            Some(list) if list.is_fresh(shared.host.tools_changed()) => {}
+            Some(_) => refresh(shared).await,
             None => shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() }),
         }
     }
 }
 
-async fn refresh(shared: &Arc<Shared>, before: Option<Arc<tools::ToolList>>) {
-    match tools::fetch(shared, &CallContext::default()).await {
-        Ok(now) if before.is_some_and(|before| before.same_as(&now)) => {}
-        Ok(_) => shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() }),
-        Err(error) => {
-            shared.host.warn(&format!("the tool list could not be renewed: {}", super::shared::chain(&error)))
-        }
+async fn refresh(shared: &Arc<Shared>) {
+    if let Err(error) = tools::fetch(shared, &CallContext::default()).await {
+        shared.host.warn(&format!("the tool list could not be renewed: {}", super::shared::chain(&error)));
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::call;
 use super::shared::{Shared, chain};
 use super::transport::Request;
+use crate::event::Event;
 use crate::protocol::{HeaderParams, Page, code, tool_definition};
 use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
@@ -52,7 +53,7 @@ impl ToolList {
         self.definitions().eq(other.definitions())
     }
 
-    fn is_fresh(&self, changes: u64) -> bool {
+    pub(crate) fn is_fresh(&self, changes: u64) -> bool {
         self.changes == changes && self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
     }
 }
@@ -83,7 +84,10 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
             // A server without tools need not know the question.
             Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) if page_number == 1 => break,
             Err(error) if page_number == 1 => return Err(error),
+            Err(error @ (CallError::Cancelled | CallError::Timeout { .. })) => return Err(error),
             Err(error) => {
+                // What is not the whole list is not kept.
+                list.ttl = Some(Duration::ZERO);
                 shared.host.warn(&format!("page {page_number} of the tools is missing: {}", chain(&error)));
                 break;
             }
@@ -109,7 +113,9 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
         };
     }
     let list = Arc::new(list);
-    shared.set_tools(Some(list.clone()));
+    if shared.replace_tools(list.clone()).is_some_and(|before| !before.same_as(&list)) {
+        shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() });
+    }
     Ok(list)
 }
 

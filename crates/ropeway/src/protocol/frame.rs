@@ -82,9 +82,16 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), Malformed> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
-            let batch: Vec<Wire<'_>> = serde_json::from_slice(text).map_err(Malformed::NotJson)?;
-            for wire in batch {
-                take(incoming(wire)?);
+            let batch: Vec<&RawValue> = serde_json::from_slice(text).map_err(Malformed::NotJson)?;
+            // One odd message does not spoil the others.
+            let messages = batch.iter().filter_map(|raw| incoming(serde_json::from_str(raw.get()).ok()?).ok());
+            let mut none = true;
+            for message in messages {
+                none = false;
+                take(message);
+            }
+            if none {
+                return Err(Malformed::NotRpc);
             }
         }
         _ => take(incoming(serde_json::from_slice(text).map_err(Malformed::NotJson)?)?),
@@ -283,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_read_message_by_message() {
-        let batch = all(br#" [{"id":1,"result":{}},{"method":"notifications/x"},{"id":"a","method":"ping"}]"#)
+        let batch = all(br#" [7,{},{"id":1,"result":{}},{"method":"notifications/x"},{"id":"a","method":"ping"}]"#)
             .expect("a batch");
         assert!(matches!(batch[0], Incoming::Answer { id: Some(1), .. }));
         assert!(matches!(&batch[1], Incoming::Notification { method, .. } if method == "notifications/x"));

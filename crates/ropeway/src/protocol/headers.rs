@@ -46,7 +46,9 @@ impl HeaderParams {
             let text = match value {
                 Value::String(text) => header_value(text),
                 Value::Bool(flag) => flag.to_string(),
-                Value::Number(number) => number.as_i64().filter(|number| number.abs() <= EXACT)?.to_string(),
+                Value::Number(number) => {
+                    number.as_i64().filter(|number| (-EXACT..=EXACT).contains(number))?.to_string()
+                }
                 _ => return None,
             };
             Some((format!("Mcp-Param-{}", param.header), text))

@@ -38,8 +38,9 @@ impl LocalTool {
         Self { definition, function: Arc::new(function) }
     }
 
-    /// A tool from a typed function: the schema of its arguments is derived from their type.
-    pub fn typed<A, F, R, O, E>(name: &str, description: &str, function: F) -> Self
+    /// A tool from a typed function: the schema of its arguments, a struct, is derived from their type and goes into
+    /// the definition.
+    pub fn typed<A, F, R, O, E>(definition: ToolDefinition, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(A, CallContext) -> R + Send + Sync + 'static,
@@ -48,8 +49,8 @@ impl LocalTool {
         E: Into<BoxError>,
     {
         let schema = schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
-        let definition = ToolDefinition::new(name).with_description(description).with_input_schema(schema.into());
-        let tool = name.to_owned();
+        let definition = definition.with_input_schema(schema.into());
+        let tool = definition.name.clone();
         let function = move |arguments: Arguments, cx| -> BoxFuture<'static, _> {
             let tool = tool.clone();
             match serde_json::from_value::<A>(Value::Object(arguments)) {
@@ -94,9 +95,10 @@ mod tests {
     }
 
     fn sum() -> LocalTool {
-        LocalTool::typed("sum", "Adds two numbers", |Sum { a, b }: Sum, _| async move {
-            a.checked_add(b).map(|sum| sum.to_string()).ok_or("the sum is too large")
-        })
+        LocalTool::typed(
+            ToolDefinition::new("sum").with_description("Adds two numbers"),
+            |Sum { a, b }: Sum, _| async move { a.checked_add(b).map(|sum| sum.to_string()).ok_or("the sum is too large") },
+        )
     }
 
     fn arguments(value: Value) -> Arguments {

@@ -53,6 +53,18 @@ impl From<ContentPart> for ToolOutput {
     }
 }
 
+impl From<Vec<ContentPart>> for ToolOutput {
+    fn from(content: Vec<ContentPart>) -> Self {
+        Self { content, ..Self::default() }
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        Self::structured(value)
+    }
+}
+
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
         Self::text(text)
@@ -152,7 +164,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
                             Value::Bool(flag) => output.is_error = flag,
                             Value::Null => {}
                             odd => {
-                                // Some servers write "true" or 1: what is not plainly false is an error.
+                                // Some servers write "true" or 1.
                                 output.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
                                 output.extra.insert(key.into_owned(), odd);
                             }

@@ -274,8 +274,14 @@ fn dropping_a_call_cancels_it_in_the_way_of_its_era() {
                 async move { call(&server, "sleep", json!({"ms": 9000})).await }
             });
             let request = nth_call(scripted, 1).await;
+            let mut events = server.events();
             waiting.abort();
             told_of(way, scripted, &request).await;
+            let cause = crate::hasty::event(&mut events, |event| match event {
+                ropeway::event::Event::ToolFailed { cause, .. } => Some(cause),
+                _ => None,
+            });
+            assert_eq!(cause.await, "the call was cancelled");
             still_works(&server).await;
             server.close().await;
         })

@@ -491,3 +491,67 @@ fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
         }
     });
 }
+
+#[test]
+fn a_connect_after_a_close_that_was_given_up_makes_a_connection_that_stays() {
+    scene(|scene| async move {
+        let script = Script {
+            process: ropeway::testing::Process { ignore_eof: true, ..Default::default() },
+            ..Script::default()
+        };
+        let server = connect(hasty(child(&scene, &script))).await;
+        assert!(tokio::time::timeout(ms(20), server.close()).await.is_err(), "a stubborn server takes its time");
+        server.connect().await.expect("a connection");
+        tokio::time::sleep(ms(50)).await;
+        assert!(server.is_connected());
+        still_works(&server).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
+    scene(|scene| async move {
+        let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+        let deaf = format!("read a; echo '{greeting}'; read b; exec 0<&-; exec sleep 30");
+        let mut config = in_era(EraChoice::Legacy, scene.stdio("sh", ["-c", &deaf]));
+        config.timeouts.grace = ms(500);
+        let server = connect(config).await;
+        let mut events = server.events();
+        // The shell may need a moment to close its ears.
+        tokio::time::sleep(ms(200)).await;
+        let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
+        assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
+        event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
+        event(&mut events, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn waits_that_are_longer_than_any_clock_are_taken_as_for_ever() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let mut config = hasty(scripted.in_process());
+        let timeouts = &mut config.timeouts;
+        for wait in [&mut timeouts.connect, &mut timeouts.idle, &mut timeouts.total, &mut timeouts.grace] {
+            *wait = std::time::Duration::MAX;
+        }
+        let server = connect(config).await;
+        let cx =
+            CallContext::default().with_timeout(std::time::Duration::MAX).with_idle_timeout(std::time::Duration::MAX);
+        call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect("an answer");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_host_that_panics_while_it_opens_its_server_is_told_that_there_is_no_connection() {
+    scene(|_| async {
+        let server = Mcp::new(hasty(ropeway::config::InProcessServer::new(|| panic!("on purpose"))));
+        let error = tokio::time::timeout(SOON, server.connect()).await.expect("in time").expect_err("no connection");
+        assert_eq!(chain(&error), "could not connect to server `peer`: the connection was closed");
+        assert!(tokio::time::timeout(SOON, server.connect()).await.expect("in time").is_err());
+        server.close().await;
+    });
+}

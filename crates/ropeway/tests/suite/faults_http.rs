@@ -197,6 +197,21 @@ fn http_date(ahead: Duration) -> String {
 }
 
 #[test]
+fn a_busy_server_that_explains_itself_in_json_is_asked_again_and_is_unavailable_in_the_end() {
+    scene(|_| async {
+        let words = json!({"error": "too many requests"});
+        let once = Script::default().fault(On::tool("echo").nth(1), Fault::json_status(429, &words));
+        let http = listening(once).await;
+        let server = connect(hasty(at(http.url()))).await;
+        still_works(&server).await;
+        http.set(|script| script.faults = vec![Rule { on: On::tool("echo"), fault: Fault::json_status(503, &words) }]);
+        let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("a busy server");
+        assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
+        server.close().await;
+    });
+}
+
+#[test]
 fn a_busy_server_may_say_when_by_a_date() {
     scene(|_| async {
         let date = http_date(Duration::from_secs(2));

@@ -105,9 +105,12 @@ fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
                 .fault(On::any(), Noise::CutJson);
             let server = connect(hasty(child(&scene, &script))).await;
             assert_eq!(names(&server).await.len(), 16);
+            assert_eq!(names(&server).await.len(), 16);
+            let before = server.noise();
             for _ in 0..5 {
                 still_works(&server).await;
             }
+            assert!(server.noise() >= before + 5, "{before} and {}", server.noise());
             server.close().await;
         }
     });

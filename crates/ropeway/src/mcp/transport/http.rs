@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Request;
-use super::web::{Body, Events, Refused, Web, broken};
+use super::web::{Body, ERRAND, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -31,6 +31,9 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How often a broken event stream is taken up again without hearing anything new.
 const RESUME_TRIES: u32 = 5;
+
+/// A standalone stream that stayed open this long was a good one, even if nothing was said on it.
+const LONG_STREAM: Duration = Duration::from_secs(10);
 
 /// The longest wait for the standalone stream to open before the first request.
 const STREAM_HEAD: Duration = Duration::from_secs(1);
@@ -299,7 +302,7 @@ impl Http {
                 let errand = this.clone();
                 link.run(async move {
                     if let Some(link) = errand.upgrade() {
-                        let _ = link.notify(message).await;
+                        let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
                     }
                 });
             }
@@ -347,6 +350,7 @@ impl Http {
                 Ok(response) if response.status().is_success() => {
                     this.upgrade().inspect(|link| link.set_streaming(true));
                     drop(opened.take());
+                    let began = Instant::now();
                     if let Ok(Body::Events(mut events)) = Body::read(response, limit).await {
                         while let Ok(Some(event)) = events.next().await {
                             resume.note(&event);
@@ -355,6 +359,9 @@ impl Http {
                         }
                     }
                     this.upgrade().inspect(|link| link.set_streaming(false));
+                    if began.elapsed() >= LONG_STREAM {
+                        resume.tries = 0;
+                    }
                 }
                 // Most servers that offer no stream say 405; none of them is asked twice.
                 Ok(_) => break,

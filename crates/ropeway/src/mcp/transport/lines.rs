@@ -45,7 +45,7 @@ pub(crate) struct Lines {
     inbox: Arc<Inbox>,
     outbox: Arc<Mutex<Outbox>>,
     lost: watch::Receiver<Option<Arc<ConnectError>>>,
-    closing: mpsc::UnboundedSender<Duration>,
+    closing: mpsc::UnboundedSender<Ending>,
     keeper: JoinHandle<()>,
     stderr: Option<Arc<Stderr>>,
 }
@@ -54,6 +54,14 @@ impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Lines")
     }
+}
+
+/// Why a link is ended from our side.
+enum Ending {
+    /// Its owner closes it; the child has this long to end by itself.
+    Closed(Duration),
+    /// The server does not take in what we say.
+    Deaf,
 }
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -76,7 +84,6 @@ impl Outbox {
             let Some(writer) = &mut self.writer else { break };
             match Pin::new(writer).poll_write(cx, &self.waiting[self.written..]) {
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
-                // What the server says with its output decides what has happened; the input only stops.
                 Poll::Ready(_) => self.writer = None,
                 Poll::Pending => return,
             }
@@ -145,9 +152,11 @@ impl Lines {
     /// Sends one message. `now` writes from here; otherwise the pump writes what has gathered in one go.
     pub(crate) fn send(&self, message: Vec<u8>, now: bool) -> Result<(), Fault> {
         let sent = send(&self.outbox, message, now);
-        sent.map_err(|cause| match self.lost.borrow().clone() {
-            Some(cause) => Fault::Lost { started: false, cause },
-            None => Fault::Lost { started: false, cause: Arc::new(cause) },
+        sent.map_err(|cause| {
+            // A server that does not listen is as good as gone; who is already lost has a better reason.
+            let _ = self.closing.send(Ending::Deaf);
+            let cause = self.lost.borrow().clone().unwrap_or_else(|| Arc::new(cause));
+            Fault::Lost { started: false, cause }
         })
     }
 
@@ -158,7 +167,7 @@ impl Lines {
     }
 
     pub(crate) async fn close(&self, patience: Duration) {
-        let _ = self.closing.send(patience);
+        let _ = self.closing.send(Ending::Closed(patience));
         // The keeper drops the sender when all is over.
         let mut lost = self.lost.clone();
         while lost.changed().await.is_ok() {}
@@ -198,7 +207,12 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
         return Err(ConnectError::Hangup { said: None });
     }
     let idle = outbox.waiting.is_empty();
-    if outbox.waiting.len() + message.len() > BACKLOG.max(message.len()) {
+    if outbox.written > outbox.waiting.len() / 2 {
+        // What is written is done with, also while more keeps coming.
+        let written = std::mem::take(&mut outbox.written);
+        outbox.waiting.drain(..written);
+    }
+    if outbox.waiting.len() - outbox.written + message.len() > BACKLOG.max(message.len()) {
         return Err(ConnectError::Broken("the server does not read its input".into()));
     }
     if idle {
@@ -209,6 +223,9 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
     outbox.gathered += 1;
     if (now && idle) || outbox.gathered == GATHER {
         outbox.flush(&mut Context::from_waker(Waker::noop()));
+        if outbox.writer.is_none() {
+            return Err(ConnectError::Hangup { said: None });
+        }
     }
     // What is left is the pump's: it takes its place at the pipe again, in case it was taken from here.
     if !outbox.waiting.is_empty()
@@ -250,14 +267,15 @@ impl Pump {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<std::io::Error>> {
-        {
+        let deaf = {
             let mut outbox = lock(&self.outbox);
             match &mut outbox.pump {
                 Some(pump) => pump.clone_from(cx.waker()),
                 pump => *pump = Some(cx.waker().clone()),
             }
             outbox.flush(cx);
-        }
+            outbox.writer.is_none()
+        };
         let mut taken = 0;
         loop {
             if taken >= TURN {
@@ -267,6 +285,8 @@ impl Pump {
             self.make_room();
             let read = pin!(self.reader.read_buf(&mut self.buffer)).poll(cx);
             match read {
+                // Nobody takes in what we say, and all that was answered is read.
+                Poll::Pending if deaf => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
                     // A last line need not end in a newline; one that breaks off is part of the loss.
@@ -376,7 +396,7 @@ impl<T> Drop for Owned<T> {
 }
 
 impl Keeper {
-    async fn run(mut self, pump: Pump, mut closing: mpsc::UnboundedReceiver<Duration>) {
+    async fn run(mut self, pump: Pump, mut closing: mpsc::UnboundedReceiver<Ending>) {
         let mut pump = Owned(tokio::spawn(pump.run()));
         let mut patience = None;
         let cause = tokio::select! {
@@ -386,10 +406,14 @@ impl Keeper {
                 let _ = tokio::time::timeout(LAST_WORDS, &mut pump.0).await;
                 ConnectError::Exited { status, said: self.said().await }
             }
-            asked = closing.recv() => {
-                patience = asked;
-                ConnectError::Closed
-            }
+            ending = closing.recv() => match ending {
+                Some(Ending::Deaf) => self.hung_up(None).await,
+                Some(Ending::Closed(given)) => {
+                    patience = Some(given);
+                    ConnectError::Closed
+                }
+                None => ConnectError::Closed,
+            },
         };
         let cause = Arc::new(cause);
         // The server's input ends here: the mildest way to ask it to go.

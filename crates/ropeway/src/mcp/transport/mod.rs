@@ -70,9 +70,9 @@ impl Request<'_> {
         line.extend_from_slice(br#""_meta":{"progressToken":"#);
         line.extend_from_slice(id.as_bytes());
         for (key, value) in cx.meta() {
-            let key = serde_json::Value::from(key.as_str()).to_string();
             // What the protocol itself says here is not the caller's to say, and no key may stand twice.
-            if !self.is_own(&key) {
+            if !self.is_own(key) {
+                let key = serde_json::Value::from(key.as_str());
                 line.extend_from_slice(format!(",{key}:{value}").as_bytes());
             }
         }
@@ -85,8 +85,8 @@ impl Request<'_> {
     }
 
     fn is_own(&self, key: &str) -> bool {
-        let bare = key.trim_matches('"');
-        bare == "progressToken" || bare == meta::PROTOCOL_VERSION || self.meta.contains(&format!("{key}:"))
+        matches!(key, "progressToken" | meta::PROTOCOL_VERSION | meta::CLIENT_INFO | meta::CLIENT_CAPABILITIES)
+            || (key == meta::LOG_LEVEL && self.meta.contains(meta::LOG_LEVEL))
     }
 }
 
@@ -166,11 +166,13 @@ mod tests {
     #[test]
     fn what_a_caller_puts_into_meta_goes_along_but_never_over_what_is_ours() {
         let cx = CallContext::default().with_meta("traceparent", json!("00-1")).with_meta("progressToken", json!("x"));
-        let cx = cx.with_meta("v", json!("theirs"));
-        let request = Request { meta: r#""v":"ours""#, ..Request::new("a\"b", b"{}") };
+        let cx = cx.with_meta(meta::CLIENT_INFO, json!("theirs")).with_meta("name", json!("n"));
+        let ours = format!(r#""{}":{{"name":"ours"}}"#, meta::CLIENT_INFO);
+        let request = Request { meta: &ours, ..Request::new("a\"b", b"{}") };
         let expected = json!({"jsonrpc": "2.0", "id": 7, "method": "a\"b",
-            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "v": "ours"}}});
+            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "name": "n", meta::CLIENT_INFO: {"name": "ours"}}}});
         assert_eq!(encoded(&request, &cx), expected);
-        assert_eq!(String::from_utf8(request.encode(7, &cx)).expect("UTF-8").matches("\"v\"").count(), 1);
+        let text = String::from_utf8(request.encode(7, &cx)).expect("UTF-8");
+        assert_eq!(text.matches(meta::CLIENT_INFO).count(), 1);
     }
 }

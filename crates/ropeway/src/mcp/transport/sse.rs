@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Request;
-use super::web::{Body, Events, Refused, Web, broken};
+use super::web::{Body, ERRAND, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -148,7 +148,7 @@ impl Sse {
                 let errand = this.clone();
                 link.run(async move {
                     if let Some(link) = errand.upgrade() {
-                        let _ = link.notify(message).await;
+                        let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
                     }
                 });
             }

@@ -127,13 +127,13 @@ impl ChildGroup {
         if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
             kill(self.group, Signal::TERM);
             let _ = tokio::time::timeout(patience, self.child.wait()).await;
-        } else if self.alone().await {
+        } else if self.alone() {
             return self.over();
         }
         // What the child has left behind gets a moment to end in good order.
         kill(self.group, Signal::TERM);
         for _ in 0..10 {
-            if self.alone().await {
+            if self.alone() {
                 return self.over();
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -144,7 +144,7 @@ impl ChildGroup {
     }
 
     /// Is nobody left in the group?
-    async fn alone(&mut self) -> bool {
+    fn alone(&self) -> bool {
         self.group.is_none_or(|group| test_kill_process_group(group).is_err())
     }
 

@@ -20,6 +20,9 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 /// How long a TCP and TLS handshake may take.
 const CONNECT: Duration = Duration::from_secs(15);
 
+/// How long a message may take whose fate nobody waits for.
+pub(crate) const ERRAND: Duration = Duration::from_secs(30);
+
 /// How much of a refusal's body is read.
 const REFUSAL: usize = 64 << 10;
 
