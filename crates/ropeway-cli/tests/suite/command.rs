@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
+use ropeway::testing::{HttpScripted, Script};
 use serde_json::{Value, json};
 
 use crate::{Run, ropeway};
@@ -181,4 +182,34 @@ fn a_server_can_be_given_on_the_spot() {
     let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
     assert_eq!(list["tools"].as_array().map(Vec::len), Some(6));
     assert_ne!(list["server"], Value::Null);
+}
+
+#[test]
+fn headers_and_the_token_reach_a_server_with_every_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "secret\n").expect("a file");
+    let token = format!("@{}", file.display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for (transport, bearer) in [("http", "secret"), ("auto", &token), ("sse", &token)] {
+            let server = HttpScripted::start(Script::default()).await.expect("a free port");
+            let url = if transport == "sse" { server.sse_url() } else { server.url() };
+            let (transport, bearer) = (transport.to_owned(), bearer.to_owned());
+            let run = tokio::task::spawn_blocking(move || {
+                let to = ["--url", &url, "--transport", &transport, "--bearer", &bearer];
+                let headers = ["--header", "X-One: 1", "--header", "x-two:a: b", "-vv"];
+                Run::of(&[&["call", "echo", "message=hi"][..], &to, &headers].concat())
+            });
+            let run = run.await.expect("a run").expect(0);
+            assert_eq!(run.stdout, "hi\n");
+            assert!(!run.stderr.contains("secret"), "{}", run.stderr);
+            let requests = server.requests();
+            assert!(requests.len() >= 3, "{requests:?}");
+            for request in requests {
+                let headers = ["authorization", "x-one", "x-two"].map(|name| request.header(name));
+                assert_eq!(headers, [Some("Bearer secret"), Some("1"), Some("a: b")], "{request:?}");
+            }
+        }
+    });
 }

@@ -4,6 +4,7 @@ mod command;
 mod demo_server;
 mod picture;
 mod readme;
+mod real;
 mod trial;
 mod trouble;
 
