@@ -6,7 +6,7 @@ use std::process::Stdio;
 use ropeway::testing::{HttpScripted, Script};
 use serde_json::{Value, json};
 
-use crate::{Run, ropeway};
+use crate::{Ropeway, Run};
 
 #[test]
 fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
@@ -89,14 +89,12 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         let command = [&["call", "calculate"], arguments].concat();
         assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
     }
-    let mut child = ropeway(&["call", "calculate", "--args", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ropeway starts");
-    child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
-    assert_eq!(Run::from(child.wait_with_output().expect("an end")).expect(0).stdout, "3\n");
+    let reading = Ropeway::new(&["call", "calculate", "--args", "-"]).with(|command| {
+        command.stdin(Stdio::piped());
+    });
+    let mut running = reading.start();
+    running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
+    assert_eq!(running.end().expect(0).stdout, "3\n");
 }
 
 #[test]

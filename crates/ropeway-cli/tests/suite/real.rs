@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Run;
+use crate::mark::Mark;
 
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(30);
@@ -46,6 +47,8 @@ impl Launch {
 struct Listening {
     child: Child,
     launch: Launch,
+    // Dropped last: by then the server has ended.
+    _mark: Mark,
 }
 
 impl Listening {
@@ -60,8 +63,10 @@ impl Listening {
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mark = Mark::new();
+        mark.put_on(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("could not start {command:?}: {error}"));
-        let mut server = Self { child, launch };
+        let mut server = Self { child, launch, _mark: mark };
         let started = Instant::now();
         while started.elapsed() < START && server.child.try_wait().is_ok_and(|end| end.is_none()) {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {

@@ -9,7 +9,7 @@ use ropeway::testing::{Fault, HttpRequest, HttpScripted, On, Script, Scripted};
 use ropeway::tool::{CallContext, Cancel};
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{arguments, at, call, call_in, connect_with, hasty, in_era, listening, names, text, until};
+use crate::hasty::{arguments, at, call, call_in, child, connect_with, hasty, in_era, listening, names, text, until};
 use crate::scene::scene;
 use crate::specification::Specification;
 
@@ -29,18 +29,18 @@ fn handlers() -> Handlers {
 /// Who has seen what the server received.
 enum Witness<'a> {
     Server(&'a Scripted),
-    /// A copy of all lines to a server that is a process.
-    Copy(PathBuf),
+    /// What a server that is a process has written down.
+    Record(PathBuf),
 }
 
 impl Witness<'_> {
     fn received(&self) -> Vec<Value> {
         match self {
             Self::Server(scripted) => scripted.received(),
-            Self::Copy(path) => {
-                let copy = std::fs::read_to_string(path).unwrap_or_default();
+            Self::Record(path) => {
+                let record = std::fs::read_to_string(path).unwrap_or_default();
                 // The last line may not be whole yet.
-                copy.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+                record.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
             }
         }
     }
@@ -252,13 +252,10 @@ fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
 fn to_a_process_every_line_is_by_the_rules_of_every_version() {
     scene(|scene| async move {
         for version in VERSIONS {
-            let copy = scene.directory().join(version);
-            let script = serde_json::to_string(&script(version)).expect("a script");
-            let line = r#"tee "$0" | exec "$1" "$2""#;
-            let program = env!("CARGO_BIN_EXE_scripted-server");
-            let copy_path = copy.to_str().expect("a path of UTF-8");
-            let server = scene.stdio("sh", ["-c", line, copy_path, program, script.as_str()]);
-            everything(in_era(era(version), server), Witness::Copy(copy), version).await;
+            let record = scene.directory().join(version);
+            let script = Script { record_file: Some(record.clone()), ..script(version) };
+            let server = child(&scene, &script);
+            everything(in_era(era(version), server), Witness::Record(record), version).await;
         }
     });
 }
