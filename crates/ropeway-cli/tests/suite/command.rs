@@ -3,9 +3,10 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
+use ropeway::testing::{HttpScripted, Script};
 use serde_json::{Value, json};
 
-use crate::{Run, ropeway};
+use crate::{Ropeway, Run};
 
 #[test]
 fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
@@ -88,14 +89,12 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         let command = [&["call", "calculate"], arguments].concat();
         assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
     }
-    let mut child = ropeway(&["call", "calculate", "--args", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ropeway starts");
-    child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
-    assert_eq!(Run::from(child.wait_with_output().expect("an end")).expect(0).stdout, "3\n");
+    let reading = Ropeway::new(&["call", "calculate", "--args", "-"]).with(|command| {
+        command.stdin(Stdio::piped());
+    });
+    let mut running = reading.start();
+    running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
+    assert_eq!(running.end().expect(0).stdout, "3\n");
 }
 
 #[test]
@@ -181,4 +180,34 @@ fn a_server_can_be_given_on_the_spot() {
     let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
     assert_eq!(list["tools"].as_array().map(Vec::len), Some(6));
     assert_ne!(list["server"], Value::Null);
+}
+
+#[test]
+fn headers_and_the_token_reach_a_server_with_every_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "secret\n").expect("a file");
+    let token = format!("@{}", file.display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for (transport, bearer) in [("http", "secret"), ("auto", &token), ("sse", &token)] {
+            let server = HttpScripted::start(Script::default()).await.expect("a free port");
+            let url = if transport == "sse" { server.sse_url() } else { server.url() };
+            let (transport, bearer) = (transport.to_owned(), bearer.to_owned());
+            let run = tokio::task::spawn_blocking(move || {
+                let to = ["--url", &url, "--transport", &transport, "--bearer", &bearer];
+                let headers = ["--header", "X-One: 1", "--header", "x-two:a: b", "-vv"];
+                Run::of(&[&["call", "echo", "message=hi"][..], &to, &headers].concat())
+            });
+            let run = run.await.expect("a run").expect(0);
+            assert_eq!(run.stdout, "hi\n");
+            assert!(!run.stderr.contains("secret"), "{}", run.stderr);
+            let requests = server.requests();
+            assert!(requests.len() >= 3, "{requests:?}");
+            for request in requests {
+                let headers = ["authorization", "x-one", "x-two"].map(|name| request.header(name));
+                assert_eq!(headers, [Some("Bearer secret"), Some("1"), Some("a: b")], "{request:?}");
+            }
+        }
+    });
 }

@@ -6,25 +6,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::ropeway;
+use crate::mark::Mark;
+use crate::{Ropeway, Running};
 
 /// A running demo server.
 struct Server {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    // Dropped last: by then the server has ended.
+    _mark: Mark,
 }
 
 impl Server {
     fn start() -> Self {
-        let mut child = ropeway(&["demo-server"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the demo server starts");
+        let listening = Ropeway::new(&["demo-server"]).with(|command| {
+            command.stdin(Stdio::piped());
+        });
+        let Running { mut child, mark } = listening.start();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("its output"));
-        Self { child, input, output }
+        Self { child, input, output, _mark: mark }
     }
 
     /// One that has shaken hands in the legacy era.

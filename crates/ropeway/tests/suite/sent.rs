@@ -1,6 +1,7 @@
 //! Everything that goes to a server is what the specification allows.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::mcp::{ElicitationAnswer, Handlers, Mcp, Root};
@@ -8,8 +9,9 @@ use ropeway::testing::{Fault, HttpRequest, HttpScripted, On, Script, Scripted};
 use ropeway::tool::{CallContext, Cancel};
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{arguments, at, call, call_in, connect_with, hasty, in_era, listening, names, text, until};
+use crate::hasty::{arguments, at, call, call_in, child, connect_with, hasty, in_era, listening, names, text, until};
 use crate::scene::scene;
+use crate::specification::Specification;
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
@@ -24,31 +26,81 @@ fn handlers() -> Handlers {
         .on_roots(|| async { Ok(vec![Root { uri: "file:///project".to_owned(), name: None }]) })
 }
 
+/// Who has seen what the server received.
+enum Witness<'a> {
+    Server(&'a Scripted),
+    /// What a server that is a process has written down.
+    Record(PathBuf),
+}
+
+impl Witness<'_> {
+    fn received(&self) -> Vec<Value> {
+        match self {
+            Self::Server(scripted) => scripted.received(),
+            Self::Record(path) => {
+                let record = std::fs::read_to_string(path).unwrap_or_default();
+                // The last line may not be whole yet.
+                record.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+            }
+        }
+    }
+
+    fn count(&self, method: &str) -> usize {
+        self.received().iter().filter(|message| message["method"] == method).count()
+    }
+
+    async fn heard(&self, method: &str, count: usize) {
+        until(method, || self.count(method) >= count).await;
+    }
+
+    async fn heard_of_the_end(&self) {
+        let is_closed = || matches!(self, Self::Server(scripted) if !scripted.cancelled().is_empty());
+        until("the cancellation", || self.count("notifications/cancelled") > 0 || is_closed()).await;
+    }
+}
+
+/// Calls a tool and gives the call up once this is heard.
+async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
+    let cancel = Cancel::new();
+    let cx = CallContext::default().with_cancel(cancel.clone());
+    let before = witness.count(heard);
+    let calling = async {
+        call_in(server, tool, json!({"ms": 60_000}), &cx).await.expect_err("no answer");
+    };
+    tokio::join!(calling, async {
+        witness.heard(heard, before + 1).await;
+        cancel.cancel();
+    });
+}
+
 /// Does a bit of everything.
-async fn do_everything(server: &Mcp, scripted: &Scripted) {
+async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
+    let version = server.server_info().expect("a connected server").protocol_version.clone();
+    let modern = version == "2026-07-28";
     names(server).await;
     server.subscribe("test://hello");
+    witness.heard(if modern { "subscriptions/listen" } else { "resources/subscribe" }, 1).await;
     let cx = CallContext::default().with_meta("traceparent", json!("00-1-2-01"));
     call_in(server, "echo", json!({"message": "hi \"you\" \u{0}\u{2028} ä 😀"}), &cx).await.expect("an answer");
-    for tool in ["elicit", "sample", "roots"] {
+    for tool in QUESTIONS.map(|(tool, _)| tool) {
         call(server, tool, json!({})).await.expect("an answer");
     }
     text(server, "task", json!({"ms": 30})).await;
     text(server, "locate", json!({"region": "eu"})).await;
-    let cancel = Cancel::new();
-    let cx = CallContext::default().with_cancel(cancel.clone());
-    let sleeping = async {
-        call_in(server, "sleep", json!({"ms": 60_000}), &cx).await.expect_err("no answer");
-    };
-    let calls = scripted.received_of("tools/call").len();
-    tokio::join!(sleeping, async {
-        scripted.heard("tools/call", calls + 1).await;
-        cancel.cancel();
-    });
-    until("the cancellation", || !scripted.cancelled().is_empty()).await;
+    give_up(server, witness, "sleep", "tools/call").await;
+    witness.heard_of_the_end().await;
+    if modern || version == "2025-11-25" {
+        give_up(server, witness, "task", "tasks/get").await;
+        witness.heard("tasks/cancel", 1).await;
+    }
+    if modern {
+        text(server, "task", json!({"ms": 30, "ask": true})).await;
+    }
     for (method, params) in [
         ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
         ("resources/read", json!({"uri": "test://hello"})),
+        ("prompts/list", json!({})),
         ("prompts/get", json!({"name": "plain", "_meta": {"own": 1}})),
         (
             "completion/complete",
@@ -57,9 +109,37 @@ async fn do_everything(server: &Mcp, scripted: &Scripted) {
     ] {
         server.request(method, arguments(params), &CallContext::default()).await.expect("an answer");
     }
-    if !scripted.received_of("initialize").is_empty() {
-        scripted.push(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
-        until("the answer", || scripted.received().iter().any(|message| message["id"] == "p")).await;
+    server.unsubscribe("test://hello");
+    if modern {
+        return;
+    }
+    witness.heard("resources/unsubscribe", 1).await;
+    for (method, params) in [("ping", json!({})), ("logging/setLevel", json!({"level": "info"}))] {
+        server.request(method, arguments(params), &CallContext::default()).await.expect("an answer");
+    }
+    if let Witness::Server(scripted) = witness {
+        for (id, method) in PUSHED {
+            scripted.push(json!({"jsonrpc": "2.0", "id": id, "method": method}));
+            until("the answer", || witness.received().iter().any(|message| message["id"] == id)).await;
+        }
+    }
+}
+
+/// The tools that ask, in the order in which they are called, and what they ask.
+const QUESTIONS: [(&str, &str); 3] =
+    [("elicit", "elicitation/create"), ("sample", "sampling/createMessage"), ("roots", "roots/list")];
+
+/// What the server asks on its own, by number; the second makes no sense.
+const PUSHED: [(&str, &str); 2] = [("p", "ping"), ("q", "no/such")];
+
+/// Holds all that was sent against the specification's own schema.
+fn judge(messages: &[Value], version: &str) {
+    let specification = Specification::of(version);
+    let mut questions = QUESTIONS.iter().chain(&PUSHED);
+    for message in messages {
+        let question = if message.get("method").is_none() { questions.next().map(|(_, method)| *method) } else { None };
+        let faults = specification.faults(message, question);
+        assert!(faults.is_empty(), "{version}: {message}\n{}", faults.join("\n"));
     }
 }
 
@@ -111,11 +191,10 @@ fn check(message: &Value, modern: bool) {
     }
 }
 
-fn check_all(scripted: &Scripted, modern: bool) {
-    let messages = scripted.received();
-    assert!(messages.len() > 12, "{messages:?}");
-    for message in &messages {
-        check(message, modern);
+fn check_all(messages: &[Value], version: &str) {
+    assert!(messages.len() > 20, "{messages:?}");
+    for message in messages {
+        check(message, version == "2026-07-28");
     }
     let ids: Vec<u64> =
         messages.iter().filter(|it| it.get("method").is_some()).filter_map(|it| it["id"].as_u64()).collect();
@@ -124,24 +203,45 @@ fn check_all(scripted: &Scripted, modern: bool) {
     assert_eq!(traced, 1);
     let own = messages.iter().find(|it| it["params"]["_meta"]["own"] == 1).expect("the caller's own");
     assert_eq!(own["method"], "prompts/get");
+    assert!(messages.iter().any(|it| it["params"]["cursor"] == "page-1"), "a list of one page");
+    let answers =
+        messages.iter().filter(|it| it.get("result").is_some() || it["params"].get("inputResponses").is_some());
+    assert!(answers.count() >= QUESTIONS.len(), "every question has an answer");
+    judge(messages, version);
 }
 
-async fn everything(config: ServerConfig, scripted: &Scripted, modern: bool) {
+/// A server that knows one version of an era, and has more tools than fit on a page.
+fn script(version: &str) -> Script {
+    let script = Script { page_size: Some(5), ..Script::default() };
+    if version == "2026-07-28" { script } else { Script { legacy_versions: vec![version.to_owned()], ..script } }
+}
+
+fn era(version: &str) -> EraChoice {
+    if version == "2026-07-28" { EraChoice::Modern } else { EraChoice::Legacy }
+}
+
+const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+async fn everything(config: ServerConfig, witness: Witness<'_>, version: &str) {
     let server = connect_with(handlers(), config).await;
-    do_everything(&server, scripted).await;
+    assert_eq!(server.server_info().expect("a connected server").protocol_version, version);
+    do_everything(&server, &witness).await;
     server.close().await;
-    check_all(scripted, modern);
+    check_all(&witness.received(), version);
 }
 
 #[test]
-fn on_a_pipe_every_message_is_by_the_rules_of_its_era() {
+fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
     scene(|_| async {
-        for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let scripted = Scripted::new(Script::default());
-            everything(in_era(era, scripted.in_process()), &scripted, era == EraChoice::Modern).await;
+        for version in VERSIONS {
+            let scripted = Scripted::new(script(version));
+            everything(in_era(era(version), scripted.in_process()), Witness::Server(&scripted), version).await;
             let first = scripted.received().remove(0);
-            assert_eq!(first["method"], if era == EraChoice::Modern { "server/discover" } else { "initialize" });
-            if era == EraChoice::Legacy {
+            if era(version) == EraChoice::Modern {
+                assert_eq!(first["method"], "server/discover");
+            } else {
+                assert_eq!(first["method"], "initialize");
                 assert_eq!(scripted.received()[1]["method"], "notifications/initialized");
             }
         }
@@ -149,10 +249,24 @@ fn on_a_pipe_every_message_is_by_the_rules_of_its_era() {
 }
 
 #[test]
-fn over_legacy_sse_every_message_is_by_the_rules() {
+fn to_a_process_every_line_is_by_the_rules_of_every_version() {
+    scene(|scene| async move {
+        for version in VERSIONS {
+            let record = scene.directory().join(version);
+            let script = Script { record_file: Some(record.clone()), ..script(version) };
+            let server = child(&scene, &script);
+            everything(in_era(era(version), server), Witness::Record(record), version).await;
+        }
+    });
+}
+
+#[test]
+fn over_legacy_sse_every_message_is_by_the_rules_of_every_version() {
     scene(|_| async {
-        let http = listening(Script::default()).await;
-        everything(hasty(Transport::Sse(at(http.sse_url()))), &http, false).await;
+        for version in LEGACY {
+            let http = listening(script(version)).await;
+            everything(hasty(Transport::Sse(at(http.sse_url()))), Witness::Server(&http), version).await;
+        }
     });
 }
 
@@ -168,32 +282,34 @@ fn is_dressed(request: &HttpRequest) {
 }
 
 #[test]
-fn over_legacy_http_every_message_and_header_is_by_the_rules() {
+fn over_legacy_http_every_message_and_header_is_by_the_rules_of_every_version() {
     scene(|_| async {
-        let http = listening(Script::default()).await;
-        everything(in_era(EraChoice::Legacy, at(http.url())), &http, false).await;
-        for (request, message) in posts(&http) {
-            is_dressed(&request);
-            let after = message["method"] != "initialize";
-            assert_eq!(request.header("mcp-session-id").is_some(), after, "{message}");
-            assert_eq!(request.header("mcp-protocol-version"), after.then_some("2025-11-25"), "{message}");
-            assert!(request.headers.iter().all(|(name, _)| !["mcp-method", "mcp-name"].contains(&name.as_str())));
+        for version in LEGACY {
+            let http = listening(script(version)).await;
+            everything(in_era(EraChoice::Legacy, at(http.url())), Witness::Server(&http), version).await;
+            for (request, message) in posts(&http) {
+                is_dressed(&request);
+                let after = message["method"] != "initialize";
+                assert_eq!(request.header("mcp-session-id").is_some(), after, "{message}");
+                assert_eq!(request.header("mcp-protocol-version"), after.then_some(version), "{message}");
+                assert!(request.headers.iter().all(|(name, _)| !["mcp-method", "mcp-name"].contains(&name.as_str())));
+            }
+            for request in http.requests().iter().filter(|request| request.method != "POST") {
+                assert!(request.header("mcp-session-id").is_some() && request.body.is_empty(), "{request:?}");
+                assert_eq!(request.header("mcp-protocol-version"), Some(version), "{request:?}");
+            }
+            let methods: Vec<String> = http.requests().into_iter().map(|request| request.method).collect();
+            assert_eq!(methods.iter().filter(|method| *method == "GET").count(), 1);
+            assert_eq!(methods.last().map(String::as_str), Some("DELETE"));
         }
-        for request in http.requests().iter().filter(|request| request.method != "POST") {
-            assert!(request.header("mcp-session-id").is_some() && request.body.is_empty(), "{request:?}");
-            assert_eq!(request.header("mcp-protocol-version"), Some("2025-11-25"), "{request:?}");
-        }
-        let methods: Vec<String> = http.requests().into_iter().map(|request| request.method).collect();
-        assert_eq!(methods.iter().filter(|method| *method == "GET").count(), 1);
-        assert_eq!(methods.last().map(String::as_str), Some("DELETE"));
     });
 }
 
 #[test]
 fn over_modern_http_every_message_and_header_is_by_the_rules() {
     scene(|_| async {
-        let http = listening(Script::default()).await;
-        everything(in_era(EraChoice::Modern, at(http.url())), &http, true).await;
+        let http = listening(script("2026-07-28")).await;
+        everything(in_era(EraChoice::Modern, at(http.url())), Witness::Server(&http), "2026-07-28").await;
         assert!(http.requests().iter().all(|request| request.method == "POST"), "no GET, no DELETE");
         for (request, message) in posts(&http) {
             is_dressed(&request);

@@ -1,0 +1,104 @@
+//! A mark: what every process of one command carries, so that none is left behind unseen.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The variable that holds the mark. Every server is given this one, the demo server too, and whatever a server starts
+/// inherits it.
+const VARIABLE: &str = "LOGNAME";
+
+/// How long a process that was killed may take to be gone.
+const DYING: Duration = Duration::from_secs(1);
+
+/// The mark of one command. When it is dropped, no process may carry it any more.
+pub(crate) struct Mark(String);
+
+impl Mark {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self(format!("ropeway-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Marks a command that is about to be started.
+    pub(crate) fn put_on(&self, command: &mut Command) {
+        command.env(VARIABLE, &self.0);
+    }
+
+    /// All processes that carry the mark. One that has ended, but that nobody has asked about, has no environment any
+    /// more.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let variable = format!("{VARIABLE}={}", self.0);
+        let marked = |id: &u32| {
+            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+        };
+        let entries = fs::read_dir("/proc").expect("/proc").flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
+    }
+
+    /// Those that are alive when their time is over.
+    fn processes_left(&self) -> Vec<u32> {
+        let started = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || started.elapsed() > DYING {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // A test that fails has its own words, and what it leaves behind would trouble the next.
+        let failing = std::thread::panicking();
+        let left = if failing { self.processes() } else { self.processes_left() };
+        let names: Vec<String> = left.iter().map(|id| format!("{id} `{}`", command_line(*id))).collect();
+        for id in left {
+            signal("KILL", id);
+        }
+        assert!(failing || names.is_empty(), "processes are left: {}", names.join(", "));
+    }
+}
+
+fn command_line(id: u32) -> String {
+    let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()
+}
+
+/// Sends a signal; there need not be a `kill` besides the shell's own.
+pub(crate) fn signal(signal: &str, id: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {id}")]).stderr(Stdio::null()).status();
+    sent.expect("a shell runs");
+}
+
+#[test]
+fn a_process_that_is_left_behind_is_found_named_and_ended() {
+    let mark = Mark::new();
+    let mut command = Command::new("sh");
+    mark.put_on(&mut command);
+    command.args(["-c", "sleep 30.5 & exit"]).status().expect("a shell runs");
+    let left = mark.processes();
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(mark))).expect_err("a complaint");
+    let complaint = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(complaint.contains(&format!("{} `sleep 30.5`", left[0])), "{complaint}");
+}
+
+#[test]
+fn the_command_and_the_demo_server_carry_the_mark() {
+    let running = crate::Ropeway::new(&["call", "countdown", "seconds=1"]).start();
+    let started = Instant::now();
+    let ours = env!("CARGO_BIN_EXE_ropeway");
+    let expected = [format!("{ours} call countdown seconds=1"), format!("{ours} demo-server")];
+    loop {
+        let lines: Vec<String> = running.mark.processes().into_iter().map(command_line).collect();
+        if expected.iter().all(|line| lines.contains(line)) {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "{lines:?}");
+    }
+    running.end().expect(0);
+}

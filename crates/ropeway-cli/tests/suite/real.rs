@@ -1,0 +1,133 @@
+//! Real servers, from the terminal: over every transport the same commands print the same.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Run;
+use crate::mark::Mark;
+
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(30);
+
+/// How a server is started, from the table that `cargo xtask servers` writes.
+struct Launch {
+    command: Vec<String>,
+    env: Vec<(String, String)>,
+    url: String,
+    // What the server was given to work in lives as long as it does.
+    _folder: TempDir,
+}
+
+impl Launch {
+    fn of(name: &str, port: u16) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("servers").join("servers.json");
+        let text = std::fs::read_to_string(path).expect("the servers are not installed: run cargo xtask servers");
+        let table: Value = serde_json::from_str(&text).expect("servers.json is JSON");
+        let entry = table.get(name).unwrap_or_else(|| panic!("there is no server `{name}`: run cargo xtask servers"));
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let fill = |value: &Value| {
+            let text = value.as_str().unwrap_or_default();
+            text.replace("{PORT}", &port.to_string()).replace("{DIR}", &folder.path().to_string_lossy())
+        };
+        let arguments = entry["args"].as_array().into_iter().flatten();
+        let command = std::iter::once(&entry["command"]).chain(arguments).map(fill).collect();
+        let env = entry["env"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), fill(value)));
+        Self { command, env: env.collect(), url: fill(&entry["url"]), _folder: folder }
+    }
+}
+
+/// A server that listens; dropping it ends it.
+struct Listening {
+    child: Child,
+    launch: Launch,
+    // Dropped last: by then the server has ended.
+    _mark: Mark,
+}
+
+impl Listening {
+    fn start(name: &str) -> Self {
+        // The port that was free may be taken before the server takes it.
+        (0..3).find_map(|_| Self::try_start(name)).unwrap_or_else(|| panic!("`{name}` does not listen"))
+    }
+
+    fn try_start(name: &str) -> Option<Self> {
+        let port = free_port();
+        let launch = Launch::of(name, port);
+        let mut command = Command::new(&launch.command[0]);
+        command.args(&launch.command[1..]).envs(launch.env.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mark = Mark::new();
+        mark.put_on(&mut command);
+        let child = command.spawn().unwrap_or_else(|error| panic!("could not start {command:?}: {error}"));
+        let mut server = Self { child, launch, _mark: mark };
+        let started = Instant::now();
+        while started.elapsed() < START && server.child.try_wait().is_ok_and(|end| end.is_none()) {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some(server);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // An error says that it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listens on, from below those that the system hands out: our own attempt to reach the server could
+/// be given one of these.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(std::process::id() % 100).expect("it is below 100") * 100;
+    let mut ports = (0..1000).map(|_| 20_000 + start + NEXT.fetch_add(1, Ordering::Relaxed));
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
+}
+
+/// What the reference server with everything is listed and called with, and what is printed.
+fn is_everything(server: &[&str]) {
+    let run = |command: &[&str]| Run::of(&[command, server].concat()).expect(0);
+    let tools = run(&["tools"]);
+    for words in ["mcp-servers/everything ", "\necho(message: string)\n", "get-sum(a: number, b: number)"] {
+        assert!(tools.stdout.contains(words), "{words}\n{}", tools.stdout);
+    }
+    let call = run(&["call", "echo", "message=hello"]);
+    assert_eq!((call.stdout.as_str(), call.stderr.as_str()), ("Echo: hello\n", ""));
+    let sum = run(&["call", "get-sum", "a=2", "b=3", "--json"]).json();
+    assert_eq!(sum["meta"]["content"][0]["text"], "The sum of 2 and 3 is 5.");
+}
+
+#[test]
+fn everything_is_listed_and_called_over_stdio() {
+    let launch = Launch::of("everything", 0);
+    let command = shlex::try_join(launch.command.iter().map(String::as_str)).expect("words of a shell");
+    is_everything(&["--stdio", &command]);
+}
+
+#[test]
+fn everything_is_listed_and_called_over_streamable_http() {
+    let server = Listening::start("everything-http");
+    for transport in ["auto", "http"] {
+        is_everything(&["--url", &server.launch.url, "--transport", transport]);
+    }
+    is_everything(&["--url", &server.launch.url]);
+}
+
+#[test]
+fn everything_is_listed_and_called_over_legacy_sse() {
+    let server = Listening::start("everything-sse");
+    for transport in ["auto", "sse"] {
+        is_everything(&["--url", &server.launch.url, "--transport", transport]);
+    }
+}
