@@ -1,17 +1,18 @@
 //! Streamable HTTP: every request is a POST, its answer a JSON body or an event stream.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use serde_json::json;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Request;
+use super::cancel::CancelOnDrop;
+use super::errands::Errands;
+use super::loss::Loss;
 use super::web::{Body, ERRAND, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
@@ -45,9 +46,9 @@ pub(crate) struct Http {
     inbox: Arc<Inbox>,
     web: Web,
     terms: RwLock<Terms>,
-    lost: watch::Sender<Option<Arc<ConnectError>>>,
+    lost: Loss,
     /// The standalone stream, answers to the server, cancellations.
-    errands: Mutex<JoinSet<()>>,
+    errands: Errands,
 }
 
 /// What the handshake has settled.
@@ -69,8 +70,8 @@ impl Http {
             inbox,
             web,
             terms: RwLock::new(terms),
-            lost: watch::Sender::new(None),
-            errands: Mutex::default(),
+            lost: Loss::default(),
+            errands: Errands::default(),
         }))
     }
 
@@ -87,18 +88,8 @@ impl Http {
 
     /// The link cannot be used any more; what is under way on it may still end well.
     fn retire(&self, cause: &Arc<ConnectError>) {
-        self.lost.send_if_modified(|lost| {
-            let first = lost.is_none();
-            lost.get_or_insert_with(|| cause.clone());
-            first
-        });
-        self.errands.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
-    }
-
-    fn run(&self, errand: impl Future<Output = ()> + Send + 'static) {
-        let mut errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
-        while errands.try_join_next().is_some() {}
-        errands.spawn(errand);
+        self.lost.set(cause.clone());
+        self.errands.stop();
     }
 
     pub(crate) async fn request(
@@ -107,14 +98,15 @@ impl Http {
         cx: &CallContext,
         clocks: Clocks,
     ) -> Result<Answer, Fault> {
-        if let Some(cause) = self.lost.borrow().clone() {
+        if let Some(cause) = self.lost.known() {
             return Err(Fault::Lost { started: false, cause });
         }
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let id = waiting.id();
         let message = Bytes::from(request.encode(id, cx));
         let legacy = self.terms().era == Era::Legacy;
-        let mut cancel = CancelOnDrop { link: self, id, armed: legacy && request.cancellable };
+        // A modern server sees the stream close.
+        let cancel = CancelOnDrop::new(id, legacy && request.cancellable, |message| self.mention(message));
         let exchange = async {
             match self.exchange(id, request, message, clocks).await {
                 // The answer is in the inbox, or will come on another stream.
@@ -127,7 +119,7 @@ impl Http {
             fault = exchange => Err(fault),
             outcome = waiting.answer(cx, clocks) => outcome,
         };
-        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        cancel.settle(&outcome);
         if let Err(Fault::Lost { started: false, cause }) = &outcome {
             self.retire(cause);
         }
@@ -254,7 +246,7 @@ impl Http {
                         resume.note(&event);
                         self.take_event(&event, &reply, Some(id));
                         if !self.inbox.is_waiting(id) {
-                            self.run(events.drain());
+                            self.errands.run(events.drain());
                             return Ok(());
                         }
                     }
@@ -300,13 +292,20 @@ impl Http {
         Arc::new(move |message| {
             if let Some(link) = this.upgrade() {
                 let errand = this.clone();
-                link.run(async move {
+                link.errands.run(async move {
                     if let Some(link) = errand.upgrade() {
                         let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
                     }
                 });
             }
         })
+    }
+
+    /// Sends a message when there is time; without a runtime there is nobody left to send it.
+    fn mention(&self, message: Vec<u8>) {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            (self.reply())(message);
+        }
     }
 
     pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
@@ -331,7 +330,7 @@ impl Http {
             return;
         }
         let (opened, head) = oneshot::channel();
-        self.run(Self::stream(self.this.clone(), opened));
+        self.errands.run(Self::stream(self.this.clone(), opened));
         let _ = tokio::time::timeout(STREAM_HEAD, head).await;
     }
 
@@ -378,9 +377,7 @@ impl Http {
     }
 
     pub(crate) async fn lost(&self) -> Arc<ConnectError> {
-        let mut lost = self.lost.subscribe();
-        let lost = lost.wait_for(Option::is_some).await;
-        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+        self.lost.wait().await
     }
 
     pub(crate) async fn close(&self, patience: Duration) {
@@ -419,23 +416,6 @@ impl Resume {
         }
         if !event.data.is_empty() {
             self.tries = 0;
-        }
-    }
-}
-
-/// Tells a legacy server that the caller has given up; a modern one sees the stream close.
-struct CancelOnDrop<'a> {
-    link: &'a Http,
-    id: u64,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        // Without a runtime there is nobody left to send it.
-        if self.armed && tokio::runtime::Handle::try_current().is_ok() {
-            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
-            (self.link.reply())(protocol::encode_notification("notifications/cancelled", &params));
         }
     }
 }

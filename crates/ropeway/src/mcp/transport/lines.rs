@@ -7,13 +7,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::Request;
+use super::cancel::CancelOnDrop;
 use super::stdio::{ChildGroup, Stderr};
+use super::{Request, loss};
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
@@ -139,13 +139,13 @@ impl Lines {
         clocks: Clocks,
     ) -> Result<Answer, Fault> {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
-        let mut cancel = CancelOnDrop { link: self, id: waiting.id(), armed: request.cancellable };
+        let cancel = CancelOnDrop::new(waiting.id(), request.cancellable, |message| drop(self.send(message, true)));
         if let Err(fault) = self.send(request.encode(waiting.id(), cx), waiting.alone()) {
-            cancel.armed = false;
+            cancel.disarm();
             return Err(fault);
         }
         let outcome = waiting.answer(cx, clocks).await;
-        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        cancel.settle(&outcome);
         outcome
     }
 
@@ -161,9 +161,7 @@ impl Lines {
     }
 
     pub(crate) async fn lost(&self) -> Arc<ConnectError> {
-        let mut lost = self.lost.clone();
-        let lost = lost.wait_for(Option::is_some).await;
-        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+        loss::wait(self.lost.clone()).await
     }
 
     pub(crate) async fn close(&self, patience: Duration) {
@@ -177,22 +175,6 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         self.keeper.abort();
-    }
-}
-
-/// Tells the server that the caller has given up, unless it was answered.
-struct CancelOnDrop<'a> {
-    link: &'a Lines,
-    id: u64,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
-            let _ = self.link.send(protocol::encode_notification("notifications/cancelled", &params), true);
-        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Links: one live connection to a server, over any transport.
 
+mod cancel;
+mod errands;
 pub(crate) mod http;
 pub(crate) mod lines;
+mod loss;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 mod web;

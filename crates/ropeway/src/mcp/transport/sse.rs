@@ -1,21 +1,20 @@
 //! Legacy HTTP+SSE (2024-11-05): messages go out as POSTs, everything comes in on one event stream.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use reqwest::Url;
-use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::Request;
+use super::cancel::CancelOnDrop;
+use super::errands::Errands;
+use super::loss::Loss;
 use super::web::{Body, ERRAND, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
-use crate::protocol;
 use crate::tool::CallContext;
 
 /// How long the server may take to say where messages go.
@@ -29,8 +28,8 @@ pub(crate) struct Sse {
     web: Web,
     /// Where messages go.
     endpoint: Url,
-    lost: watch::Sender<Option<Arc<ConnectError>>>,
-    errands: Mutex<JoinSet<()>>,
+    lost: Loss,
+    errands: Errands,
 }
 
 impl Sse {
@@ -64,18 +63,12 @@ impl Sse {
             inbox,
             web,
             endpoint,
-            lost: watch::Sender::new(None),
-            errands: Mutex::default(),
+            lost: Loss::default(),
+            errands: Errands::default(),
         });
         let reader = Arc::downgrade(&link);
-        link.run(read(reader, link.inbox.clone(), link.reply(), events, limit));
+        link.errands.run(read(reader, link.inbox.clone(), link.reply(), events, limit));
         Ok(link)
-    }
-
-    fn run(&self, errand: impl Future<Output = ()> + Send + 'static) {
-        let mut errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
-        while errands.try_join_next().is_some() {}
-        errands.spawn(errand);
     }
 
     fn lose(&self, cause: Arc<ConnectError>) {
@@ -85,11 +78,7 @@ impl Sse {
 
     /// The link cannot be used any more; what is under way on it may still end well.
     fn retire(&self, cause: Arc<ConnectError>) {
-        self.lost.send_if_modified(|lost| {
-            let first = lost.is_none();
-            lost.get_or_insert(cause);
-            first
-        });
+        self.lost.set(cause);
     }
 
     pub(crate) async fn request(
@@ -101,7 +90,7 @@ impl Sse {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let id = waiting.id();
         let message = request.encode(id, cx);
-        let mut cancel = CancelOnDrop { link: self, id, armed: request.cancellable };
+        let cancel = CancelOnDrop::new(id, request.cancellable, |message| self.mention(message));
         let posted = async {
             match self.notify(message).await {
                 // The answer comes on the stream.
@@ -114,8 +103,15 @@ impl Sse {
             outcome = waiting.answer(cx, clocks) => outcome,
             fault = posted => Err(fault),
         };
-        cancel.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+        cancel.settle(&outcome);
         outcome
+    }
+
+    /// Sends a message when there is time; without a runtime there is nobody left to send it.
+    fn mention(&self, message: Vec<u8>) {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            (self.reply())(message);
+        }
     }
 
     pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
@@ -146,7 +142,7 @@ impl Sse {
         Arc::new(move |message| {
             if let Some(link) = this.upgrade() {
                 let errand = this.clone();
-                link.run(async move {
+                link.errands.run(async move {
                     if let Some(link) = errand.upgrade() {
                         let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
                     }
@@ -156,14 +152,12 @@ impl Sse {
     }
 
     pub(crate) async fn lost(&self) -> Arc<ConnectError> {
-        let mut lost = self.lost.subscribe();
-        let lost = lost.wait_for(Option::is_some).await;
-        lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+        self.lost.wait().await
     }
 
     pub(crate) fn close(&self) {
         self.lose(Arc::new(ConnectError::Closed));
-        self.errands.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.errands.stop();
     }
 }
 
@@ -194,22 +188,5 @@ async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<
     };
     if let Some(link) = link.upgrade() {
         link.lose(cause);
-    }
-}
-
-/// Tells the server that the caller has given up, unless it was answered.
-struct CancelOnDrop<'a> {
-    link: &'a Sse,
-    id: u64,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        // Without a runtime there is nobody left to send it.
-        if self.armed && tokio::runtime::Handle::try_current().is_ok() {
-            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
-            (self.link.reply())(protocol::encode_notification("notifications/cancelled", &params));
-        }
     }
 }
