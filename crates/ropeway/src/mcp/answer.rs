@@ -1,6 +1,7 @@
 //! An answer: the result of a request as the bytes that came, read when it is known what it should be.
 
 use std::borrow::Cow;
+use std::hash::Hasher;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -44,6 +45,11 @@ impl Answer {
     /// A result that was found by a quick look at the message.
     pub(crate) fn likely(result: Bytes, message: Bytes) -> Self {
         Self { result, message: Some(message) }
+    }
+
+    /// Feeds the result, as it came, to a hasher: equal results are then told without reading them.
+    pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
+        hasher.write(&self.result);
     }
 
     /// Reads the result as what it should be.

@@ -1,6 +1,7 @@
 //! The tools of one server: the list, and each as something that a model can call.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct ToolList {
     ttl: Option<Duration>,
     /// How often the list had changed when it was asked for.
     changes: u64,
+    /// Equal for lists that came in the same words.
+    digest: u64,
 }
 
 /// A tool of the list.
@@ -50,7 +53,7 @@ impl ToolList {
     }
 
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.definitions().eq(other.definitions())
+        self.digest == other.digest || self.definitions().eq(other.definitions())
     }
 
     pub(crate) fn is_fresh(&self, changes: u64) -> bool {
@@ -72,8 +75,15 @@ pub(crate) async fn list(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<T
 pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<ToolList>, CallError> {
     let clocks = shared.clocks(cx);
     let changes = shared.host.tools_changed();
-    let mut list =
-        ToolList { tools: Vec::new(), by_name: BTreeMap::new(), fetched: Instant::now(), ttl: None, changes };
+    let mut list = ToolList {
+        tools: Vec::new(),
+        by_name: BTreeMap::new(),
+        fetched: Instant::now(),
+        ttl: None,
+        changes,
+        digest: 0,
+    };
+    let mut digest = DefaultHasher::new();
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for page_number in 1.. {
@@ -92,6 +102,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
                 break;
             }
         };
+        answer.digest(&mut digest);
         let result: Value = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
         let page = Page::read(result, "tools");
         list.ttl = [list.ttl, page.ttl].into_iter().flatten().min();
@@ -112,6 +123,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
             next => next,
         };
     }
+    list.digest = digest.finish();
     let list = Arc::new(list);
     if shared.replace_tools(list.clone()).is_some_and(|before| !before.same_as(&list)) {
         shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() });
