@@ -117,7 +117,7 @@ fn a_refusal_by_status_says_which_and_in_whose_words() {
                 (Fault::status(403, "Host not allowed"), "the server answered HTTP 403, saying `Host not allowed`"),
                 (
                     Fault::status(500, "<html>\n  <h1>Sorry</h1>\n</html>"),
-                    "the server answered HTTP 500, saying `<html> <h1>Sorry</h1> </html>`",
+                    "the server answered HTTP 500, saying `Sorry`",
                 ),
                 (Fault::status(502, ""), "the server answered HTTP 502"),
                 (Fault::status(413, "too big"), "the server answered HTTP 413, saying `too big`"),
@@ -278,7 +278,7 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
             spoiled(EraChoice::Modern, Answers::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: neither JSON nor an event stream: `<h1>Please log in</h1>`"
+            "server `peer` broke the protocol: neither JSON nor an event stream: `Please log in`"
         );
         still_works(&server).await;
         server.close().await;

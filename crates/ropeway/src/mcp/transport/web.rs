@@ -204,11 +204,25 @@ impl Refused {
     }
 }
 
-/// The beginning of a body in one line.
+/// The beginning of a body in one line; of a page only what a person would read.
 fn brief(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(2000)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(4000)]);
+    let text = match text.trim_start().starts_with('<') {
+        true => without_tags(&text),
+        false => text.into_owned(),
+    };
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(200).collect()
+}
+
+fn without_tags(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<') {
+        // What stands before the first `>` is the tag itself.
+        text.push_str(part.split_once('>').map_or("", |(_, behind)| behind));
+        text.push(' ');
+    }
+    text
 }
 
 /// Reads `Retry-After` in either form: seconds, or a date.
@@ -349,6 +363,14 @@ mod tests {
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:40 GMT", now), Some(Duration::from_secs(3)));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:40:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(retry_after("soon", now), None);
+    }
+
+    #[test]
+    fn of_a_page_only_the_words_are_told() {
+        let page =
+            b"<!DOCTYPE html>\n<html><head><title>Error</title></head><body><pre>Cannot POST /sse</pre></body></html>";
+        assert_eq!(brief(page), "Error Cannot POST /sse");
+        assert_eq!(brief(b" plain\n 1 < 2 "), "plain 1 < 2");
     }
 
     #[test]
