@@ -1,6 +1,5 @@
 //! Signals: what ends this process ends the servers that it started, too.
 
-use std::future::Future;
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,12 +28,10 @@ pub fn end_children_on_signals(last: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Waits for a signal and says with which exit code it ends the process.
-fn code(mut interrupt: Signal, mut terminate: Signal, mut hangup: Signal) -> impl Future<Output = i32> + Send {
-    async move {
-        tokio::select! {
-            _ = interrupt.recv() => 128 + SignalKind::interrupt().as_raw_value(),
-            _ = terminate.recv() => 128 + SignalKind::terminate().as_raw_value(),
-            _ = hangup.recv() => 128 + SignalKind::hangup().as_raw_value(),
-        }
+async fn code(mut interrupt: Signal, mut terminate: Signal, mut hangup: Signal) -> i32 {
+    tokio::select! {
+        _ = interrupt.recv() => 128 + SignalKind::interrupt().as_raw_value(),
+        _ = terminate.recv() => 128 + SignalKind::terminate().as_raw_value(),
+        _ = hangup.recv() => 128 + SignalKind::hangup().as_raw_value(),
     }
 }
