@@ -8,6 +8,7 @@ mod cast;
 mod effort;
 mod pointer;
 mod reason;
+mod tall;
 mod validator;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

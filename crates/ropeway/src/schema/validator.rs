@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::bounds::{self, Size};
 use super::effort::{self, Unfinished};
 use super::reason;
+use super::tall::{self, Tall};
 use crate::tool::Problem;
 
 /// How often a regular expression with look-around may step back before its match is given up.
@@ -44,7 +45,7 @@ enum Check {
 
 /// A schema that can be worked with.
 struct Compiled {
-    validator: jsonschema::Validator,
+    validator: Tall,
     nodes: usize,
     patterns: usize,
 }
@@ -60,9 +61,12 @@ impl Compiled {
 
     /// What is wrong with a value. Finding that may cost far more than finding that something is.
     fn problems(&self, value: &Value, visits: usize) -> Vec<Problem> {
+        let validator = self.validator.get();
         let problems = effort::bounded(|| match visits {
-            ..MAX_VISITS_FOR_ALL => reason::problems(self.validator.iter_errors(value)),
-            _ => reason::problems(self.validator.validate(value).err().into_iter()),
+            ..MAX_VISITS_FOR_ALL => {
+                reason::problems(validator.iter().flat_map(|validator| validator.iter_errors(value)))
+            }
+            _ => reason::problems(validator.iter().filter_map(|validator| validator.validate(value).err())),
         });
         problems.unwrap_or_else(|_| vec![reason::problem("", "does not fit the schema of the tool")])
     }
@@ -81,7 +85,14 @@ impl Validator {
                 (Draft::Draft202012, Some(format!("its `$schema` {odd} is unknown and is read as draft 2020-12")))
             }
         };
-        match compile(schema, draft) {
+        let compiled = match bounds::schema_size(schema) {
+            Err(bound) => Err(bound.to_string()),
+            Ok(size) if tall::is_needed(size.nodes) => {
+                tall::run(|| compile(schema, draft, size)).unwrap_or_else(|| Err("it breaks the compiler".to_owned()))
+            }
+            Ok(size) => compile(schema, draft, size),
+        };
+        match compiled {
             Ok(compiled) => Self { check: Check::Schema(Box::new(compiled)), warning: odd_dialect },
             Err(why) => Self {
                 check: Check::AnyObject,
@@ -111,7 +122,7 @@ impl Validator {
         if visits > MAX_VISITS {
             return Ok(());
         }
-        match effort::bounded(|| compiled.validator.is_valid(value)) {
+        match effort::bounded(|| compiled.validator.get().is_none_or(|validator| validator.is_valid(value))) {
             Ok(true) | Err(_) => Ok(()),
             Ok(false) => match compiled.problems(value, visits) {
                 problems if problems.is_empty() => Ok(()),
@@ -143,8 +154,7 @@ pub(super) fn dialect(schema: &Value) -> Result<Draft, String> {
 }
 
 /// Compiles a schema, or says in a few words why that cannot be done.
-fn compile(schema: &Value, draft: Draft) -> Result<Compiled, String> {
-    let size = bounds::schema_size(schema).map_err(|bound| bound.to_string())?;
+fn compile(schema: &Value, draft: Draft, size: Size) -> Result<Compiled, String> {
     if let Some(reference) = effort::stray_reference(schema) {
         return Err(format!("`{}` does not point at a schema", reason::shortened(reference, 200)));
     }
@@ -163,7 +173,10 @@ fn compile(schema: &Value, draft: Draft) -> Result<Compiled, String> {
             PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS).size_limit(MAX_REGEX_BYTES),
         );
     match effort::bounded(|| effort::counting(options).build(&counted)) {
-        Ok(Ok(validator)) => Ok(Compiled { validator, nodes: size.nodes, patterns: effort::patterns(schema) }),
+        Ok(Ok(validator)) => {
+            let validator = Tall::new(validator, tall::is_needed(size.nodes));
+            Ok(Compiled { validator, nodes: size.nodes, patterns: effort::patterns(schema) })
+        }
         Ok(Err(error)) => Err(reason::of_schema(&error)),
         Err(Unfinished::GivenUp) => Err("it takes too much work to compile".to_owned()),
         Err(Unfinished::Panicked) => Err("it breaks the compiler".to_owned()),
