@@ -120,8 +120,10 @@ impl Http {
             outcome = waiting.answer(cx, clocks) => outcome,
         };
         cancel.settle(&outcome);
-        if let Err(Fault::Lost { started: false, cause }) = &outcome {
-            self.retire(cause);
+        match &outcome {
+            Err(Fault::Lost { started: false, cause }) => self.retire(cause),
+            Err(Fault::Lost { started: true, cause }) if is_broken(cause) => self.web.forget_connections(),
+            _ => {}
         }
         outcome
     }
@@ -390,6 +392,11 @@ impl Http {
             let _ = tokio::time::timeout(patience, delete).await;
         }
     }
+}
+
+/// The connection itself ended, and not only what was said on it.
+fn is_broken(cause: &ConnectError) -> bool {
+    matches!(cause, ConnectError::Broken(_) | ConnectError::Hangup { .. })
 }
 
 /// Where to go on in a stream that broke off.

@@ -1,7 +1,7 @@
 //! What both HTTP transports share: the client, the headers, the reading of answers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -32,7 +32,7 @@ const ANSWERS: HeaderValue = HeaderValue::from_static("application/json, text/ev
 /// A server's URL and all that goes with every request to it.
 #[derive(Debug)]
 pub(crate) struct Web {
-    client: Client,
+    client: RwLock<Client>,
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
@@ -53,7 +53,7 @@ impl Web {
             headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
         }
         let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error))?;
-        Ok(Self { client, url, headers, limit })
+        Ok(Self { client: RwLock::new(client), url, headers, limit })
     }
 
     /// A request for an event stream.
@@ -67,7 +67,16 @@ impl Web {
     }
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        self.client.request(method, url).headers(self.headers.clone())
+        let client = self.client.read().unwrap_or_else(PoisonError::into_inner);
+        client.request(method, url).headers(self.headers.clone())
+    }
+
+    /// Lets go of all kept connections. When one breaks, the server may have gone, and the others with it: the next
+    /// request must not meet one of them.
+    pub(crate) fn forget_connections(&self) {
+        if let Ok(fresh) = client(is_loopback(&self.url)) {
+            *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
     }
 }
 
