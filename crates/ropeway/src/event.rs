@@ -134,8 +134,9 @@ pub enum Event {
     /// Something is odd but was dealt with.
     #[serde(rename = "warning")]
     Warning {
-        /// The server.
-        server: Alias,
+        /// The server, when it is about one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server: Option<Alias>,
         /// What is odd.
         message: String,
     },

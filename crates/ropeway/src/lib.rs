@@ -14,6 +14,7 @@ pub mod mcp;
 #[cfg(feature = "mcp")]
 pub mod protocol;
 pub mod schema;
+pub mod secret;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

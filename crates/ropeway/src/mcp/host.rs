@@ -215,7 +215,7 @@ impl Host {
     /// Tells an oddity that was dealt with.
     pub(crate) fn warn(&self, message: &str) {
         tracing::warn!(server = %self.alias, "{message}");
-        self.events.tell(Event::Warning { server: self.alias.clone(), message: message.to_owned() });
+        self.events.tell(Event::Warning { server: Some(self.alias.clone()), message: message.to_owned() });
     }
 
     /// Ends the work on all requests of the server: the link that they came on is no more.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 /// The picture in ARCHITECTURE.md: each module, its layer, and the siblings that it may use all the same.
 const PICTURE: &[(&str, u8, &[&str])] = &[
     ("content", 1, &[]),
+    ("secret", 1, &[]),
     ("tool", 2, &[]),
     ("config", 3, &[]),
     ("envelope", 3, &["schema"]),
@@ -14,7 +15,9 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("schema", 3, &[]),
     ("checked", 4, &[]),
     ("mcp", 4, &[]),
-    ("testing", 5, &[]),
+    ("registry", 5, &[]),
+    ("bridge", 6, &[]),
+    ("testing", 6, &[]),
 ];
 
 /// Libraries that may change under us without our users noticing.

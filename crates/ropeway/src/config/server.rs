@@ -7,44 +7,11 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+use crate::secret::{Mask, Secret};
 use crate::tool::Alias;
 
-/// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a value.
-    pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
-    }
-
-    /// The value, for the one place that has to send it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(value: &str) -> Self {
-        Self::new(value)
-    }
-}
-
-impl From<String> for Secret {
-    fn from(value: String) -> Self {
-        Self::new(value)
-    }
-}
-
 /// Everything that one connection needs to know about its server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// Our name for the server.
@@ -59,6 +26,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// What to do when the server is lost.
     pub reconnect: Reconnect,
+    /// What must not be seen in logs, events and errors, besides what is a [`Secret`] anyway.
+    pub mask: Mask,
 }
 
 impl ServerConfig {
@@ -71,12 +40,13 @@ impl ServerConfig {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             reconnect: Reconnect::default(),
+            mask: Mask::default(),
         }
     }
 }
 
 /// How a server is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Transport {
     /// A child process that speaks on its standard input and output.
@@ -173,6 +143,12 @@ impl InProcessServer {
     /// A new pipe to the server.
     pub fn open(&self) -> DuplexStream {
         (self.0)()
+    }
+}
+
+impl PartialEq for InProcessServer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -1,0 +1,188 @@
+//! One server among many: how it is reached, which of its tools are wanted, and under which names.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::ServerConfig;
+use crate::tool::Alias;
+
+/// The prefix of tool names where nothing else is said.
+const PREFIX: &str = "mcp_{alias}_";
+
+/// How many bytes of resources go before a conversation where nothing else is said.
+const CONTEXT_BYTES: usize = 64 << 10;
+
+/// Many servers: what a configuration file means.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The servers, in the order of the file.
+    pub servers: Vec<ServerEntry>,
+    /// What happens when two tools have one name.
+    pub collisions: Collisions,
+    /// What is odd about the file but was dealt with.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// These servers, with the usual settings.
+    pub fn new(servers: impl IntoIterator<Item = ServerConfig>) -> Self {
+        Self { servers: servers.into_iter().map(ServerEntry::new).collect(), ..Self::default() }
+    }
+
+    /// Adds a server.
+    #[must_use]
+    pub fn with_server(mut self, server: impl Into<ServerEntry>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+}
+
+/// One server among many.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerEntry {
+    /// Our name for the server.
+    pub alias: Alias,
+    /// How it is reached.
+    pub settings: Settings,
+    /// Switched off, it is only named.
+    pub enabled: bool,
+    /// Without it nothing works: that it cannot be reached is fatal.
+    pub required: bool,
+    /// When it is started.
+    pub start: Start,
+    /// What goes before the names of its tools; `{alias}` stands for the alias. May be empty.
+    pub prefix: String,
+    /// What goes before the descriptions of its tools; `{alias}` stands for the alias.
+    pub description_prefix: Option<String>,
+    /// Which of its tools are wanted, and how they are changed.
+    pub tools: ToolSettings,
+    /// What is done with its resources.
+    pub resources: ResourceSettings,
+    /// What is done with its prompts.
+    pub prompts: PromptSettings,
+    /// Its instructions are added to the system prompt.
+    pub instructions: bool,
+}
+
+impl ServerEntry {
+    /// A server with the usual settings.
+    pub fn new(config: ServerConfig) -> Self {
+        Self::with_settings(config.alias.clone(), Settings::Known(Box::new(config)))
+    }
+
+    /// The same for a server that may lack something.
+    pub fn with_settings(alias: impl Into<Alias>, settings: Settings) -> Self {
+        Self {
+            alias: alias.into(),
+            settings,
+            enabled: true,
+            required: false,
+            start: Start::default(),
+            prefix: PREFIX.to_owned(),
+            description_prefix: None,
+            tools: ToolSettings::default(),
+            resources: ResourceSettings::default(),
+            prompts: PromptSettings::default(),
+            instructions: false,
+        }
+    }
+}
+
+impl From<ServerConfig> for ServerEntry {
+    fn from(config: ServerConfig) -> Self {
+        Self::new(config)
+    }
+}
+
+/// How a server is reached, if all that takes is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settings {
+    /// All that is needed is there.
+    Known(Box<ServerConfig>),
+    /// Secrets are missing; the server is skipped.
+    Missing {
+        /// Their names.
+        secrets: Vec<String>,
+    },
+}
+
+/// When a server is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With all others.
+    #[default]
+    Eager,
+    /// At the first call of one of its tools, when its tools are remembered.
+    Lazy,
+}
+
+/// What happens when two tools have one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collisions {
+    /// The later tool is used, with a warning.
+    #[default]
+    LastWins,
+    /// It is an error. A list that already runs keeps the tool that was there first, with a warning.
+    Error,
+    /// The later tool gets a number at the end of its name.
+    Suffix,
+}
+
+/// Which tools of a server are wanted, and how they are changed. Names are the server's own; globs match them.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// Only tools that match one of these; all when empty.
+    pub allow: Vec<String>,
+    /// No tool that matches one of these.
+    pub deny: Vec<String>,
+    /// What is changed, by glob, in this order; several may match one tool.
+    pub overrides: Vec<(String, ToolOverride)>,
+}
+
+/// What is changed about a tool.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ToolOverride {
+    /// The name that takes the place of the server's; the prefix still goes before it.
+    pub name: Option<String>,
+    /// The description that takes the place of the server's.
+    pub description: Option<String>,
+    /// What goes before the description.
+    pub description_prefix: Option<String>,
+    /// Arguments that the model does not see.
+    pub hide: Vec<String>,
+    /// Arguments that are always set so, and that the model does not see.
+    pub preset: Map<String, Value>,
+    /// Settings for a provider's tool JSON, by provider.
+    pub provider_options: BTreeMap<String, Value>,
+}
+
+/// What is done with a server's resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceSettings {
+    /// Tools that list and read them.
+    pub tools: bool,
+    /// URIs, or globs of URIs, that go before every conversation.
+    pub context: Vec<String>,
+    /// How many bytes of them at most.
+    pub context_bytes: usize,
+}
+
+impl Default for ResourceSettings {
+    fn default() -> Self {
+        Self { tools: false, context: Vec::new(), context_bytes: CONTEXT_BYTES }
+    }
+}
+
+/// What is done with a server's prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptSettings {
+    /// A tool for each prompt.
+    pub tools: bool,
+}
