@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::Request;
 use super::cancel::CancelOnDrop;
-use super::errands::Errands;
+use super::errands::{Errands, Messenger, mention, reply};
 use super::loss::Loss;
-use super::web::{Body, ERRAND, Events, Refused, Web, broken};
+use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -106,7 +106,7 @@ impl Http {
         let message = Bytes::from(request.encode(id, cx));
         let legacy = self.terms().era == Era::Legacy;
         // A modern server sees the stream close.
-        let cancel = CancelOnDrop::new(id, legacy && request.cancellable, |message| self.mention(message));
+        let cancel = CancelOnDrop::new(id, legacy && request.cancellable, |message| mention(&self.this, message));
         let exchange = async {
             match self.exchange(id, request, message, clocks).await {
                 // The answer is in the inbox, or will come on another stream.
@@ -218,7 +218,7 @@ impl Http {
         let status = response.status();
         match Body::read(response, self.web.limit).await? {
             Body::Json(text) => {
-                let reply = self.reply();
+                let reply = reply(&self.this);
                 self.inbox
                     .receive(&text, &reply, Some(id))
                     .map_err(|malformed| Fault::Unreadable(malformed.to_string()))?;
@@ -239,7 +239,7 @@ impl Http {
 
     /// Takes in the events of a request's stream, and takes the stream up again when it breaks off.
     async fn follow(&self, id: u64, mut events: Box<Events>) -> Result<(), Fault> {
-        let reply = self.reply();
+        let reply = reply(&self.this);
         let mut resume = Resume::default();
         loop {
             let end = loop {
@@ -288,44 +288,6 @@ impl Http {
         self.inbox.receive_event(event, reply, owner, self.web.limit);
     }
 
-    /// Answers to the server's requests are messages of their own.
-    fn reply(&self) -> Reply {
-        let this = self.this.clone();
-        Arc::new(move |message| {
-            if let Some(link) = this.upgrade() {
-                let errand = this.clone();
-                link.errands.run(async move {
-                    if let Some(link) = errand.upgrade() {
-                        let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
-                    }
-                });
-            }
-        })
-    }
-
-    /// Sends a message when there is time; without a runtime there is nobody left to send it.
-    fn mention(&self, message: Vec<u8>) {
-        if tokio::runtime::Handle::try_current().is_ok() {
-            (self.reply())(message);
-        }
-    }
-
-    pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
-        let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
-        let lost = |error| Fault::Lost { started: false, cause: Arc::new(broken(error)) };
-        let response = post.send().await.map_err(lost)?;
-        if response.status().is_success() {
-            return Ok(());
-        }
-        let refused = Refused::read(response).await;
-        if self.has_expired(&refused) {
-            let cause = Arc::new(ConnectError::SessionExpired);
-            self.retire(&cause);
-            return Err(Fault::Lost { started: false, cause });
-        }
-        Err(refused.into_fault())
-    }
-
     /// Opens the standalone stream of a legacy session, on which the server speaks unasked.
     pub(crate) async fn open_stream(&self) {
         if self.terms().session.is_none() {
@@ -356,7 +318,7 @@ impl Http {
                         while let Ok(Some(event)) = events.next().await {
                             resume.note(&event);
                             let Some(link) = this.upgrade() else { return };
-                            link.take_event(&event, &link.reply(), None);
+                            link.take_event(&event, &reply(&this), None);
                         }
                     }
                     this.upgrade().inspect(|link| link.set_streaming(false));
@@ -391,6 +353,28 @@ impl Http {
             // The server forgets the session by itself, sooner or later.
             let _ = tokio::time::timeout(patience, delete).await;
         }
+    }
+}
+
+impl Messenger for Http {
+    fn errands(&self) -> &Errands {
+        &self.errands
+    }
+
+    async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+        let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
+        let lost = |error| Fault::Lost { started: false, cause: Arc::new(broken(error)) };
+        let response = post.send().await.map_err(lost)?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let refused = Refused::read(response).await;
+        if self.has_expired(&refused) {
+            let cause = Arc::new(ConnectError::SessionExpired);
+            self.retire(&cause);
+            return Err(Fault::Lost { started: false, cause });
+        }
+        Err(refused.into_fault())
     }
 }
 

@@ -12,6 +12,7 @@ mod web;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::errands::Messenger as _;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;

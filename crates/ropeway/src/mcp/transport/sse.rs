@@ -7,9 +7,9 @@ use reqwest::Url;
 
 use super::Request;
 use super::cancel::CancelOnDrop;
-use super::errands::Errands;
+use super::errands::{Errands, Messenger, mention, reply};
 use super::loss::Loss;
-use super::web::{Body, ERRAND, Events, Refused, Web, broken};
+use super::web::{Body, Events, Refused, Web, broken};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -66,8 +66,8 @@ impl Sse {
             lost: Loss::default(),
             errands: Errands::default(),
         });
-        let reader = Arc::downgrade(&link);
-        link.errands.run(read(reader, link.inbox.clone(), link.reply(), events, limit));
+        let reply = reply(&link.this);
+        link.errands.run(read(link.this.clone(), link.inbox.clone(), reply, events, limit));
         Ok(link)
     }
 
@@ -90,7 +90,7 @@ impl Sse {
         let mut waiting = self.inbox.expect(cx, request.standing)?;
         let id = waiting.id();
         let message = request.encode(id, cx);
-        let cancel = CancelOnDrop::new(id, request.cancellable, |message| self.mention(message));
+        let cancel = CancelOnDrop::new(id, request.cancellable, |message| mention(&self.this, message));
         let posted = async {
             match self.notify(message).await {
                 // The answer comes on the stream.
@@ -107,14 +107,22 @@ impl Sse {
         outcome
     }
 
-    /// Sends a message when there is time; without a runtime there is nobody left to send it.
-    fn mention(&self, message: Vec<u8>) {
-        if tokio::runtime::Handle::try_current().is_ok() {
-            (self.reply())(message);
-        }
+    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+        self.lost.wait().await
     }
 
-    pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+    pub(crate) fn close(&self) {
+        self.lose(Arc::new(ConnectError::Closed));
+        self.errands.stop();
+    }
+}
+
+impl Messenger for Sse {
+    fn errands(&self) -> &Errands {
+        &self.errands
+    }
+
+    async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
         let sent = self.web.post(self.endpoint.clone(), message.into()).send().await;
         let response = match sent {
             Ok(response) => response,
@@ -135,29 +143,6 @@ impl Sse {
             self.retire(cause.clone());
         }
         Err(fault)
-    }
-
-    fn reply(&self) -> Reply {
-        let this = self.this.clone();
-        Arc::new(move |message| {
-            if let Some(link) = this.upgrade() {
-                let errand = this.clone();
-                link.errands.run(async move {
-                    if let Some(link) = errand.upgrade() {
-                        let _ = tokio::time::timeout(ERRAND, link.notify(message)).await;
-                    }
-                });
-            }
-        })
-    }
-
-    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
-        self.lost.wait().await
-    }
-
-    pub(crate) fn close(&self) {
-        self.lose(Arc::new(ConnectError::Closed));
-        self.errands.stop();
     }
 }
 
