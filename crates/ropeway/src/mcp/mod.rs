@@ -6,6 +6,7 @@ mod fault;
 mod handshake;
 mod host;
 mod inbox;
+mod pages;
 mod session;
 mod shared;
 mod signals;
@@ -168,11 +169,25 @@ impl Mcp {
 
     /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.
     pub async fn list_tools(&self, prefix: Option<&str>) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        self.tools(prefix, self.handle.clone()).await
+    }
+
+    /// The same tools, but they do not keep the connection alive: once it is gone, their calls say so.
+    #[allow(dead_code, reason = "the bridge hands out tools and keeps the connections itself")]
+    pub(crate) async fn loose_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        self.tools(None, ()).await
+    }
+
+    async fn tools<K: Clone + Send + Sync + 'static>(
+        &self,
+        prefix: Option<&str>,
+        keep: K,
+    ) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let shared = &self.handle.shared;
         let list = tools::list(shared, &CallContext::default()).await?;
         let tool = |definition| {
             let definition = tools::renamed(definition, prefix);
-            Arc::new(McpTool { definition, shared: shared.clone(), _keep: self.handle.clone() }) as Arc<dyn Tool>
+            Arc::new(McpTool { definition, shared: shared.clone(), _keep: keep.clone() }) as Arc<dyn Tool>
         };
         Ok(list.definitions().map(tool).collect())
     }
@@ -180,7 +195,7 @@ impl Mcp {
     /// The definitions of the server's tools. With a prefix, `prefix_` goes before each name.
     pub async fn list_tool_definitions(&self, prefix: Option<&str>) -> Result<Vec<ToolDefinition>, CallError> {
         let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
-        Ok(list.definitions().map(|definition| tools::renamed(definition, prefix)).collect())
+        Ok(list.definitions().map(|definition| Arc::unwrap_or_clone(tools::renamed(definition, prefix))).collect())
     }
 
     /// Fetches the server's tools anew.

@@ -1,7 +1,6 @@
 //! The tools of one server: the list, and each as something that a model can call.
 
-use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +8,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::call;
-use super::shared::{Shared, chain};
-use super::transport::Request;
+use super::pages::{self, Paged, Whole};
+use super::session::Session;
+use super::shared::Shared;
 use crate::event::Event;
-use crate::protocol::{HeaderParams, Page, code, tool_definition};
+use crate::protocol::{HeaderParams, tool_definition};
 use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// A server's tools as of one moment.
@@ -31,7 +31,7 @@ pub(crate) struct ToolList {
 /// A tool of the list.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    pub(crate) definition: ToolDefinition,
+    pub(crate) definition: Arc<ToolDefinition>,
     pub(crate) headers: HeaderParams,
 }
 
@@ -48,7 +48,7 @@ impl ToolList {
         self.by_name.get(name).map(|&at| &self.tools[at])
     }
 
-    pub(crate) fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.iter().map(|tool| &tool.definition)
     }
 
@@ -73,7 +73,6 @@ pub(crate) async fn list(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<T
 
 /// Fetches the tool list, page by page.
 pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<ToolList>, CallError> {
-    let clocks = shared.clocks(cx);
     let changes = shared.host.tools_changed();
     let mut list = ToolList {
         tools: Vec::new(),
@@ -83,47 +82,10 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
         changes,
         digest: 0,
     };
-    let mut digest = DefaultHasher::new();
-    let mut cursor: Option<String> = None;
-    let mut seen = HashSet::new();
-    for page_number in 1.. {
-        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor})).to_string();
-        let request = Request { idempotent: true, ..Request::new("tools/list", params.as_bytes()) };
-        let (answer, session) = match shared.request(&request, cx, clocks, None).await {
-            Ok(answer) => answer,
-            // A server without tools need not know the question.
-            Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) if page_number == 1 => break,
-            Err(error) if page_number == 1 => return Err(error),
-            Err(error @ (CallError::Cancelled | CallError::Timeout { .. })) => return Err(error),
-            Err(error) => {
-                // What is not the whole list is not kept.
-                list.ttl = Some(Duration::ZERO);
-                shared.host.warn(&format!("page {page_number} of the tools is missing: {}", chain(&error)));
-                break;
-            }
-        };
-        answer.digest(&mut digest);
-        let result: Value = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
-        let page = Page::read(result, "tools");
-        list.ttl = [list.ttl, page.ttl].into_iter().flatten().min();
-        let wants_headers = session.wants_headers();
-        for entry in page.items {
-            list.take(shared, entry, wants_headers);
-        }
-        cursor = match page.next_cursor {
-            None => break,
-            Some(next) if !seen.insert(next.clone()) => {
-                shared.host.warn(&format!("the tool list repeats its cursor `{next}`: the rest is left out"));
-                break;
-            }
-            Some(_) if page_number >= shared.config.limits.pages => {
-                shared.host.warn(&format!("the tool list has more than {page_number} pages: the rest is left out"));
-                break;
-            }
-            next => next,
-        };
-    }
-    list.digest = digest.finish();
+    let paged = Paged { method: "tools/list", key: "tools", noun: "tool" };
+    let take = |entry, session: &Session| list.take(shared, entry, session.wants_headers());
+    let Whole { ttl, digest } = pages::fetch(shared, paged, cx, take).await?;
+    (list.ttl, list.digest) = (ttl, digest);
     let list = Arc::new(list);
     if shared.replace_tools(list.clone()).is_some_and(|before| !before.same_as(&list)) {
         shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() });
@@ -145,7 +107,7 @@ impl ToolList {
             None => HeaderParams::default(),
         };
         let name = definition.name.clone();
-        let listed = Listed { definition, headers };
+        let listed = Listed { definition: Arc::new(definition), headers };
         match self.by_name.get(&name) {
             Some(&at) => {
                 shared.host.warn(&format!("the tool list holds `{name}` twice: the later one counts"));
@@ -164,19 +126,20 @@ pub(crate) fn unreadable(shared: &Shared, error: serde_json::Error) -> CallError
 }
 
 /// A definition under the name that a model knows it by.
-pub(crate) fn renamed(definition: &ToolDefinition, prefix: Option<&str>) -> ToolDefinition {
+pub(crate) fn renamed(definition: &Arc<ToolDefinition>, prefix: Option<&str>) -> Arc<ToolDefinition> {
     let mut definition = definition.clone();
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
-        definition.name = format!("{prefix}_{}", definition.name);
+        let renamed = Arc::make_mut(&mut definition);
+        renamed.name = format!("{prefix}_{}", renamed.name);
     }
     definition
 }
 
-/// A server's tool, as something that a model can call. It keeps the connection alive.
+/// A server's tool, as something that a model can call.
 pub(crate) struct McpTool<K> {
-    pub(crate) definition: ToolDefinition,
+    pub(crate) definition: Arc<ToolDefinition>,
     pub(crate) shared: Arc<Shared>,
-    /// What must live as long as the tool.
+    /// What must live as long as the tool: the connection, or nothing.
     pub(crate) _keep: K,
 }
 
@@ -191,5 +154,30 @@ impl<K: Send + Sync + 'static> Tool for McpTool<K> {
             Origin::Local => self.definition.name.as_str(),
         };
         Box::pin(call::call_tool(&self.shared, name, arguments, cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ServerConfig;
+    use crate::mcp::Mcp;
+    use crate::testing::{self, Script};
+    use crate::tool::{Arguments, CallContext, CallError};
+
+    #[tokio::test]
+    async fn a_loose_tool_works_while_the_connection_lives_and_does_not_keep_it_alive() {
+        let server = Mcp::new(ServerConfig::new("s", testing::in_process(Script::default())));
+        server.connect().await.expect("a connection");
+        let tools = server.loose_tools().await.expect("tools");
+        let echo = tools.iter().find(|tool| tool.definition().name == "echo").expect("a tool");
+        let call = async || {
+            let arguments = Arguments::from_iter([("message".to_owned(), "hi".into())]);
+            echo.call(arguments, &CallContext::default()).await
+        };
+        assert_eq!(call().await.expect("an answer").plain_text().as_deref(), Some("hi"));
+        let mut state = server.state();
+        drop(server);
+        while state.changed().await.is_ok() && !matches!(*state.borrow(), crate::mcp::State::Closed) {}
+        assert!(matches!(call().await, Err(CallError::NotConnected { .. })));
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::field::{keyed, object, string, take};
 use crate::tool::{Alias, Annotations, Origin, ToolDefinition};
 
 /// One page of a list.
@@ -40,13 +41,7 @@ impl Page {
 ///
 /// Odd fields do not spoil the tool: they are kept among its `extra` fields.
 pub fn tool_definition(server: &Alias, entry: Value) -> Result<ToolDefinition, String> {
-    let Value::Object(mut entry) = entry else {
-        return Err(format!("a tool that is not an object: {}", brief(&entry)));
-    };
-    let name = match entry.shift_remove("name") {
-        Some(Value::String(name)) if !name.is_empty() => name,
-        odd => return Err(format!("a tool without a name: {}", brief(&odd.unwrap_or_default()))),
-    };
+    let (name, mut entry) = keyed(entry, "name", "tool")?;
     let mut tool = ToolDefinition::new(name);
     tool.origin = Origin::Server { server: server.clone(), tool: tool.name.as_str().into() };
     tool.title = take(&mut entry, "title", string);
@@ -61,36 +56,6 @@ pub fn tool_definition(server: &Alias, entry: Value) -> Result<ToolDefinition, S
 
 fn any_object() -> Value {
     json!({"type": "object"})
-}
-
-/// Takes a field out when it is what it should be; a `null` is as good as nothing, anything else stays.
-fn take<T>(entry: &mut Map<String, Value>, key: &str, read: impl Fn(Value) -> Result<T, Value>) -> Option<T> {
-    match read(entry.shift_remove(key)?) {
-        Ok(value) => Some(value),
-        Err(Value::Null) => None,
-        Err(odd) => {
-            entry.insert(key.to_owned(), odd);
-            None
-        }
-    }
-}
-
-fn string(value: Value) -> Result<String, Value> {
-    match value {
-        Value::String(text) => Ok(text),
-        odd => Err(odd),
-    }
-}
-
-fn object(value: Value) -> Result<Map<String, Value>, Value> {
-    match value {
-        Value::Object(map) => Ok(map),
-        odd => Err(odd),
-    }
-}
-
-fn brief(value: &Value) -> String {
-    value.to_string().chars().take(80).collect()
 }
 
 #[cfg(test)]

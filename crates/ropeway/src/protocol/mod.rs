@@ -1,5 +1,6 @@
 //! The protocol: JSON-RPC and MCP messages of both eras, as values and pure functions.
 
+pub(crate) mod field;
 mod frame;
 mod headers;
 mod list;

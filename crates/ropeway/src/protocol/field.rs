@@ -1,0 +1,66 @@
+//! A field of an entry: taken out when it is what it should be.
+
+use serde_json::{Map, Value};
+
+/// Takes a field out when it is what it should be; a `null` is as good as nothing, anything else stays.
+pub(crate) fn take<T>(
+    entry: &mut Map<String, Value>,
+    key: &str,
+    read: impl Fn(Value) -> Result<T, Value>,
+) -> Option<T> {
+    match read(entry.shift_remove(key)?) {
+        Ok(value) => Some(value),
+        Err(Value::Null) => None,
+        Err(odd) => {
+            entry.insert(key.to_owned(), odd);
+            None
+        }
+    }
+}
+
+pub(crate) fn string(value: Value) -> Result<String, Value> {
+    match value {
+        Value::String(text) => Ok(text),
+        odd => Err(odd),
+    }
+}
+
+pub(crate) fn object(value: Value) -> Result<Map<String, Value>, Value> {
+    match value {
+        Value::Object(map) => Ok(map),
+        odd => Err(odd),
+    }
+}
+
+pub(crate) fn list(value: Value) -> Result<Vec<Value>, Value> {
+    match value {
+        Value::Array(items) => Ok(items),
+        odd => Err(odd),
+    }
+}
+
+pub(crate) fn truth(value: Value) -> Result<bool, Value> {
+    value.as_bool().ok_or(value)
+}
+
+/// A whole number; `5.0` is one as well.
+pub(crate) fn count(value: Value) -> Result<u64, Value> {
+    let whole = |number: f64| (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64);
+    value.as_u64().or_else(|| value.as_f64().and_then(whole)).ok_or(value)
+}
+
+/// An entry without its key, which it cannot do without, and that key; the words tell why it is no such entry.
+pub(crate) fn keyed(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
+    let Value::Object(mut entry) = entry else {
+        return Err(format!("a {noun} that is not an object: {}", brief(&entry)));
+    };
+    match entry.shift_remove(key) {
+        Some(Value::String(value)) if !value.is_empty() => Ok((value, entry)),
+        odd => Err(format!("a {noun} without a {key}: {}", brief(&odd.unwrap_or_default()))),
+    }
+}
+
+/// The beginning of a value, for words about it.
+pub(crate) fn brief(value: &Value) -> String {
+    value.to_string().chars().take(80).collect()
+}
