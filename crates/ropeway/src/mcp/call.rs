@@ -136,6 +136,24 @@ pub(crate) async fn request(
     call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
 }
 
+/// Asks the server something that it can answer at once, and tells how long that took.
+pub(crate) async fn ping(shared: &Arc<Shared>) -> Result<Duration, CallError> {
+    let cx = CallContext::default();
+    let session = shared.session(&cx, shared.clocks(&cx)).await?;
+    let method = match session.era() {
+        Era::Legacy => "ping",
+        // The modern era has no ping of its own.
+        Era::Modern => "server/discover",
+    };
+    let clocks = shared.clocks(&cx);
+    let request = Request { idempotent: true, ..Request::new(method, b"{}") };
+    match shared.request(&request, &cx, clocks, Some(session)).await {
+        // Who refuses is there.
+        Ok(_) | Err(CallError::Refused { .. }) => Ok(clocks.started.elapsed()),
+        Err(error) => Err(error),
+    }
+}
+
 /// A request that may take several rounds.
 struct Call<'a> {
     shared: &'a Arc<Shared>,

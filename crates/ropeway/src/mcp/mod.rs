@@ -2,11 +2,14 @@
 
 mod answer;
 mod call;
+mod completion;
 mod fault;
 mod handshake;
 mod host;
 mod inbox;
 mod pages;
+mod prompts;
+mod resources;
 mod session;
 mod shared;
 mod signals;
@@ -16,13 +19,17 @@ mod transport;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
+pub use self::completion::{Completion, CompletionReference};
 pub use self::fault::ConnectError;
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
+pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
+pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
 pub use self::signals::end_children_on_signals;
@@ -34,6 +41,7 @@ use self::shared::Shared;
 use self::supervisor::Order;
 use self::tools::McpTool;
 use crate::config::ServerConfig;
+use crate::content::EmbeddedResource;
 use crate::event::{EventStream, Events};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
@@ -216,6 +224,54 @@ impl Mcp {
         cx: &CallContext,
     ) -> Result<Value, CallError> {
         call::request(&self.handle.shared, method, params, cx).await
+    }
+
+    /// How long the server takes to answer a question that costs it nothing. One that refuses it is alive as well.
+    pub async fn ping(&self) -> Result<Duration, CallError> {
+        call::ping(&self.handle.shared).await
+    }
+
+    /// The server's resources; none when it knows no such thing.
+    pub async fn list_resources(&self) -> Result<Vec<Resource>, CallError> {
+        resources::list(&self.handle.shared).await
+    }
+
+    /// The server's resource templates; none when it knows no such thing.
+    pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplate>, CallError> {
+        resources::list_templates(&self.handle.shared).await
+    }
+
+    /// Reads a resource, which may be made up of several.
+    pub async fn read_resource(&self, uri: &str, cx: &CallContext) -> Result<Vec<EmbeddedResource>, CallError> {
+        resources::read(&self.handle.shared, uri, cx).await
+    }
+
+    /// The server's prompts; none when it knows no such thing.
+    pub async fn list_prompts(&self) -> Result<Vec<Prompt>, CallError> {
+        prompts::list(&self.handle.shared).await
+    }
+
+    /// Gets a prompt with its gaps filled. Arguments are text in the protocol: what is not goes as its JSON.
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Arguments,
+        cx: &CallContext,
+    ) -> Result<PromptResult, CallError> {
+        prompts::get(&self.handle.shared, name, arguments, cx).await
+    }
+
+    /// What the beginning `value` of an argument could become; `context` holds the arguments that are known already.
+    pub async fn complete(
+        &self,
+        reference: &CompletionReference,
+        argument: &str,
+        value: &str,
+        context: Arguments,
+        cx: &CallContext,
+    ) -> Result<Completion, CallError> {
+        let argument = json!({"name": argument, "value": value});
+        completion::complete(&self.handle.shared, reference, argument, context, cx).await
     }
 
     /// Wants to hear when a resource changes, also after a reconnect.

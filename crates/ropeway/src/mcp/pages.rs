@@ -87,3 +87,25 @@ pub(crate) async fn fetch(
     whole.digest = digest.finish();
     Ok(whole)
 }
+
+/// The entries of a list that is read anew each time. Nothing is asked of a server that says that it has no such list.
+pub(crate) async fn entries<T>(
+    shared: &Arc<Shared>,
+    list: Paged,
+    capability: &str,
+    read: impl Fn(Value) -> Result<T, String>,
+) -> Result<Vec<T>, CallError> {
+    let cx = CallContext::default();
+    let session = shared.session(&cx, shared.clocks(&cx)).await?;
+    // A server that says nothing at all about itself may have anything.
+    if !session.info.capabilities.is_empty() && !session.info.can(&[capability]) {
+        return Ok(Vec::new());
+    }
+    let mut entries = Vec::new();
+    let take = |entry, _: &Session| match read(entry) {
+        Ok(entry) => entries.push(entry),
+        Err(why) => shared.host.warn(&format!("the {} list holds {why}", list.noun)),
+    };
+    fetch(shared, list, &cx, take).await?;
+    Ok(entries)
+}

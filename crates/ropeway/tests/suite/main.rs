@@ -11,6 +11,8 @@ mod hasty;
 mod layers;
 mod lists;
 mod real;
+mod real_resources;
+mod resources;
 mod scene;
 mod scripted;
 mod sent;

@@ -1,0 +1,115 @@
+//! Completion: what a half-written argument could become.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::call;
+use super::prompts::texts;
+use super::shared::Shared;
+use crate::protocol::code;
+use crate::protocol::field::{count, list, take, truth};
+use crate::tool::{Arguments, CallContext, CallError};
+
+/// What an argument that is being written belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type")]
+pub enum CompletionReference {
+    /// A prompt.
+    #[serde(rename = "ref/prompt")]
+    Prompt {
+        /// Its name.
+        name: String,
+    },
+    /// A resource template.
+    #[serde(rename = "ref/resource")]
+    Resource {
+        /// The template.
+        uri: String,
+    },
+}
+
+impl CompletionReference {
+    /// An argument of a prompt.
+    pub fn prompt(name: impl Into<String>) -> Self {
+        Self::Prompt { name: name.into() }
+    }
+
+    /// A gap in a resource template.
+    pub fn resource(uri: impl Into<String>) -> Self {
+        Self::Resource { uri: uri.into() }
+    }
+}
+
+/// What an argument could become.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Completion {
+    /// The first of what it could become.
+    pub values: Vec<String>,
+    /// How many there are in all, when the server knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// There are more than these.
+    pub has_more: bool,
+}
+
+/// Asks what an argument could become. A server that does not know the question has nothing to say.
+pub(crate) async fn complete(
+    shared: &Arc<Shared>,
+    reference: &CompletionReference,
+    argument: Value,
+    context: Arguments,
+    cx: &CallContext,
+) -> Result<Completion, CallError> {
+    let mut params = Map::from_iter([("ref".to_owned(), json!(reference)), ("argument".to_owned(), argument)]);
+    let context = texts(context);
+    if !context.is_empty() {
+        params.insert("context".to_owned(), json!({"arguments": context}));
+    }
+    match call::request(shared, "completion/complete", params, cx).await {
+        Ok(result) => Ok(Completion::read(result)),
+        Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) => Ok(Completion::default()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Completion {
+    fn read(mut result: Value) -> Self {
+        let Some(Value::Object(mut fields)) = result.get_mut("completion").map(Value::take) else {
+            return Self::default();
+        };
+        let text = |value| match value {
+            Value::String(text) => Some(text),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let values = take(&mut fields, "values", list).unwrap_or_default();
+        Self {
+            values: values.into_iter().filter_map(text).collect(),
+            total: take(&mut fields, "total", count),
+            has_more: take(&mut fields, "hasMore", truth).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_is_read_whatever_its_optional_fields_are() {
+        let completion = |values: &[&str], total, has_more| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            Completion { values, total, has_more }
+        };
+        let read = |fields| Completion::read(json!({"completion": fields}));
+        let full = read(json!({"values": ["a", 2, null], "total": 7, "hasMore": true}));
+        assert_eq!(full, completion(&["a", "2"], Some(7), true));
+        assert_eq!(read(json!({"values": ["a"], "total": null})), completion(&["a"], None, false));
+        assert_eq!(read(json!([])), Completion::default());
+        assert_eq!(Completion::read(json!({})), Completion::default());
+    }
+}

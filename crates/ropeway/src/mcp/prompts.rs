@@ -1,0 +1,284 @@
+//! The prompts of one server: the list, and each with its gaps filled.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::call;
+use super::pages::{self, Paged};
+use super::shared::Shared;
+use crate::content::ContentPart;
+use crate::protocol::field::{brief, keyed, list as items, object, string, take, truth};
+use crate::tool::{Arguments, CallContext, CallError};
+
+/// A prompt that a server lists.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Prompt {
+    /// The name that it is got by.
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The gaps in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<PromptArgument>,
+    /// The server's `_meta` for it.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+    /// Every other field that the server sent.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A gap in a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PromptArgument {
+    /// Its name.
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What goes there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The prompt cannot be got without it.
+    pub required: bool,
+    /// Every other field that the server sent.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A prompt with its gaps filled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PromptResult {
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What it says.
+    pub messages: Vec<PromptMessage>,
+    /// The server's `_meta` for it.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+    /// Every other field that the server sent.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// One message of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PromptMessage {
+    /// Who says it.
+    pub role: Role,
+    /// What is said.
+    pub content: ContentPart,
+}
+
+/// Who says something in a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+    /// Somebody whom the protocol does not know.
+    Other(String),
+}
+
+impl Role {
+    /// The word for it on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Other(role) => role,
+        }
+    }
+
+    fn read(role: &Value) -> Self {
+        match role.as_str() {
+            // Words without a speaker are the user's: it is the user who has chosen the prompt.
+            Some("user" | "") | None => Self::User,
+            Some("assistant") => Self::Assistant,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// All prompts that the server lists.
+pub(crate) async fn list(shared: &Arc<Shared>) -> Result<Vec<Prompt>, CallError> {
+    let list = Paged { method: "prompts/list", key: "prompts", noun: "prompt" };
+    let read = |entry| Prompt::read(entry, |why| shared.host.warn(why));
+    pages::entries(shared, list, "prompts", read).await
+}
+
+/// Fills the gaps of a prompt.
+pub(crate) async fn get(
+    shared: &Arc<Shared>,
+    name: &str,
+    arguments: Arguments,
+    cx: &CallContext,
+) -> Result<PromptResult, CallError> {
+    let mut params = Map::from_iter([("name".to_owned(), name.into())]);
+    let arguments = texts(arguments);
+    if !arguments.is_empty() {
+        params.insert("arguments".to_owned(), Value::Object(arguments));
+    }
+    let result = call::request(shared, "prompts/get", params, cx).await?;
+    Ok(PromptResult::read(result, |why| shared.host.warn(&format!("prompt `{name}` holds {why}"))))
+}
+
+/// The arguments as the protocol wants them: all of them text. A `null` is as good as nothing.
+pub(crate) fn texts(arguments: Arguments) -> Arguments {
+    let text = |value| match value {
+        Value::Null => None,
+        text @ Value::String(_) => Some(text),
+        other => Some(Value::String(other.to_string())),
+    };
+    arguments.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
+}
+
+impl Prompt {
+    fn read(entry: Value, warn: impl Fn(&str)) -> Result<Self, String> {
+        let (name, mut entry) = keyed(entry, "name", "prompt")?;
+        let mut arguments = Vec::new();
+        for argument in take(&mut entry, "arguments", items).unwrap_or_default() {
+            match PromptArgument::read(argument) {
+                Ok(argument) => arguments.push(argument),
+                Err(why) => warn(&format!("prompt `{name}` has {why}")),
+            }
+        }
+        Ok(Self {
+            name,
+            title: take(&mut entry, "title", string),
+            description: take(&mut entry, "description", string),
+            arguments,
+            meta: take(&mut entry, "_meta", object),
+            extra: entry,
+        })
+    }
+}
+
+impl PromptArgument {
+    fn read(entry: Value) -> Result<Self, String> {
+        let (name, mut entry) = keyed(entry, "name", "prompt argument")?;
+        let required = take(&mut entry, "required", truth);
+        // An odd word for it must not stand twice.
+        entry.shift_remove("required");
+        Ok(Self {
+            name,
+            title: take(&mut entry, "title", string),
+            description: take(&mut entry, "description", string),
+            required: required.unwrap_or_default(),
+            extra: entry,
+        })
+    }
+}
+
+impl PromptResult {
+    fn read(result: Value, warn: impl Fn(&str)) -> Self {
+        let Value::Object(mut fields) = result else { return Self::default() };
+        let mut messages = Vec::new();
+        for message in take(&mut fields, "messages", items).unwrap_or_default() {
+            match message {
+                Value::Object(mut message) if message.contains_key("content") => {
+                    let role = Role::read(message.get("role").unwrap_or(&Value::Null));
+                    let parts = match message.shift_remove("content").unwrap_or_default() {
+                        // The protocol has one part in each message; some servers put all of them into one.
+                        Value::Array(parts) => parts,
+                        part => vec![part],
+                    };
+                    let parts = parts.into_iter().filter_map(|part| serde_json::from_value(part).ok());
+                    messages.extend(parts.map(|content| PromptMessage { role: role.clone(), content }));
+                }
+                odd => warn(&format!("a message without content: {}", brief(&odd))),
+            }
+        }
+        fields.shift_remove("messages");
+        // It only says that this is the result, which is known here.
+        fields.shift_remove("resultType");
+        Self {
+            description: take(&mut fields, "description", string),
+            messages,
+            meta: take(&mut fields, "_meta", object),
+            extra: fields,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_prompt_goes_from_wire_to_wire_without_loss() {
+        let full = json!({"name": "p", "title": "P", "description": "d", "_meta": {"m": 1}, "icons": [],
+            "arguments": [{"name": "a", "title": "A", "description": "d", "required": true, "x": 1}]});
+        let read = Prompt::read(full.clone(), |why| panic!("{why}")).expect("a prompt");
+        assert_eq!(json!(read), full);
+    }
+
+    #[test]
+    fn an_odd_argument_does_not_spoil_the_prompt() {
+        let warnings = RefCell::new(Vec::new());
+        let odd = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
+        let read = Prompt::read(odd, |why| warnings.borrow_mut().push(why.to_owned())).expect("a prompt");
+        assert_eq!(json!(read), json!({"name": "p", "arguments": [{"name": "a", "required": false}]}));
+        let expected = [
+            "prompt `p` has a prompt argument that is not an object: 3",
+            "prompt `p` has a prompt argument without a name: \"\"",
+        ];
+        assert_eq!(*warnings.borrow(), expected);
+        let odder = json!({"name": "p", "arguments": {"a": 1}});
+        assert_eq!(json!(Prompt::read(odder.clone(), |_| ()).expect("a prompt")), odder);
+    }
+
+    #[test]
+    fn messages_are_read_however_their_content_is_packed() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let result = json!({"description": 3, "messages": [
+            {"role": "user", "content": text("a")},
+            {"role": "assistant", "content": [text("b"), text("c")]},
+            {"role": "narrator", "content": "d"},
+            {"content": {"type": "hologram"}},
+            {"role": "user"},
+            null,
+        ]});
+        let warnings = RefCell::new(Vec::new());
+        let read = PromptResult::read(result, |why| warnings.borrow_mut().push(why.to_owned()));
+        let expected = json!({"description": 3, "messages": [
+            {"role": "user", "content": text("a")},
+            {"role": "assistant", "content": text("b")},
+            {"role": "assistant", "content": text("c")},
+            {"role": "narrator", "content": text("d")},
+            {"role": "user", "content": text(r#"{"type":"hologram"}"#)},
+        ]});
+        assert_eq!(json!(read), expected);
+        assert_eq!(warnings.borrow().len(), 2);
+        assert_eq!(PromptResult::read(json!({"messages": "none"}), |_| ()), PromptResult::default());
+    }
+
+    #[test]
+    fn arguments_are_sent_as_text() {
+        let arguments = json!({"a": "x", "b": 3, "c": null, "d": [1]});
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        assert_eq!(Value::Object(texts(arguments)), json!({"a": "x", "b": "3", "d": "[1]"}));
+    }
+}

@@ -1,0 +1,270 @@
+//! What a server has besides tools: resources, prompts, completions; and whether it is there at all.
+
+use ropeway::config::EraChoice;
+use ropeway::content::{EmbeddedResource, ResourceContents};
+use ropeway::mcp::{Completion, CompletionReference, Mcp};
+use ropeway::testing::{Fault, On, Paging, Script, Scripted, UnknownMethods};
+use ropeway::tool::{Arguments, CallContext, CallError};
+use serde_json::{Map, Value, json};
+
+use crate::hasty::{arguments, chain, connect, hasty, in_era, in_process, still_works, warnings};
+use crate::scene::scene;
+
+const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
+
+async fn in_both_eras(script: Script, test: impl AsyncFn(&Scripted, &Mcp)) {
+    for era in BOTH {
+        let scripted = Scripted::new(script.clone());
+        let server = connect(in_era(era, scripted.in_process())).await;
+        test(&scripted, &server).await;
+        server.close().await;
+    }
+}
+
+fn cx() -> CallContext {
+    CallContext::default()
+}
+
+fn resource(uri: &str, mime_type: &str, contents: ResourceContents) -> EmbeddedResource {
+    let (resource_extra, extra) = (Map::new(), Map::new());
+    EmbeddedResource { uri: uri.into(), mime_type: Some(mime_type.into()), contents, resource_extra, extra }
+}
+
+fn error(code: i64, message: &str) -> Fault {
+    Fault::Error(json!({"code": code, "message": message}))
+}
+
+async fn uris(server: &Mcp) -> Vec<String> {
+    let resources = server.list_resources().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    resources.into_iter().map(|resource| resource.uri).collect()
+}
+
+#[test]
+fn resources_are_listed_and_read() {
+    scene(|_| async {
+        in_both_eras(Script::default(), async |_, server| {
+            let listed = json!(server.list_resources().await.expect("resources"));
+            let expected = json!([
+                {"uri": "test://hello", "name": "hello", "title": "A greeting", "mimeType": "text/plain", "size": 5},
+                {"uri": "test://picture", "name": "picture", "mimeType": "image/png"},
+                {"uri": "test://counter", "name": "counter", "mimeType": "application/json"},
+            ]);
+            assert_eq!(listed, expected);
+            let templates = json!(server.list_resource_templates().await.expect("templates"));
+            let expected = json!([{"uriTemplate": "test://items/{id}", "name": "item", "mimeType": "text/plain"}]);
+            assert_eq!(templates, expected);
+            let read = async |uri| server.read_resource(uri, &cx()).await.expect("a resource");
+            let hello = resource("test://hello", "text/plain", ResourceContents::Text("hello".into()));
+            assert_eq!(read("test://hello").await, [hello]);
+            let picture = resource("test://picture", "image/png", ResourceContents::Blob("iVBORw0KGgo=".into()));
+            assert_eq!(read("test://picture").await, [picture]);
+            let missing = server.read_resource("test://nothing", &cx()).await.expect_err("a refusal");
+            assert!(matches!(missing, CallError::Refused { .. }), "{missing:?}");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn prompts_are_listed_and_got() {
+    scene(|_| async {
+        in_both_eras(Script::default(), async |scripted, server| {
+            let listed = json!(server.list_prompts().await.expect("prompts"));
+            let expected = json!([
+                {"name": "greet", "description": "Greets somebody",
+                    "arguments": [{"name": "name", "description": "Who", "required": true}]},
+                {"name": "plain"},
+            ]);
+            assert_eq!(listed, expected);
+            let greet = server.get_prompt("greet", arguments(json!({"name": 7, "mood": null})), &cx()).await;
+            let expected = json!({"description": "greet", "messages": [
+                {"role": "user", "content": {"type": "text", "text": "Please greet 7."}}]});
+            let mut got = json!(greet.expect("a prompt"));
+            // The modern era stamps every result with who gave it.
+            got.as_object_mut().expect("an object").remove("_meta");
+            assert_eq!(got, expected);
+            assert_eq!(scripted.received_of("prompts/get")[0]["params"]["arguments"], json!({"name": "7"}));
+            server.get_prompt("plain", Arguments::new(), &cx()).await.expect("a prompt");
+            assert_eq!(scripted.received_of("prompts/get")[1]["params"].get("arguments"), None);
+            let missing = server.get_prompt("greet", Arguments::new(), &cx()).await.expect_err("a refusal");
+            assert!(chain(&missing).ends_with("an argument is missing"), "{}", chain(&missing));
+        })
+        .await;
+    });
+}
+
+#[test]
+fn an_argument_is_completed() {
+    scene(|_| async {
+        in_both_eras(Script::default(), async |scripted, server| {
+            let complete = async |reference, value, context: Value| {
+                let completion = server.complete(&reference, "name", value, arguments(context), &cx()).await;
+                completion.expect("a completion")
+            };
+            let completion = complete(CompletionReference::prompt("greet"), "al", json!({})).await;
+            assert_eq!(json!(completion), json!({"values": ["alice", "albert"], "total": 2, "hasMore": false}));
+            complete(CompletionReference::resource("test://{a}/{name}"), "", json!({"a": 1})).await;
+            let sent: Vec<Value> = scripted.received_of("completion/complete").into_iter().map(|mut request| {
+                let mut params = request["params"].take();
+                params.as_object_mut().expect("an object").remove("_meta");
+                params
+            }).collect();
+            let expected = [
+                json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "al"}}),
+                json!({"ref": {"type": "ref/resource", "uri": "test://{a}/{name}"}, "argument": {"name": "name", "value": ""},
+                    "context": {"arguments": {"a": "1"}}}),
+            ];
+            assert_eq!(sent, expected);
+        })
+        .await;
+        let (_scripted, server) =
+            in_process(Script::default().fault(On::method("completion/complete"), error(-32601, "what?"))).await;
+        let reference = CompletionReference::prompt("greet");
+        let nothing = server.complete(&reference, "name", "a", Arguments::new(), &cx()).await;
+        assert_eq!(nothing.expect("no completion"), Completion::default());
+        server.close().await;
+    });
+}
+
+#[test]
+fn all_lists_are_followed_page_by_page() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script { page_size: Some(1), ..Script::default() }).await;
+        assert_eq!(uris(&server).await, ["test://hello", "test://picture", "test://counter"]);
+        assert_eq!(scripted.received_of("resources/list").len(), 3);
+        assert_eq!(server.list_prompts().await.expect("prompts").len(), 2);
+        assert_eq!(scripted.received_of("prompts/list").len(), 2);
+        server.close().await;
+
+        let script = Script { page_size: Some(1), paging: Paging::Repeated, ..Script::default() };
+        let (_scripted, server) = in_process(script).await;
+        let mut events = server.events();
+        assert_eq!(uris(&server).await.len(), 2);
+        assert_eq!(warnings(&mut events), ["the resource list repeats its cursor `page-1`: the rest is left out"]);
+        server.close().await;
+
+        let lost = error(-32000, "lost my place");
+        let script = Script { page_size: Some(1), ..Script::default() };
+        let (_scripted, server) = in_process(script.fault(On::method("resources/list").nth(2), lost)).await;
+        let mut events = server.events();
+        assert_eq!(uris(&server).await, ["test://hello"]);
+        let expected = "page 2 of the resource list is missing: server `peer` answered error -32000: lost my place";
+        assert_eq!(warnings(&mut events), [expected]);
+        assert_eq!(uris(&server).await.len(), 3);
+        server.close().await;
+    });
+}
+
+#[test]
+fn one_odd_entry_does_not_spoil_the_others() {
+    scene(|_| async {
+        let resources = json!({"resources": [3, {"name": "nowhere"}, {"uri": "a:b", "size": "much", "x": 1}]});
+        let contents = json!({"contents": [{"text": "t"}, {"uri": "a:c"}, 3, {"uri": "a:d", "blob": "AAAA"}]});
+        let prompts = json!({"prompts": [null, {"name": "p", "arguments": [{}]}]});
+        let script = Script::default()
+            .fault(On::method("resources/list"), Fault::Result(resources))
+            .fault(On::method("resources/read"), Fault::Result(contents))
+            .fault(On::method("prompts/list"), Fault::Result(prompts));
+        let (_scripted, server) = in_process(script).await;
+        let mut events = server.events();
+        let listed = json!(server.list_resources().await.expect("resources"));
+        assert_eq!(listed, json!([{"uri": "a:b", "name": "a:b", "size": "much", "x": 1}]));
+        let read = server.read_resource("a:b", &cx()).await.expect("contents");
+        let read: Vec<_> = read.into_iter().map(|resource| (resource.uri, resource.contents)).collect();
+        let text = ("a:b".to_owned(), ResourceContents::Text("t".into()));
+        assert_eq!(read, [text, ("a:d".to_owned(), ResourceContents::Blob("AAAA".into()))]);
+        assert_eq!(json!(server.list_prompts().await.expect("prompts")), json!([{"name": "p"}]));
+        let expected = [
+            "the resource list holds a resource that is not an object: 3",
+            "the resource list holds a resource without a uri: null",
+            "`a:b` holds something that is neither text nor a blob: {\"uri\":\"a:c\"}",
+            "`a:b` holds something that is neither text nor a blob: 3",
+            "the prompt list holds a prompt that is not an object: null",
+            "prompt `p` has a prompt argument without a name: null",
+        ];
+        assert_eq!(warnings(&mut events), expected);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_does_not_know_the_question_has_nothing() {
+    scene(|_| async {
+        let unknown = || error(-32601, "what?");
+        let script = Script::default()
+            .fault(On::method("resources/list"), unknown())
+            .fault(On::method("resources/templates/list"), unknown())
+            .fault(On::method("prompts/list"), unknown());
+        in_both_eras(script, async |_, server| {
+            assert_eq!(server.list_resources().await.expect("a list"), []);
+            assert_eq!(server.list_resource_templates().await.expect("a list"), []);
+            assert_eq!(server.list_prompts().await.expect("a list"), []);
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_server_that_says_that_it_has_none_is_not_asked() {
+    scene(|_| async {
+        let none = Fault::set("/result/capabilities", json!({"tools": {}}));
+        let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
+        let scripted = Scripted::new(silent.fault(On::method("initialize"), none));
+        let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
+        assert_eq!(server.list_resources().await.expect("a list"), []);
+        assert_eq!(server.list_resource_templates().await.expect("a list"), []);
+        assert_eq!(server.list_prompts().await.expect("a list"), []);
+        assert_eq!(scripted.received_of("resources/list"), [Value::Null; 0]);
+        server.close().await;
+        // One that says nothing about itself is asked.
+        let scripted =
+            Scripted::new(Script::legacy().fault(On::method("initialize"), Fault::remove("/result/capabilities")));
+        let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
+        assert_eq!(uris(&server).await.len(), 3);
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_first_page_that_fails_is_an_error_here_too() {
+    scene(|_| async {
+        let failing = error(-32000, "not today");
+        let (_scripted, server) = in_process(Script::default().fault(On::method("prompts/list"), failing)).await;
+        let error = server.list_prompts().await.expect_err("no list");
+        assert_eq!(chain(&error), "server `peer` answered error -32000: not today");
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_ping_is_answered_in_both_eras() {
+    scene(|_| async {
+        in_both_eras(Script::default(), async |scripted, server| {
+            server.ping().await.expect("an answer");
+            let asked = [scripted.received_of("ping").len(), scripted.received_of("server/discover").len()];
+            let modern = server.server_info().is_some_and(|info| info.era == ropeway::mcp::Era::Modern);
+            assert_eq!(asked, if modern { [0, 2] } else { [1, 0] });
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_server_that_refuses_a_ping_is_alive_and_one_that_is_gone_is_not() {
+    scene(|_| async {
+        let script = Script::legacy().fault(On::method("ping"), error(-32601, "what?"));
+        let (_scripted, server) = in_process(script).await;
+        server.ping().await.expect("it is alive");
+        still_works(&server).await;
+        server.close().await;
+        let refused = server.ping().await.expect_err("nobody is there");
+        assert!(matches!(refused, CallError::NotConnected { .. }), "{refused:?}");
+
+        let mut config = hasty(Scripted::new(Script::legacy().fault(On::method("ping"), Fault::Hang)).in_process());
+        config.timeouts.idle = crate::hasty::ms(50);
+        let server = connect(config).await;
+        let silent = server.ping().await.expect_err("no answer");
+        assert!(matches!(silent, CallError::Timeout { .. }), "{silent:?}");
+        server.close().await;
+    });
+}
