@@ -166,7 +166,7 @@ fn choose(names: &[&str], name: &str, server: &Alias) -> Result<usize, Failure> 
         return Ok(chosen);
     }
     let asked = without_server().unwrap_or(name);
-    let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned() });
+    let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned(), nearest: Vec::new() });
     let names: Vec<String> = names.iter().map(|name| clean_line(name)).collect();
     Err(match suggest::question(asked, names.iter().map(String::as_str)) {
         Some(question) => failure.hint(question),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::envelope::Envelope;
 use crate::schema::Validator;
-use crate::tool::{Arguments, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// How long a tool may take past its deadline to say so itself: its own words know more than ours.
 const GRACE: Duration = Duration::from_millis(250);
@@ -44,6 +44,14 @@ impl CheckedTool {
     /// The tool's name, description and schemas.
     pub fn definition(&self) -> &ToolDefinition {
         self.tool.definition()
+    }
+
+    /// The same tool under another name. The compiled schema is shared.
+    #[must_use]
+    pub fn renamed(&self, name: impl Into<String>) -> Self {
+        let definition = ToolDefinition { name: name.into(), ..self.definition().clone() };
+        let tool = Arc::new(Renamed { definition, tool: self.tool.clone() });
+        Self { tool, validator: self.validator.clone() }
     }
 
     /// What is wrong with the schema of the arguments, naming the tool. Compiles it.
@@ -86,7 +94,9 @@ impl CheckedTool {
     }
 
     /// Gives the arguments back when they fit.
-    fn check(&self, arguments: Arguments) -> Result<Arguments, CallError> {
+    fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
+        catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
+            .map_err(|panic| self.failed(Fate::Panicked(message(&*panic))))?;
         let arguments = Value::Object(arguments);
         let invalid = |problems| CallError::InvalidArguments { tool: self.definition().name.clone(), problems };
         self.validator().validate(&arguments).map_err(invalid)?;
@@ -139,8 +149,28 @@ impl fmt::Debug for CheckedTool {
     }
 }
 
+/// A tool under another name.
+struct Renamed {
+    definition: ToolDefinition,
+    tool: Arc<dyn Tool>,
+}
+
+impl Tool for Renamed {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn prepare(&self, arguments: &mut Arguments) {
+        self.tool.prepare(arguments);
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        self.tool.call(arguments, cx)
+    }
+}
+
 /// The words of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
@@ -156,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::envelope::Data;
-    use crate::tool::{BoxError, BoxFuture, Cancel, LocalTool};
+    use crate::tool::{BoxError, Cancel, LocalTool};
 
     fn checked<F, R>(definition: ToolDefinition, function: F) -> CheckedTool
     where

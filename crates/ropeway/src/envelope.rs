@@ -168,6 +168,10 @@ fn for_model(error: &CallError) -> String {
             }
             text.push('\n');
         }
+        CallError::UnknownTool { nearest, .. } if !nearest.is_empty() => {
+            let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
+            text.push_str(&format!("{error}. Near to it: {}. ", names.join(", ")));
+        }
         _ => text.push_str(&format!("{}. ", with_causes(error))),
     }
     text.push_str(next_step(error));
@@ -351,7 +355,8 @@ mod tests {
             CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Idle, hint: None },
             CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Total, hint: None },
             CallError::Cancelled,
-            CallError::UnknownTool { tool: "x".to_owned() },
+            CallError::UnknownTool { tool: "x".to_owned(), nearest: Vec::new() },
+            CallError::UnknownTool { tool: "x".to_owned(), nearest: vec!["y".to_owned()] },
             CallError::Refused { server: server(), code: -32602, message: "no.".to_owned(), data: None },
             CallError::Refused { server: server(), code: -32603, message: "no".to_owned(), data: None },
             CallError::Protocol { server: server(), source: "odd".into() },

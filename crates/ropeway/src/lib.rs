@@ -2,7 +2,8 @@
 //!
 //! The modules are layers, lowest first: what a tool answers ([`content`]), what a tool is ([`tool`]), then records
 //! and pure functions beside each other ([`config`], [`event`], [`protocol`], [`schema`], [`envelope`]), then parts
-//! that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection ([`mcp`]).
+//! that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection ([`mcp`]),
+//! and above them the tools of many servers ([`registry`]).
 
 pub mod checked;
 pub mod config;
@@ -13,6 +14,8 @@ pub mod event;
 pub mod mcp;
 #[cfg(feature = "mcp")]
 pub mod protocol;
+#[cfg(feature = "bridge")]
+pub mod registry;
 pub mod schema;
 pub mod secret;
 #[cfg(feature = "testing")]

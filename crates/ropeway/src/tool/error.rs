@@ -76,6 +76,8 @@ pub enum CallError {
     UnknownTool {
         /// The name that was asked for.
         tool: String,
+        /// Names that may have been meant, the nearest first.
+        nearest: Vec<String>,
     },
     /// The arguments do not fit the tool's schema; the tool was not called.
     #[error("the arguments do not fit tool `{tool}`: {}", list(.problems))]

@@ -28,6 +28,9 @@ pub trait Tool: Send + Sync + 'static {
     /// The tool's name, description and schemas.
     fn definition(&self) -> &ToolDefinition;
 
+    /// Puts the arguments of a call right before they are checked. Most tools take them as they come.
+    fn prepare(&self, _arguments: &mut Arguments) {}
+
     /// Makes one call. Dropping the future cancels it.
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
 }

@@ -1,0 +1,125 @@
+//! A filter: which tools of a server are wanted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::ShapeError;
+use crate::tool::{Origin, ToolDefinition};
+
+/// A pattern over a server's own names for its tools: `*`, `?`, `[ab]`, `{one,two}`.
+#[derive(Clone, Debug)]
+pub(super) struct Glob(GlobMatcher);
+
+impl Glob {
+    pub(super) fn new(pattern: &str) -> Result<Self, ShapeError> {
+        let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
+        let invalid = |error: globset::Error| ShapeError::Glob {
+            pattern: pattern.to_owned(),
+            source: error.kind().to_string().into(),
+        };
+        Ok(Self(glob.map_err(invalid)?.compile_matcher()))
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+}
+
+type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
+
+/// Which tools of a server are wanted: globs over the server's own names, and predicates.
+#[derive(Clone, Default)]
+pub struct Filter {
+    /// All are allowed when empty.
+    allow: Vec<Glob>,
+    deny: Vec<Glob>,
+    predicates: Vec<Predicate>,
+}
+
+impl Filter {
+    /// Wants what matches one of `allow`, or anything when that is empty, and none of `deny`.
+    pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ShapeError> {
+        let globs = |patterns: &[String]| patterns.iter().map(|pattern| Glob::new(pattern)).collect::<Result<_, _>>();
+        Ok(Self { allow: globs(allow)?, deny: globs(deny)?, predicates: Vec::new() })
+    }
+
+    /// Wants only what also this predicate wants.
+    #[must_use]
+    pub fn with(mut self, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
+        self.predicates.push(Arc::new(predicate));
+        self
+    }
+
+    /// Is this tool wanted?
+    pub fn wants(&self, definition: &ToolDefinition) -> bool {
+        let name = own_name(definition);
+        let is_in = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
+        (self.allow.is_empty() || is_in(&self.allow))
+            && !is_in(&self.deny)
+            && self.predicates.iter().all(|predicate| predicate(definition))
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { allow, deny, predicates } = self;
+        let mut debug = f.debug_struct("Filter");
+        debug.field("allow", allow).field("deny", deny).field("predicates", &predicates.len()).finish()
+    }
+}
+
+/// The server's own name for a tool.
+pub(super) fn own_name(definition: &ToolDefinition) -> &str {
+    match &definition.origin {
+        Origin::Server { tool, .. } => tool,
+        Origin::Local => &definition.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] = ["read_file", "read/deep/file", "write_file", "Delete"];
+
+    fn wanted(allow: &[&str], deny: &[&str]) -> Vec<&'static str> {
+        let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let filter = Filter::new(&owned(allow), &owned(deny)).expect("globs");
+        NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect()
+    }
+
+    #[test]
+    fn no_globs_want_everything() {
+        assert_eq!(wanted(&[], &[]), NAMES);
+    }
+
+    #[test]
+    fn only_what_is_allowed_is_wanted_and_what_is_denied_is_not() {
+        assert_eq!(wanted(&["read*"], &[]), ["read_file", "read/deep/file"]);
+        assert_eq!(wanted(&["*_file", "Delete"], &["write*"]), ["read_file", "Delete"]);
+        assert_eq!(wanted(&["Delete"], &["Delete"]), [""; 0]);
+        assert_eq!(wanted(&[], &["{read,write}_?ile"]), ["read/deep/file", "Delete"]);
+        assert_eq!(wanted(&["delete"], &[]), [""; 0]);
+    }
+
+    #[test]
+    fn the_servers_own_name_counts_and_a_predicate_sees_the_whole_definition() {
+        let mut definition = ToolDefinition::new("mcp_web_look").with_description("old");
+        definition.origin = Origin::Server { server: "web".into(), tool: "look".into() };
+        let filter = Filter::new(&["look".to_owned()], &[]).expect("globs");
+        assert!(filter.wants(&definition));
+        assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).wants(&definition));
+    }
+
+    #[test]
+    fn what_is_no_glob_is_named() {
+        let error = Filter::new(&[], &["fine*".to_owned(), "[a".to_owned()]).expect_err("no glob");
+        assert_eq!(error.to_string(), "`[a` is not a glob");
+        assert_eq!(
+            std::error::Error::source(&error).map(ToString::to_string).as_deref(),
+            Some("unclosed character class; missing ']'")
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! A registry: the tools of many servers and of the host, under names that are all different.
+
+mod collision;
+mod filter;
+pub mod naming;
+mod search;
+mod shape;
+mod source;
+mod transform;
+mod verdict;
+mod visible;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+pub use self::collision::{Collision, Fate};
+pub use self::filter::Filter;
+use self::filter::own_name;
+pub use self::search::Hit;
+use self::search::Index;
+pub use self::shape::{Shape, ShapeError};
+pub use self::source::{ContextItem, ContextSource, ToolSource};
+pub use self::transform::{Describe, HideArguments, Prefix, PresetArguments, ProviderOptions, Rename, Transformer};
+pub use self::verdict::{Outcome, Verdict};
+use crate::checked::CheckedTool;
+use crate::config::Collisions;
+use crate::envelope::Envelope;
+use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
+
+/// The tools of many servers and of the host, under names that are all different.
+///
+/// Cheap to clone, and a value: whoever holds one is not disturbed by changes, which make another one.
+#[derive(Clone, Default)]
+pub struct Registry(Arc<Inner>);
+
+#[derive(Clone, Default)]
+struct Inner {
+    tools: Vec<CheckedTool>,
+    by_name: HashMap<String, usize>,
+    /// Made when it is first asked for.
+    index: OnceLock<Arc<Index>>,
+}
+
+impl Registry {
+    /// Puts the tools of several servers together, each a group of its own, in this order.
+    ///
+    /// Names that became the same within a group only by being made legal get a hash each, so that none is lost.
+    pub fn assemble(groups: impl IntoIterator<Item = Vec<CheckedTool>>, policy: Collisions) -> (Self, Vec<Collision>) {
+        let mut inner = Inner::default();
+        let mut collisions = Vec::new();
+        for mut group in groups {
+            tell_apart(&mut group);
+            collisions.extend(group.into_iter().filter_map(|tool| inner.add(tool, policy)));
+        }
+        (Self(Arc::new(inner)), collisions)
+    }
+
+    /// Adds a tool, in the place of the one that has its name, if there is one.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Option<Collision> {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.index = OnceLock::new();
+        inner.add(CheckedTool::new(tool), Collisions::LastWins)
+    }
+
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.0.tools.len()
+    }
+
+    /// Is there no tool?
+    pub fn is_empty(&self) -> bool {
+        self.0.tools.is_empty()
+    }
+
+    /// What a model is told of the tools.
+    pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
+        self.tools().map(CheckedTool::definition)
+    }
+
+    /// The tools, ready to be called.
+    pub fn tools(&self) -> impl Iterator<Item = &CheckedTool> {
+        self.0.tools.iter()
+    }
+
+    /// The tool of a name.
+    pub fn get(&self, name: &str) -> Option<&CheckedTool> {
+        self.0.by_name.get(name).map(|&at| &self.0.tools[at])
+    }
+
+    /// Makes one call, which ends in exactly one envelope, also when there is no such tool.
+    pub async fn call(&self, name: &str, arguments: Arguments, cx: &CallContext) -> Envelope {
+        match self.get(name) {
+            Some(tool) => tool.call(arguments, cx).await,
+            None => {
+                let error = CallError::UnknownTool { tool: name.to_owned(), nearest: self.nearest(name) };
+                Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, error)
+            }
+        }
+    }
+
+    /// Names that may have been meant: those of similar letters, else those of the same words.
+    fn nearest(&self, name: &str) -> Vec<String> {
+        let near = naming::nearest(name, self.definitions().map(|definition| definition.name.as_str()));
+        if !near.is_empty() {
+            return near;
+        }
+        self.search(name, 3).into_iter().map(|hit| hit.tool.definition().name.clone()).collect()
+    }
+
+    /// The servers that tools come from, in the order of their first tools.
+    pub fn servers(&self) -> Vec<&Alias> {
+        let mut seen = HashSet::new();
+        self.tools().filter_map(server_of).filter(|server| seen.insert(*server)).collect()
+    }
+
+    /// The tools of a server.
+    pub fn of_server(&self, server: &Alias) -> impl Iterator<Item = &CheckedTool> {
+        self.tools().filter(move |tool| server_of(tool) == Some(server))
+    }
+
+    /// A registry without the tools of a server, which is else the same.
+    #[must_use]
+    pub fn without_server(&self, server: &Alias) -> Self {
+        let mut inner = Inner::default();
+        for tool in self.tools().filter(|tool| server_of(tool) != Some(server)) {
+            inner.push(tool.clone());
+        }
+        Self(Arc::new(inner))
+    }
+
+    /// The tools that these words may mean, the best first.
+    pub fn search(&self, words: &str, limit: usize) -> Vec<Hit<'_>> {
+        let index = self.0.index.get_or_init(|| Arc::new(Index::new(self.definitions())));
+        let ranked = index.search(words, limit).into_iter();
+        ranked.map(|(at, score)| Hit { tool: &self.0.tools[at], score }).collect()
+    }
+}
+
+impl Inner {
+    fn push(&mut self, tool: CheckedTool) {
+        self.by_name.insert(tool.definition().name.clone(), self.tools.len());
+        self.tools.push(tool);
+    }
+
+    fn add(&mut self, tool: CheckedTool, policy: Collisions) -> Option<Collision> {
+        let name = &tool.definition().name;
+        let Some(&at) = self.by_name.get(name) else {
+            self.push(tool);
+            return None;
+        };
+        let name = name.clone();
+        let [old, new] = [&self.tools[at], &tool].map(|tool| tool.definition().origin.clone());
+        let (kept, other, fate) = match policy {
+            Collisions::LastWins => {
+                self.tools[at] = tool;
+                (new, old, Fate::Dropped)
+            }
+            Collisions::Error => (old, new, Fate::Dropped),
+            Collisions::Suffix => {
+                let mut names = (2..).map(|number| naming::numbered(&name, number));
+                // There are more numbers than tools.
+                let free = names.find(|name| !self.by_name.contains_key(name))?;
+                self.push(tool.renamed(&free));
+                (old, new, Fate::Renamed(free))
+            }
+        };
+        Some(Collision { name, kept, other, fate })
+    }
+}
+
+/// Gives a hash to names that several tools of a server have because their own names could not be kept.
+fn tell_apart(group: &mut [CheckedTool]) {
+    let mut seen = HashSet::with_capacity(group.len());
+    let doubled: HashSet<String> =
+        group.iter().map(|tool| &tool.definition().name).filter(|name| !seen.insert(*name)).cloned().collect();
+    for tool in group.iter_mut().filter(|tool| doubled.contains(&tool.definition().name)) {
+        let definition = tool.definition();
+        let own = own_name(definition);
+        // One that has its own name keeps it: the others gave theirs up.
+        if !definition.name.ends_with(own) {
+            *tool = tool.renamed(naming::hashed(&definition.name, own));
+        }
+    }
+}
+
+fn server_of(tool: &CheckedTool) -> Option<&Alias> {
+    match &tool.definition().origin {
+        Origin::Server { server, .. } => Some(server),
+        Origin::Local => None,
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.definitions().map(|definition| &definition.name)).finish()
+    }
+}

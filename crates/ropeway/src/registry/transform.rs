@@ -1,0 +1,206 @@
+//! Transformers: they change what a model is told about a tool, and what the tool hears of a call.
+
+use serde_json::{Map, Value};
+
+use super::visible;
+use crate::tool::{Arguments, ToolDefinition};
+
+/// Changes what a model is told about a tool. A closure from definition to definition is one, too.
+pub trait Transformer: Send + Sync {
+    /// The changed definition; `None` leaves the tool out.
+    fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
+
+    /// Arguments that a model does not know of. They are taken out of what it sends, before that is checked.
+    fn hidden(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Turns arguments that fit the changed definition into those that the tool takes.
+    fn arguments(&self, _arguments: &mut Arguments) {}
+}
+
+impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer for F {
+    fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition> {
+        self(definition)
+    }
+}
+
+/// Puts something before the name.
+#[derive(Clone, Debug)]
+pub struct Prefix(String);
+
+impl Prefix {
+    /// Puts `prefix` before the name.
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self(prefix.into())
+    }
+}
+
+impl Transformer for Prefix {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        definition.name.insert_str(0, &self.0);
+        Some(definition)
+    }
+}
+
+/// Gives another name.
+#[derive(Clone, Debug)]
+pub struct Rename(String);
+
+impl Rename {
+    /// Gives the name `name`.
+    pub fn to(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+}
+
+impl Transformer for Rename {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        definition.name.clone_from(&self.0);
+        Some(definition)
+    }
+}
+
+/// Changes the description.
+#[derive(Clone, Debug)]
+pub enum Describe {
+    /// This goes before it, such as `[MCP: web] `.
+    Before(String),
+    /// This takes its place.
+    Instead(String),
+}
+
+impl Transformer for Describe {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        definition.description = Some(match (self, definition.description) {
+            (Self::Before(text), Some(description)) => format!("{text}{description}"),
+            (Self::Before(text), None) => text.trim_end().to_owned(),
+            (Self::Instead(text), _) => text.clone(),
+        });
+        Some(definition)
+    }
+}
+
+/// Hides arguments: a model does not see them and cannot send them.
+#[derive(Clone, Debug)]
+pub struct HideArguments(Vec<String>);
+
+impl HideArguments {
+    /// Hides the arguments of these names.
+    pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl Transformer for HideArguments {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        visible::hide(&mut definition.input_schema, &self.0);
+        Some(definition)
+    }
+
+    fn hidden(&self) -> Vec<String> {
+        self.0.clone()
+    }
+}
+
+/// Sets arguments to values that a model neither sees nor changes.
+#[derive(Clone, Debug)]
+pub struct PresetArguments(Map<String, Value>);
+
+impl PresetArguments {
+    /// Sets these arguments.
+    pub fn new(values: Map<String, Value>) -> Self {
+        Self(values)
+    }
+}
+
+impl Transformer for PresetArguments {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        visible::hide(&mut definition.input_schema, &self.hidden());
+        Some(definition)
+    }
+
+    fn hidden(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    fn arguments(&self, arguments: &mut Arguments) {
+        arguments.extend(self.0.clone());
+    }
+}
+
+/// Adds settings for a provider's tool JSON, such as `strict` for one that knows it.
+#[derive(Clone, Debug)]
+pub struct ProviderOptions {
+    provider: String,
+    options: Value,
+}
+
+impl ProviderOptions {
+    /// Adds `options` for a provider; of two objects the keys come together.
+    pub fn new(provider: impl Into<String>, options: Value) -> Self {
+        Self { provider: provider.into(), options }
+    }
+}
+
+impl Transformer for ProviderOptions {
+    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
+        match (definition.provider_options.get_mut(&self.provider), &self.options) {
+            (Some(Value::Object(before)), Value::Object(options)) => before.extend(options.clone()),
+            (Some(before), options) => before.clone_from(options),
+            (None, options) => {
+                definition.provider_options.insert(self.provider.clone(), options.clone());
+            }
+        }
+        Some(definition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn look() -> ToolDefinition {
+        ToolDefinition::new("look").with_description("Looks.")
+    }
+
+    fn described(description: &str) -> Option<ToolDefinition> {
+        Some(look().with_description(description))
+    }
+
+    #[test]
+    fn names_are_prefixed_and_replaced() {
+        assert_eq!(Prefix::new("web-").transform(look()).map(|tool| tool.name).as_deref(), Some("web-look"));
+        assert_eq!(Rename::to("see").transform(look()).map(|tool| tool.name).as_deref(), Some("see"));
+    }
+
+    #[test]
+    fn descriptions_are_prefixed_and_replaced() {
+        assert_eq!(Describe::Before("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
+        assert_eq!(Describe::Instead("Sees.".into()).transform(look()), described("Sees."));
+        let bare = Describe::Before("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
+        assert_eq!(bare, described("[MCP: web]"));
+    }
+
+    #[test]
+    fn provider_options_come_together_by_provider() {
+        let strict = ProviderOptions::new("openai", json!({"strict": true, "a": 1}));
+        let loose = ProviderOptions::new("openai", json!({"strict": false}));
+        let other = ProviderOptions::new("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
+        let definition = strict.transform(look()).and_then(|tool| loose.transform(tool));
+        let definition = definition.and_then(|tool| other.transform(tool)).expect("a tool");
+        assert_eq!(
+            Value::Object(definition.provider_options),
+            json!({"openai": {"strict": false, "a": 1}, "anthropic": {"cache_control": {"type": "ephemeral"}}})
+        );
+    }
+
+    #[test]
+    fn a_closure_is_a_transformer() {
+        let nothing: &dyn Transformer = &|_: ToolDefinition| None;
+        assert_eq!(nothing.transform(look()), None);
+        assert_eq!(nothing.hidden(), [""; 0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! A verdict: how one server stands, and so why its tools are in a list or not.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::tool::Alias;
+
+/// How one server stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The server.
+    pub server: Alias,
+    /// How it stands.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// How a server stands, and so why its tools are in a list or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It is connected.
+    Ready {
+        /// How many of its tools are listed.
+        tools: usize,
+    },
+    /// It is not connected yet; its tools are remembered from before.
+    Cached {
+        /// How many of its tools are listed.
+        tools: usize,
+    },
+    /// It is being connected.
+    Connecting,
+    /// It wants to know who is asking.
+    NeedsAuth,
+    /// It cannot be reached.
+    Down {
+        /// Why.
+        cause: String,
+    },
+    /// It was not started, because secrets are missing.
+    Skipped {
+        /// Their names.
+        secrets: Vec<String>,
+    },
+    /// It is connected, but none of its tools is wanted.
+    FilteredToZero {
+        /// How many it has.
+        of: usize,
+    },
+    /// It is switched off.
+    Disabled,
+}
+
+impl Verdict {
+    /// A server and how it stands.
+    pub fn new(server: impl Into<Alias>, outcome: Outcome) -> Self {
+        Self { server: server.into(), outcome }
+    }
+}
+
+impl Outcome {
+    /// How many tools of the server are listed.
+    pub fn tools(&self) -> usize {
+        match self {
+            Self::Ready { tools } | Self::Cached { tools } => *tools,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server `{}` {}", self.server, self.outcome)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready { tools } => write!(f, "is ready with {}", Tools(*tools)),
+            Self::Cached { tools } => write!(f, "is not connected yet; {} remembered", Tools(*tools)),
+            Self::Connecting => f.write_str("is being connected"),
+            Self::NeedsAuth => f.write_str("needs authentication"),
+            Self::Down { cause } => write!(f, "is down: {cause}"),
+            Self::Skipped { secrets } => {
+                let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+                let are = if names.len() == 1 { "is" } else { "are" };
+                write!(f, "is skipped: {} {are} not set", names.join(", "))
+            }
+            Self::FilteredToZero { of } => write!(f, "is ready, but none of its {} is wanted", Tools(*of)),
+            Self::Disabled => f.write_str("is switched off"),
+        }
+    }
+}
+
+/// A number of tools in words.
+struct Tools(usize);
+
+impl fmt::Display for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("no tools"),
+            1 => f.write_str("1 tool"),
+            many => write!(f, "{many} tools"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_one_flat_record() {
+        let records = [
+            (Outcome::Ready { tools: 3 }, json!({"server": "web", "outcome": "ready", "tools": 3})),
+            (Outcome::NeedsAuth, json!({"server": "web", "outcome": "needs_auth"})),
+            (Outcome::Down { cause: "x".into() }, json!({"server": "web", "outcome": "down", "cause": "x"})),
+            (Outcome::FilteredToZero { of: 4 }, json!({"server": "web", "outcome": "filtered_to_zero", "of": 4})),
+        ];
+        for (outcome, record) in records {
+            assert_eq!(serde_json::to_value(Verdict::new("web", outcome)).expect("JSON"), record);
+        }
+    }
+
+    #[test]
+    fn a_verdict_reads_as_a_sentence() {
+        let secrets = |names: &[&str]| Outcome::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        let sentences = [
+            (Outcome::Ready { tools: 1 }, "server `web` is ready with 1 tool"),
+            (Outcome::Ready { tools: 0 }, "server `web` is ready with no tools"),
+            (Outcome::Cached { tools: 2 }, "server `web` is not connected yet; 2 tools remembered"),
+            (secrets(&["A"]), "server `web` is skipped: `A` is not set"),
+            (secrets(&["A", "B"]), "server `web` is skipped: `A`, `B` are not set"),
+            (Outcome::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
+        ];
+        for (outcome, sentence) in sentences {
+            assert_eq!(Verdict::new("web", outcome).to_string(), sentence);
+        }
+    }
+}
