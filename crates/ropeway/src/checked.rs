@@ -46,6 +46,11 @@ impl CheckedTool {
         self.tool.definition()
     }
 
+    /// The tool itself, without the checks.
+    pub fn tool(&self) -> Arc<dyn Tool> {
+        self.tool.clone()
+    }
+
     /// The same tool under another name. The compiled schema is shared.
     #[must_use]
     pub fn renamed(&self, name: impl Into<String>) -> Self {

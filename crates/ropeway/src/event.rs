@@ -133,6 +133,16 @@ pub enum Event {
         /// What it says.
         data: Value,
     },
+    /// A new configuration is in use.
+    #[serde(rename = "config.reloaded")]
+    Reloaded {
+        /// Servers that are new.
+        started: Vec<Alias>,
+        /// Servers that are gone.
+        stopped: Vec<Alias>,
+        /// Servers whose entry has changed.
+        restarted: Vec<Alias>,
+    },
     /// Something is odd but was dealt with.
     #[serde(rename = "warning")]
     Warning {
@@ -179,7 +189,7 @@ impl Event {
             | Self::Progress { server, .. }
             | Self::Log { server, .. } => Some(server),
             Self::Warning { server, .. } => server.as_ref(),
-            Self::Lagged { .. } => None,
+            Self::Reloaded { .. } | Self::Lagged { .. } => None,
         }
     }
 
@@ -200,7 +210,7 @@ impl Event {
             | Self::Progress { server, .. }
             | Self::Log { server, .. }
             | Self::Warning { server: Some(server), .. } => *server = alias.clone(),
-            Self::Warning { server: None, .. } | Self::Lagged { .. } => {}
+            Self::Warning { server: None, .. } | Self::Reloaded { .. } | Self::Lagged { .. } => {}
         }
         self
     }

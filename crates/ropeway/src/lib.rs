@@ -5,6 +5,8 @@
 //! that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection ([`mcp`]),
 //! and above them the tools of many servers ([`registry`]).
 
+#[cfg(feature = "bridge")]
+pub mod bridge;
 pub mod checked;
 pub mod config;
 pub mod content;

@@ -124,6 +124,21 @@ impl Handlers {
     }
 }
 
+impl Handlers {
+    /// Do the same functions answer?
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        fn same<T: ?Sized>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            }
+        }
+        same(&self.elicitation, &other.elicitation)
+            && same(&self.sampling, &other.sampling)
+            && same(&self.roots, &other.roots)
+    }
+}
+
 impl fmt::Debug for Handlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handlers")

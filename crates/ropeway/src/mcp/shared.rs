@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) subscriptions_changed: Notify,
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
+    /// Counts the changes of the tool list.
+    pub(crate) tools_version: watch::Sender<u64>,
     era: Mutex<Option<Era>>,
 }
 
@@ -80,6 +82,7 @@ impl Shared {
             subscriptions_changed: Notify::new(),
             session: Mutex::default(),
             tools: Mutex::default(),
+            tools_version: watch::Sender::new(0),
             era: Mutex::default(),
         }
     }
@@ -136,9 +139,18 @@ impl Shared {
         lock(&self.tools).clone()
     }
 
-    /// Keeps a new list and gives the one before it.
-    pub(crate) fn replace_tools(&self, tools: Arc<ToolList>) -> Option<Arc<ToolList>> {
-        lock(&self.tools).replace(tools)
+    /// Keeps a new list, and tells whether it is another one than before.
+    pub(crate) fn replace_tools(&self, tools: Arc<ToolList>) {
+        let before = lock(&self.tools).replace(tools.clone());
+        if before.is_some_and(|before| !before.same_as(&tools)) {
+            self.tell_tools_changed();
+        }
+    }
+
+    /// Tells that the tools are not what they were.
+    pub(crate) fn tell_tools_changed(&self) {
+        self.tools_version.send_modify(|version| *version += 1);
+        self.host.events().tell(Event::ToolsChanged { server: self.alias().clone() });
     }
 
     /// The clocks of a call that begins now.

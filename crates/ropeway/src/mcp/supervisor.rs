@@ -15,7 +15,6 @@ use super::shared::{Shared, State};
 use super::tools;
 use super::transport::Request;
 use crate::config::A_YEAR;
-use crate::event::Event;
 use crate::protocol::Era;
 use crate::tool::CallContext;
 
@@ -152,7 +151,7 @@ async fn keep_tools(shared: &Arc<Shared>) {
             // Somebody else may have been quicker.
             Some(list) if list.is_fresh(shared.host.tools_changed()) => {}
             Some(_) => refresh(shared).await,
-            None => shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() }),
+            None => shared.tell_tools_changed(),
         }
     }
 }

@@ -11,7 +11,6 @@ use super::call;
 use super::pages::{self, Paged, Whole};
 use super::session::Session;
 use super::shared::Shared;
-use crate::event::Event;
 use crate::protocol::{HeaderParams, tool_definition};
 use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
@@ -56,6 +55,11 @@ impl ToolList {
         self.digest == other.digest || self.definitions().eq(other.definitions())
     }
 
+    /// How long the server says that it may be kept.
+    pub(crate) fn life(&self) -> Option<Duration> {
+        self.ttl
+    }
+
     pub(crate) fn is_fresh(&self, changes: u64) -> bool {
         self.changes == changes && self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
     }
@@ -87,9 +91,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
     let Whole { ttl, digest } = pages::fetch(shared, paged, cx, take).await?;
     (list.ttl, list.digest) = (ttl, digest);
     let list = Arc::new(list);
-    if shared.replace_tools(list.clone()).is_some_and(|before| !before.same_as(&list)) {
-        shared.host.events().tell(Event::ToolsChanged { server: shared.alias().clone() });
-    }
+    shared.replace_tools(list.clone());
     Ok(list)
 }
 

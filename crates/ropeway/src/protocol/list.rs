@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::field::{keyed, object, string, take};
 use crate::tool::{Alias, Annotations, Origin, ToolDefinition};
@@ -52,6 +52,22 @@ pub fn tool_definition(server: &Alias, entry: Value) -> Result<ToolDefinition, S
     tool.meta = take(&mut entry, "_meta", object);
     tool.extra = entry;
     Ok(tool)
+}
+
+/// A definition as an entry of `tools/list`, under its own name: what [`tool_definition`] reads.
+pub fn wire_definition(tool: &ToolDefinition) -> Value {
+    let mut entry = Map::new();
+    entry.insert("name".to_owned(), json!(tool.name));
+    entry.extend(tool.title.iter().map(|title| ("title".to_owned(), json!(title))));
+    entry.extend(tool.description.iter().map(|text| ("description".to_owned(), json!(text))));
+    entry.insert("inputSchema".to_owned(), (*tool.input_schema).clone());
+    entry.extend(tool.output_schema.iter().map(|schema| ("outputSchema".to_owned(), (**schema).clone())));
+    if !tool.annotations.0.is_empty() {
+        entry.insert("annotations".to_owned(), Value::Object(tool.annotations.0.clone()));
+    }
+    entry.extend(tool.meta.iter().map(|meta| ("_meta".to_owned(), Value::Object(meta.clone()))));
+    entry.extend(tool.extra.clone());
+    Value::Object(entry)
 }
 
 fn any_object() -> Value {

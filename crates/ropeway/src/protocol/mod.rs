@@ -11,7 +11,7 @@ pub use frame::{
     Incoming, Malformed, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
 };
 pub use headers::{HeaderParams, InvalidHeader, header_value};
-pub use list::{Page, tool_definition};
+pub use list::{Page, tool_definition, wire_definition};
 pub use sse::{SseEvent, SseParser};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 

@@ -10,10 +10,10 @@ use crate::tool::{Origin, ToolDefinition};
 
 /// A pattern over a server's own names for its tools: `*`, `?`, `[ab]`, `{one,two}`.
 #[derive(Clone, Debug)]
-pub(super) struct Glob(GlobMatcher);
+pub(crate) struct Glob(GlobMatcher);
 
 impl Glob {
-    pub(super) fn new(pattern: &str) -> Result<Self, ShapeError> {
+    pub(crate) fn new(pattern: &str) -> Result<Self, ShapeError> {
         let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
         let invalid = |error: globset::Error| ShapeError::Glob {
             pattern: pattern.to_owned(),
@@ -22,7 +22,7 @@ impl Glob {
         Ok(Self(glob.map_err(invalid)?.compile_matcher()))
     }
 
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         self.0.is_match(name)
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 pub use self::collision::{Collision, Fate};
 pub use self::filter::Filter;
+pub(crate) use self::filter::Glob;
 use self::filter::own_name;
 pub use self::search::Hit;
 use self::search::Index;
@@ -62,6 +63,11 @@ impl Registry {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
         inner.add(CheckedTool::new(tool), Collisions::LastWins)
+    }
+
+    /// Is it the same value, not only one with equal tools?
+    pub fn same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// How many tools there are.

@@ -31,6 +31,8 @@ pub enum Outcome {
         /// How many of its tools are listed.
         tools: usize,
     },
+    /// Nobody has asked for it yet, or it was stopped.
+    NotStarted,
     /// It is being connected.
     Connecting,
     /// It wants to know who is asking.
@@ -82,6 +84,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Ready { tools } => write!(f, "is ready with {}", Tools(*tools)),
             Self::Cached { tools } => write!(f, "is not connected yet; {} remembered", Tools(*tools)),
+            Self::NotStarted => f.write_str("is not started"),
             Self::Connecting => f.write_str("is being connected"),
             Self::NeedsAuth => f.write_str("needs authentication"),
             Self::Down { cause } => write!(f, "is down: {cause}"),

@@ -128,6 +128,22 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The same about a server that goes by another name here.
+    #[must_use]
+    pub fn of_server(mut self, name: &Alias) -> Self {
+        match &mut self {
+            Self::NotConnected { server }
+            | Self::Unavailable { server, .. }
+            | Self::NeedsAuth { server, .. }
+            | Self::Timeout { server, .. }
+            | Self::Refused { server, .. }
+            | Self::Protocol { server, .. }
+            | Self::TooLarge { server, .. } => *server = name.clone(),
+            Self::Cancelled | Self::UnknownTool { .. } | Self::InvalidArguments { .. } | Self::Failed { .. } => {}
+        }
+        self
+    }
+
     /// The same call may work a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Timeout { .. })

@@ -1,0 +1,498 @@
+//! Many servers under one roof: started together, listed together, and none of them hurts the others.
+
+mod context;
+mod discover;
+mod extras;
+mod gate;
+mod health;
+mod memory;
+mod pool;
+mod slot;
+mod tool;
+// mod watch;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::{AbortHandle, JoinSet};
+
+pub use self::discover::{connect_and_discover, discover_and_register};
+pub use self::health::{Health, ServerHealth};
+
+use self::memory::Memory;
+use self::slot::{Roof, Slot};
+use crate::config::{Collisions, Config, ServerEntry};
+use crate::event::{Event, EventStream, Events};
+use crate::mcp::{ConnectFailed, Handlers, Mcp};
+use crate::registry::{ContextItem, ContextSource, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict};
+use crate::tool::{Alias, BoxFuture, ToolDefinition};
+
+/// A bridge could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its settings make no sense.
+    #[error("the settings of server `{server}` make no sense")]
+    Settings {
+        /// The server.
+        server: Alias,
+        /// Why.
+        #[source]
+        source: ShapeError,
+    },
+    /// Two servers have one name.
+    #[error("two servers are called `{server}`")]
+    DoubledAlias {
+        /// The name.
+        server: Alias,
+    },
+    /// A server without which nothing works is not there.
+    #[error("server `{server}` is required")]
+    Required {
+        /// The server.
+        server: Alias,
+        /// Why it is not there.
+        #[source]
+        source: ConnectFailed,
+    },
+    /// A server without which nothing works lacks secrets.
+    #[error("server `{server}` is required, and {} not set", names(.secrets))]
+    RequiredSecrets {
+        /// The server.
+        server: Alias,
+        /// The names of the secrets.
+        secrets: Vec<String>,
+    },
+}
+
+fn names(secrets: &[String]) -> String {
+    let are = if secrets.len() == 1 { "is" } else { "are" };
+    format!("`{}` {are}", secrets.join("`, `"))
+}
+
+/// The tools of a bridge, and of each server why they are there or not.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// The tools.
+    pub registry: Registry,
+    /// How each server stands, in the order of the configuration.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What a new configuration has changed, by server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// Servers that are new.
+    pub started: Vec<Alias>,
+    /// Servers that are gone.
+    pub stopped: Vec<Alias>,
+    /// Servers whose entry has changed.
+    pub restarted: Vec<Alias>,
+    /// Servers that were left alone.
+    pub kept: Vec<Alias>,
+}
+
+/// Many servers under one roof.
+///
+/// Cheap to clone. Dropping the last clone closes every connection and ends every process that nobody else uses.
+#[derive(Clone)]
+pub struct Bridge {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    roof: Arc<Roof>,
+    shaping: Shaping,
+    slots: Mutex<Vec<Arc<Slot>>>,
+    collisions: Mutex<Collisions>,
+    listing: Mutex<Assembled>,
+    started: AtomicBool,
+    /// Starting, stopping and reloading take turns.
+    turn: tokio::sync::Mutex<()>,
+    watcher: Mutex<Option<AbortHandle>>,
+}
+
+/// What the host does to every server's tools, on top of what the configuration says.
+#[derive(Clone, Default)]
+struct Shaping {
+    transformers: Vec<Arc<dyn Transformer>>,
+    filters: Vec<Predicate>,
+}
+
+type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
+
+/// The last registry that was made, and what it was made of.
+#[derive(Default)]
+struct Assembled {
+    registry: Registry,
+    /// By slot: its number, which version its tools have, how many of them are shown.
+    made_of: Vec<(u64, u64, usize)>,
+    /// Collisions that were told already.
+    told: HashSet<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Settings of a bridge beside its configuration.
+#[derive(Clone)]
+pub struct BridgeBuilder {
+    config: Config,
+    handlers: Handlers,
+    events: Events,
+    shaping: Shaping,
+    memory: Option<PathBuf>,
+}
+
+impl BridgeBuilder {
+    /// Who answers what servers ask of the host.
+    #[must_use]
+    pub fn handlers(mut self, handlers: Handlers) -> Self {
+        self.handlers = handlers;
+        self
+    }
+
+    /// Where events are told, for a host that gathers them.
+    #[must_use]
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Changes every tool, after what the configuration says.
+    #[must_use]
+    pub fn transformer(mut self, transformer: impl Transformer + 'static) -> Self {
+        self.shaping.transformers.push(Arc::new(transformer));
+        self
+    }
+
+    /// Hands out only tools that pass; the names are the servers' own.
+    #[must_use]
+    pub fn filter(mut self, filter: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
+        self.shaping.filters.push(Arc::new(filter));
+        self
+    }
+
+    /// Remembers tools in this folder, so that lazy servers need not be started to know them.
+    #[must_use]
+    pub fn remember_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.memory = Some(folder.into());
+        self
+    }
+
+    /// Checks the settings. Nothing is started.
+    pub fn build(self) -> Result<Bridge, StartError> {
+        let Self { config, handlers, events, shaping, memory } = self;
+        let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new)));
+        let slots = slots(config.servers, &shaping, &roof)?;
+        config.warnings.into_iter().for_each(|warning| roof.warn(None, warning));
+        let inner = Inner {
+            roof,
+            shaping,
+            slots: Mutex::new(slots),
+            collisions: Mutex::new(config.collisions),
+            listing: Mutex::default(),
+            started: AtomicBool::new(false),
+            turn: tokio::sync::Mutex::default(),
+            watcher: Mutex::default(),
+        };
+        Ok(Bridge { inner: Arc::new(inner) })
+    }
+}
+
+fn slots(entries: Vec<ServerEntry>, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Vec<Arc<Slot>>, StartError> {
+    let mut aliases = HashSet::new();
+    let slot = |entry: ServerEntry| {
+        if !aliases.insert(entry.alias.clone()) {
+            return Err(StartError::DoubledAlias { server: entry.alias });
+        }
+        new_slot(entry, shaping, roof)
+    };
+    entries.into_iter().map(slot).collect()
+}
+
+fn new_slot(entry: ServerEntry, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Arc<Slot>, StartError> {
+    let settings = |source| StartError::Settings { server: entry.alias.clone(), source };
+    let mut shape = Shape::new(&entry).map_err(settings)?;
+    for filter in &shaping.filters {
+        let filter = filter.clone();
+        shape = shape.with_filter(move |definition| filter(definition));
+    }
+    for transformer in &shaping.transformers {
+        shape = shape.with_transformer(transformer.clone());
+    }
+    Ok(Arc::new(Slot::new(entry, shape, roof.clone())))
+}
+
+impl Bridge {
+    /// A bridge over the servers of a configuration. Nothing is started.
+    pub fn new(config: Config) -> Result<Self, StartError> {
+        Self::builder(config).build()
+    }
+
+    /// The same with further settings.
+    pub fn builder(config: Config) -> BridgeBuilder {
+        BridgeBuilder {
+            config,
+            handlers: Handlers::new(),
+            events: Events::default(),
+            shaping: Shaping::default(),
+            memory: None,
+        }
+    }
+
+    /// Connects all servers at once and waits until each is there or has failed. A server that fails is tried again in
+    /// the background; only a required one makes this an error, and then nothing is left running.
+    pub async fn start(&self) -> Result<Vec<Verdict>, StartError> {
+        let _turn = self.inner.turn.lock().await;
+        self.inner.started.store(true, Ordering::Release);
+        let slots = self.slots();
+        if let Err(error) = start_all(&slots).await {
+            self.end().await;
+            return Err(error);
+        }
+        Ok(self.tools().verdicts)
+    }
+
+    /// Closes every connection and cancels what is in flight. The bridge can be started again.
+    pub async fn stop(&self) {
+        let _turn = self.inner.turn.lock().await;
+        self.end().await;
+    }
+
+    async fn end(&self) {
+        if let Some(watcher) = lock(&self.inner.watcher).take() {
+            watcher.abort();
+        }
+        let slots = self.slots();
+        self.inner.started.store(false, Ordering::Release);
+        stop_all(slots.clone()).await;
+        // A slot ends once; the next start begins with new ones.
+        let fresh = slots.iter().map(|slot| Arc::new(slot.renewed())).collect();
+        *lock(&self.inner.slots) = fresh;
+        self.inner.roof.change();
+    }
+
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        lock(&self.inner.slots).clone()
+    }
+
+    /// The tools as of now, and how each server stands. Before `start` there are none.
+    pub fn tools(&self) -> Listing {
+        let slots = self.slots();
+        let views: Vec<_> = slots.iter().map(|slot| slot.view()).collect();
+        let made_of: Vec<_> =
+            slots.iter().zip(&views).map(|(slot, view)| (slot.number(), slot.version(), view.tools.len())).collect();
+        let (groups, verdicts): (Vec<_>, Vec<_>) = slots
+            .iter()
+            .zip(views)
+            .map(|(slot, view)| (view.tools, Verdict::new(slot.alias().clone(), view.outcome)))
+            .unzip();
+        let mut assembled = lock(&self.inner.listing);
+        if assembled.made_of != made_of {
+            let (registry, collisions) = Registry::assemble(groups, *lock(&self.inner.collisions));
+            for collision in collisions {
+                let message = collision.to_string();
+                if assembled.told.insert(message.clone()) {
+                    self.inner.roof.warn(None, message);
+                }
+            }
+            assembled.registry = registry;
+            assembled.made_of = made_of;
+        }
+        Listing { registry: assembled.registry.clone(), verdicts }
+    }
+
+    /// Asks every server at once whether it is alive.
+    pub async fn health_check(&self) -> Health {
+        let mut checks = JoinSet::new();
+        let slots = self.slots();
+        for (number, slot) in slots.iter().cloned().enumerate() {
+            checks.spawn(async move { (number, ServerHealth::of(&slot).await) });
+        }
+        let mut servers = checks.join_all().await;
+        servers.sort_by_key(|(number, _)| *number);
+        Health { servers: servers.into_iter().map(|(_, health)| health).collect() }
+    }
+
+    /// What happens from now on, on all servers.
+    pub fn events(&self) -> EventStream {
+        self.inner.roof.events.listen()
+    }
+
+    /// Waits until `done` says of the tools and verdicts that they are as wanted.
+    pub async fn until(&self, mut done: impl FnMut(&Listing) -> bool) -> Listing {
+        let mut changes = self.inner.roof.changes();
+        loop {
+            changes.borrow_and_update();
+            let listing = self.tools();
+            // The sender lives as long as `self`.
+            if done(&listing) || changes.changed().await.is_err() {
+                return listing;
+            }
+        }
+    }
+
+    /// The names of the servers, in the order of the configuration.
+    pub fn servers(&self) -> Vec<Alias> {
+        self.slots().iter().map(|slot| slot.alias().clone()).collect()
+    }
+
+    /// The connection to a server, once the bridge is started. It may be shared with others: do not close it.
+    pub fn server(&self, alias: &Alias) -> Option<Mcp> {
+        self.slots().iter().find(|slot| slot.alias() == alias).and_then(|slot| slot.mcp())
+    }
+
+    /// Takes over a new configuration: only servers whose entry has changed are started, stopped or restarted.
+    pub async fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
+        let _turn = self.inner.turn.lock().await;
+        let Config { servers, collisions, warnings, .. } = config;
+        let mut reloaded = Reloaded::default();
+        let mut old = self.slots();
+        let (mut new, mut fresh) = (Vec::new(), Vec::new());
+        let mut aliases = HashSet::new();
+        for entry in servers {
+            if !aliases.insert(entry.alias.clone()) {
+                return Err(StartError::DoubledAlias { server: entry.alias });
+            }
+            let alias = entry.alias.clone();
+            let before = old.iter().position(|slot| *slot.alias() == alias).map(|at| old.remove(at));
+            match before {
+                Some(slot) if slot.entry == entry => {
+                    reloaded.kept.push(alias);
+                    new.push(slot);
+                }
+                before => {
+                    let slot = new_slot(entry, &self.inner.shaping, &self.inner.roof)?;
+                    let list = if before.is_some() { &mut reloaded.restarted } else { &mut reloaded.started };
+                    list.push(alias);
+                    fresh.push((before, slot.clone()));
+                    new.push(slot);
+                }
+            }
+        }
+        reloaded.stopped = old.iter().map(|slot| slot.alias().clone()).collect();
+        *lock(&self.inner.slots) = new;
+        *lock(&self.inner.collisions) = collisions;
+        warnings.into_iter().for_each(|warning| self.inner.roof.warn(None, warning));
+
+        let started = self.inner.started.load(Ordering::Acquire);
+        let mut changes = JoinSet::new();
+        for (before, slot) in fresh {
+            changes.spawn(replace(before, slot, started));
+        }
+        changes.spawn(stop_all(old));
+        while changes.join_next().await.is_some() {}
+        self.inner.roof.change();
+        self.inner.roof.events.tell(Event::Reloaded {
+            started: reloaded.started.clone(),
+            stopped: reloaded.stopped.clone(),
+            restarted: reloaded.restarted.clone(),
+        });
+        Ok(reloaded)
+    }
+}
+
+/// Puts a slot in the place of another.
+async fn replace(before: Option<Arc<Slot>>, slot: Arc<Slot>, start: bool) {
+    // What only looks different is the same process: the new one joins before the old one leaves.
+    let same = before.as_ref().is_some_and(|before| before.entry.settings == slot.entry.settings);
+    if let Some(before) = before.as_ref().filter(|_| !same) {
+        before.stop().await;
+    }
+    if start {
+        // That it failed is its verdict, and it is tried again.
+        let _ = slot.start().await;
+    }
+    if let Some(before) = before.filter(|_| same) {
+        before.stop().await;
+    }
+}
+
+/// Starts all at once; the first required one that fails is the error.
+async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
+    let mut starts = JoinSet::new();
+    for slot in slots.iter().cloned() {
+        if let (true, Some(secrets)) = (slot.entry.required && slot.entry.enabled, slot.missing()) {
+            return Err(StartError::RequiredSecrets { server: slot.alias().clone(), secrets });
+        }
+        starts.spawn(async move {
+            let started = slot.start().await;
+            (slot, started)
+        });
+    }
+    while let Some(joined) = starts.join_next().await {
+        let Ok((slot, Err(source))) = joined else { continue };
+        if slot.entry.required {
+            return Err(StartError::Required { server: slot.alias().clone(), source });
+        }
+        slot.roof().warn(Some(slot.alias()), format!("it is left out for now: {}", crate::mcp::chain(&*source.cause)));
+    }
+    Ok(())
+}
+
+async fn stop_all(slots: Vec<Arc<Slot>>) {
+    let mut ends = JoinSet::new();
+    for slot in slots {
+        ends.spawn(async move { slot.stop().await });
+    }
+    while ends.join_next().await.is_some() {}
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(watcher) = lock(&self.watcher).take() {
+            watcher.abort();
+        }
+        // A call that is under way may still hold its slot.
+        for slot in lock(&self.slots).drain(..) {
+            drop(slot.end());
+        }
+    }
+}
+
+impl ToolSource for Bridge {
+    fn registry(&self) -> Registry {
+        self.tools().registry
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        self.tools().verdicts
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if !self.inner.started.load(Ordering::Acquire)
+                && let Err(error) = self.start().await
+            {
+                self.inner.roof.warn(None, crate::mcp::chain(&error));
+            }
+        })
+    }
+}
+
+impl ContextSource for Bridge {
+    fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
+        Box::pin(async {
+            let mut readers = JoinSet::new();
+            for (number, slot) in self.slots().into_iter().enumerate() {
+                readers.spawn(async move { (number, context::of(&slot).await) });
+            }
+            let mut items = readers.join_all().await;
+            items.sort_by_key(|(number, _)| *number);
+            items.into_iter().flat_map(|(_, items)| items).collect()
+        })
+    }
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge").field("verdicts", &self.tools().verdicts).finish()
+    }
+}

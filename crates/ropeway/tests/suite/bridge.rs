@@ -1,0 +1,616 @@
+//! Many servers under one roof.
+
+use std::collections::BTreeMap;
+
+use ropeway::bridge::{Bridge, Listing, StartError, connect_and_discover, discover_and_register};
+use ropeway::config::{Collisions, Config, ServerConfig, ServerEntry, Settings, Start, Transport};
+use ropeway::event::{Event, EventStream};
+use ropeway::registry::{ContextSource, Outcome, Registry, ToolSource};
+use ropeway::testing::{Fault, On, Script, Scripted};
+use ropeway::tool::{Alias, CallContext, CallError, LocalTool, ToolDefinition, ToolOutput};
+use serde_json::{Value, json};
+
+use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
+use crate::scene::scene;
+
+fn server(alias: &str, transport: impl Into<Transport>) -> ServerConfig {
+    let mut config = hasty(transport);
+    config.alias = alias.into();
+    config
+}
+
+fn entry(alias: &str, transport: impl Into<Transport>) -> ServerEntry {
+    ServerEntry::new(server(alias, transport))
+}
+
+fn config(entries: impl IntoIterator<Item = ServerEntry>) -> Config {
+    entries.into_iter().fold(Config::default(), Config::with_server)
+}
+
+/// A server with just one tool, which answers its own name.
+fn with_tool(name: &str) -> Script {
+    let definition = json!({"name": name, "inputSchema": {"type": "object"}});
+    let result = json!({"content": [{"type": "text", "text": name}]});
+    Script { builtin_tools: false, ..Script::default() }.tool(definition, result)
+}
+
+async fn started(config: Config) -> Bridge {
+    let bridge = Bridge::new(config).expect("a bridge");
+    bridge.start().await.expect("a start");
+    bridge
+}
+
+fn names(listing: &Listing) -> Vec<&str> {
+    listing.registry.definitions().map(|definition| definition.name.as_str()).collect()
+}
+
+fn outcomes(listing: &Listing) -> BTreeMap<&str, Outcome> {
+    listing.verdicts.iter().map(|verdict| (verdict.server.as_str(), verdict.outcome.clone())).collect()
+}
+
+async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
+    let cx = CallContext::default();
+    let call = registry.call(tool, arguments(with), &cx);
+    let envelope = tokio::time::timeout(2 * SOON, call).await.expect("an envelope in time");
+    let text = ropeway::content::plain_text(&envelope.meta.content).expect("text only");
+    match &envelope.error {
+        Some(error) => Err(chain(&**error)),
+        None if envelope.meta.is_error => Err(text),
+        None => Ok(text),
+    }
+}
+
+/// The process of a scripted server, by asking it.
+async fn pid(bridge: &Bridge, alias: &str) -> i32 {
+    let text = call(&bridge.tools().registry, &format!("mcp_{alias}_pid"), json!({})).await.expect("a number");
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    answer["server"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a number")
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is alive");
+}
+
+async fn until(bridge: &Bridge, done: impl FnMut(&Listing) -> bool) -> Listing {
+    let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
+    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
+}
+
+async fn next_warning(events: &mut EventStream) -> String {
+    let warning = async {
+        loop {
+            if let Some(Event::Warning { message, .. }) = events.next().await {
+                return message;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, warning).await.expect("a warning in time")
+}
+
+#[test]
+fn before_its_start_and_after_its_stop_a_bridge_has_no_tools_and_says_why() {
+    scene(|scene| async move {
+        let bridge = Bridge::new(config([entry("a", child(&scene, &with_tool("one")))])).expect("a bridge");
+        assert_eq!(names(&bridge.tools()), [""; 0]);
+        assert_eq!(outcomes(&bridge.tools()), BTreeMap::from([("a", Outcome::NotStarted)]));
+        bridge.start().await.expect("a start");
+        assert_eq!(names(&bridge.tools()), ["mcp_a_one"]);
+        let held = bridge.tools().registry;
+        bridge.stop().await;
+        assert_eq!(names(&bridge.tools()), [""; 0]);
+        assert_eq!(call(&held, "mcp_a_one", json!({})).await, Err("server `a` is not connected".to_owned()));
+        // And once more.
+        bridge.start().await.expect("a second start");
+        assert_eq!(call(&bridge.tools().registry, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn all_servers_are_started_at_once() {
+    scene(|scene| async move {
+        let mut slow = with_tool("one");
+        slow.process.start_delay_ms = 700;
+        let entries = (0..8).map(|number| {
+            // Each is another process: the same command would be shared.
+            slow.name = format!("slow {number}");
+            entry(&format!("s{number}"), child(&scene, &slow))
+        });
+        let bridge = Bridge::new(config(entries)).expect("a bridge");
+        let begun = std::time::Instant::now();
+        bridge.start().await.expect("a start");
+        assert!(begun.elapsed() < ms(8 * 700), "one after the other takes longer than {:?}", begun.elapsed());
+        assert_eq!(bridge.tools().registry.len(), 8);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
+    scene(|scene| async move {
+        let (good, stubborn) = (Scripted::new(with_tool("one")), Script::default().fault(On::connect(), Fault::exit()));
+        let mut missing = ServerEntry::with_settings("secretive", Settings::Missing { secrets: vec!["TOKEN".into()] });
+        missing.required = false;
+        let mut off = entry("off", Scripted::new(with_tool("x")).in_process());
+        off.enabled = false;
+        let mut picky = entry("picky", Scripted::new(with_tool("y")).in_process());
+        picky.tools.deny = vec!["*".into()];
+        let bridge = Bridge::new(config([
+            entry("absent", scene.stdio("/no/such/program", [""; 0])),
+            entry("dying", child(&scene, &stubborn)),
+            missing,
+            off,
+            picky,
+            entry("good", good.in_process()),
+        ]))
+        .expect("a bridge");
+        let mut events = bridge.events();
+        bridge.start().await.expect("no server is required");
+        let listing = bridge.tools();
+        assert_eq!(names(&listing), ["mcp_good_one"]);
+        assert_eq!(call(&listing.registry, "mcp_good_one", json!({})).await.as_deref(), Ok("one"));
+        let outcomes = outcomes(&listing);
+        assert_eq!(outcomes["good"], Outcome::Ready { tools: 1 });
+        assert_eq!(outcomes["off"], Outcome::Disabled);
+        assert_eq!(outcomes["picky"], Outcome::FilteredToZero { of: 1 });
+        assert_eq!(outcomes["secretive"], Outcome::Skipped { secrets: vec!["TOKEN".into()] });
+        for (alias, words) in [("absent", "/no/such/program"), ("dying", "")] {
+            let health = bridge.health_check().await;
+            let health = health.servers.into_iter().find(|server| server.server.as_str() == alias).expect("a record");
+            assert!(!health.is_well());
+            assert!(health.last_error.expect("an error").contains(words));
+        }
+        assert!(next_warning(&mut events).await.contains("it is left out for now"));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_server_that_was_not_there_at_the_start_is_there_later() {
+    scene(|scene| async move {
+        let state = scene.directory().join("state");
+        let late = Script { state_file: Some(state), ..with_tool("one") }.fault(On::connect().first(2), Fault::exit());
+        let bridge = started(config([entry("late", child(&scene, &late))])).await;
+        let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
+        assert_eq!(names(&listing), ["mcp_late_one"]);
+        assert_eq!(outcomes(&listing)["late"], Outcome::Ready { tools: 1 });
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn without_a_required_server_nothing_runs() {
+    scene(|scene| async move {
+        let mut required = entry("absent", scene.stdio("/no/such/program", [""; 0]));
+        required.required = true;
+        let bridge =
+            Bridge::new(config([entry("good", child(&scene, &with_tool("one"))), required])).expect("a bridge");
+        let error = bridge.start().await.expect_err("no start");
+        assert!(matches!(&error, StartError::Required { server, .. } if server.as_str() == "absent"));
+        assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
+        assert!(outcomes(&bridge.tools()).values().all(|outcome| *outcome == Outcome::NotStarted));
+        let mut secretive = ServerEntry::with_settings("b", Settings::Missing { secrets: vec!["TOKEN".into()] });
+        secretive.required = true;
+        let error = started_error(config([secretive])).await;
+        assert_eq!(error, "server `b` is required, and `TOKEN` is not set");
+    });
+}
+
+async fn started_error(config: Config) -> String {
+    chain(&Bridge::new(config).expect("a bridge").start().await.expect_err("no start"))
+}
+
+#[test]
+fn two_servers_of_one_name_are_no_bridge() {
+    let two = config(["a", "a"].map(|alias| entry(alias, Scripted::new(Script::default()).in_process())));
+    assert_eq!(Bridge::new(two).expect_err("no bridge").to_string(), "two servers are called `a`");
+}
+
+#[test]
+fn a_killed_server_comes_back_by_itself_with_its_tools() {
+    scene(|scene| async move {
+        let bridge = started(config([
+            entry("a", child(&scene, &Script::default())),
+            entry("b", child(&scene, &with_tool("one"))),
+        ]))
+        .await;
+        let before = bridge.tools();
+        let killed = pid(&bridge, "a").await;
+        kill(killed);
+        until(&bridge, |listing| !matches!(outcomes(listing)["a"], Outcome::Ready { .. })).await;
+        // The others work, and its tools stay listed: it may be back any moment.
+        assert_eq!(call(&before.registry, "mcp_b_one", json!({})).await.as_deref(), Ok("one"));
+        let after = until(&bridge, |listing| matches!(outcomes(listing)["a"], Outcome::Ready { .. })).await;
+        assert_eq!(names(&after), names(&before));
+        assert_ne!(pid(&bridge, "a").await, killed);
+        let health = bridge.health_check().await;
+        assert!(health.is_well(), "{health:?}");
+        assert!(health.servers[0].last_error.is_some(), "what happened is not forgotten");
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_turn_keeps_the_tools_that_it_started_with_and_the_next_one_sees_the_new() {
+    scene(|_| async move {
+        let scripted = Scripted::new(with_tool("one"));
+        let bridge = started(config([entry("a", scripted.in_process())])).await;
+        let turn = bridge.tools().registry;
+        scripted.set(|script| script.extra_tools = with_tool("two").extra_tools);
+        scripted.changed("tools");
+        let next = until(&bridge, |listing| names(listing) == ["mcp_a_two"]).await;
+        assert_eq!(call(&next.registry, "mcp_a_two", json!({})).await.as_deref(), Ok("two"));
+        assert_eq!(turn.definitions().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["mcp_a_one"]);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn an_unchanged_bridge_hands_out_the_same_registry() {
+    scene(|_| async move {
+        let bridge = started(config([entry("a", Scripted::new(with_tool("one")).in_process())])).await;
+        let (one, other) = (bridge.tools().registry, bridge.tools().registry);
+        assert!(one.same_as(&other));
+        bridge.stop().await;
+        assert!(!one.same_as(&bridge.tools().registry));
+    });
+}
+
+#[test]
+fn the_same_command_is_one_process_however_many_use_it() {
+    scene(|scene| async move {
+        let script = Script::default();
+        let one = started(config([entry("a", child(&scene, &script)), entry("b", child(&scene, &script))])).await;
+        let other = started(config([entry("c", child(&scene, &script))])).await;
+        let process = pid(&one, "a").await;
+        assert_eq!((pid(&one, "b").await, pid(&other, "c").await), (process, process));
+        assert_eq!(one.health_check().await.servers[0].users, 3);
+        // Events and errors speak of the server by the name that each of them knows.
+        let mut events = other.events();
+        let registry = other.tools().registry;
+        assert_eq!(call(&registry, "mcp_c_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        let told = tokio::time::timeout(SOON, events.next()).await.expect("an event").expect("an event");
+        assert_eq!(told.server().map(Alias::as_str), Some("c"));
+        // Whoever leaves takes nothing away from the others.
+        one.stop().await;
+        assert_eq!(pid(&other, "c").await, process);
+        drop(other);
+    });
+}
+
+#[test]
+fn servers_that_differ_in_anything_are_processes_of_their_own() {
+    scene(|scene| async move {
+        let script = Script::default();
+        let other_env = child(&scene, &script).with_env("A", "b");
+        let bridge = started(config([entry("a", child(&scene, &script)), entry("b", other_env)])).await;
+        assert_ne!(pid(&bridge, "a").await, pid(&bridge, "b").await);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn stopping_ends_what_is_in_flight_also_on_a_process_that_others_use() {
+    scene(|scene| async move {
+        let script = Script::default();
+        let one = started(config([entry("a", child(&scene, &script))])).await;
+        let other = started(config([entry("a", child(&scene, &script))])).await;
+        let registry = one.tools().registry;
+        let (hung, ()) = tokio::join!(call(&registry, "mcp_a_sleep", json!({"ms": 60000})), async {
+            tokio::time::sleep(ms(100)).await;
+            one.stop().await;
+        });
+        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        assert_eq!(call(&other.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        other.stop().await;
+    });
+}
+
+#[test]
+fn dropping_the_last_bridge_leaves_no_process_and_ends_its_calls() {
+    scene(|scene| async move {
+        let bridge = started(config([entry("a", child(&scene, &Script::default()))])).await;
+        let (clone, registry) = (bridge.clone(), bridge.tools().registry);
+        let before = registry.len();
+        drop(bridge);
+        assert_eq!(call(&registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        let (hung, ()) = tokio::join!(call(&registry, "mcp_a_sleep", json!({"ms": 60000})), async move {
+            tokio::time::sleep(ms(100)).await;
+            drop(clone);
+        });
+        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        // The scene sees to it that the process is gone, though the registry is still held.
+        assert_eq!(registry.len(), before);
+    });
+}
+
+#[test]
+fn a_bridge_that_is_dropped_while_it_starts_leaves_nothing() {
+    scene(|scene| async move {
+        let mut slow = Script::default();
+        slow.process.start_delay_ms = 20_000;
+        let bridge = Bridge::new(config([entry("a", child(&scene, &slow))])).expect("a bridge");
+        let start = tokio::time::timeout(ms(200), bridge.start()).await;
+        assert!(start.is_err(), "it takes longer");
+        assert_eq!(outcomes(&bridge.tools())["a"], Outcome::Connecting);
+        drop(bridge);
+    });
+}
+
+#[test]
+fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
+    scene(|scene| async move {
+        let record = scene.directory().join("record");
+        let script = Script { record_file: Some(record.clone()), ..with_tool("one") };
+        let mut lazy = entry("a", child(&scene, &script));
+        lazy.start = Start::Lazy;
+        let bridge = || {
+            let memory = scene.directory().join("memory");
+            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+        };
+        // Nothing is remembered yet: it has to be asked.
+        let first = bridge();
+        first.start().await.expect("a start");
+        assert_eq!(outcomes(&first.tools())["a"], Outcome::Ready { tools: 1 });
+        first.stop().await;
+        let asked = std::fs::read(&record).expect("a record").len();
+
+        let second = bridge();
+        second.start().await.expect("a start");
+        let listing = second.tools();
+        assert_eq!(outcomes(&listing)["a"], Outcome::Cached { tools: 1 });
+        assert!(second.health_check().await.is_well());
+        assert_eq!(std::fs::read(&record).expect("a record").len(), asked, "it was not started");
+        let calls = tokio::join!(
+            call(&listing.registry, "mcp_a_one", json!({})),
+            call(&listing.registry, "mcp_a_one", json!({})),
+        );
+        assert_eq!(calls, (Ok("one".to_owned()), Ok("one".to_owned())));
+        assert_eq!(outcomes(&second.tools())["a"], Outcome::Ready { tools: 1 });
+        second.stop().await;
+    });
+}
+
+#[test]
+fn a_new_configuration_touches_only_what_has_changed() {
+    scene(|scene| async move {
+        let numbered = |number: u32| Script { name: format!("n{number}"), ..Script::default() };
+        let entries =
+            || ["a", "b", "c"].into_iter().zip(1..).map(|(alias, n)| entry(alias, child(&scene, &numbered(n))));
+        let bridge = started(config(entries())).await;
+        let mut events = bridge.events();
+        let (a, b) = (pid(&bridge, "a").await, pid(&bridge, "b").await);
+        let mut new: Vec<ServerEntry> = entries().take(2).collect();
+        // Only how it is listed is different: no reason to start it again.
+        new[0].prefix = "x_".into();
+        new[1] = entry("b", child(&scene, &numbered(7)));
+        new.push(entry("d", child(&scene, &with_tool("one"))));
+        let reloaded = bridge.reload(config(new)).await.expect("a new configuration");
+        let aliases = |list: &[Alias]| list.iter().map(|alias| alias.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(aliases(&reloaded.started), ["d"]);
+        assert_eq!(aliases(&reloaded.stopped), ["c"]);
+        assert_eq!(aliases(&reloaded.restarted), ["a", "b"]);
+        let listing = bridge.tools();
+        assert!(outcomes(&listing).values().all(|outcome| matches!(outcome, Outcome::Ready { .. })), "{listing:?}");
+        let same = call(&listing.registry, "x_pid", json!({})).await.expect("a process");
+        assert!(same.contains(&a.to_string()), "{same}");
+        assert_ne!(pid(&bridge, "b").await, b);
+        assert!(listing.registry.of_server(&"c".into()).next().is_none());
+        let told = async {
+            loop {
+                if let Some(Event::Reloaded { started, .. }) = events.next().await {
+                    return started;
+                }
+            }
+        };
+        assert_eq!(tokio::time::timeout(SOON, told).await.expect("an event"), [Alias::from("d")]);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
+    scene(|_| async move {
+        for (policy, expected) in [
+            (Collisions::LastWins, vec![("one", "b")]),
+            (Collisions::Error, vec![("one", "a")]),
+            (Collisions::Suffix, vec![("one", "a"), ("one_2", "b")]),
+        ] {
+            let twins = ["a", "b"].map(|alias| {
+                let mut twin = entry(alias, Scripted::new(with_tool("one")).in_process());
+                twin.prefix = String::new();
+                twin
+            });
+            let mut config = config(twins);
+            config.collisions = policy;
+            let bridge = Bridge::new(config).expect("a bridge");
+            let mut events = bridge.events();
+            bridge.start().await.expect("a start");
+            let registry = bridge.tools().registry;
+            let found: Vec<_> = registry
+                .definitions()
+                .map(|tool| match &tool.origin {
+                    ropeway::tool::Origin::Server { server, .. } => (tool.name.as_str(), server.as_str()),
+                    ropeway::tool::Origin::Local => (tool.name.as_str(), ""),
+                })
+                .collect();
+            assert_eq!(found, expected, "{policy:?}");
+            if policy != Collisions::Suffix {
+                let warning = next_warning(&mut events).await;
+                assert!(warning.contains("`one`") && warning.contains("`a`") && warning.contains("`b`"), "{warning}");
+            }
+            bridge.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_call_of_a_tool_that_is_not_there_is_an_answer_that_names_the_nearest() {
+    scene(|_| async move {
+        let bridge = started(config([entry("a", Scripted::new(with_tool("one")).in_process())])).await;
+        let error = call(&bridge.tools().registry, "mcp_a_onn", json!({})).await.expect_err("no tool");
+        assert!(error.contains("mcp_a_onn"), "{error}");
+        let registry = bridge.tools().registry;
+        let envelope = registry.call("mcp_a_onn", arguments(json!({})), &CallContext::default()).await;
+        let words = ropeway::content::plain_text(&envelope.meta.content).expect("text");
+        assert!(words.contains("mcp_a_one"), "{words}");
+        assert!(matches!(envelope.error.as_deref(), Some(CallError::UnknownTool { .. })));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn tools_are_filtered_and_changed_by_the_configuration_and_by_code() {
+    scene(|_| async move {
+        let mut shaped = entry("a", Scripted::new(Script::default()).in_process());
+        shaped.tools.allow = vec!["echo".into(), "add".into()];
+        shaped.description_prefix = Some("[MCP: {alias}] ".into());
+        let bridge = Bridge::builder(config([shaped])).filter(|tool| tool.name != "add").build().expect("a bridge");
+        bridge.start().await.expect("a start");
+        let listing = bridge.tools();
+        assert_eq!(names(&listing), ["mcp_a_echo"]);
+        let definition = listing.registry.definitions().next().expect("a tool");
+        assert!(definition.description.as_deref().is_some_and(|text| text.starts_with("[MCP: a] ")), "{definition:?}");
+        assert_eq!(call(&listing.registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn hosts_that_keep_their_tools_themselves_can_take_them_over() {
+    scene(|_| async move {
+        let mut tools = Registry::default();
+        let local =
+            LocalTool::new(ToolDefinition::new("here"), |_, _| async { Ok::<_, CallError>(ToolOutput::text("local")) });
+        assert!(tools.register(std::sync::Arc::new(local)).is_none());
+        let servers = config([entry("a", Scripted::new(with_tool("one")).in_process())]);
+        let bridge = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
+        assert_eq!(call(&tools, "here", json!({})).await.as_deref(), Ok("local"));
+        assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
+        assert_eq!(tools.without_server(&"a".into()).len(), 1);
+        let (other, found) = connect_and_discover(servers).await.expect("tools");
+        assert_eq!(found.len(), 1);
+        // As a source of tools it starts by itself.
+        let source: &dyn ToolSource = &other;
+        source.ready().await;
+        assert_eq!(source.registry().len(), 1);
+        bridge.stop().await;
+        other.stop().await;
+    });
+}
+
+#[test]
+fn resources_and_prompts_are_tools_when_they_are_switched_on() {
+    scene(|_| async move {
+        let mut extras = entry("a", Scripted::new(Script { builtin_tools: false, ..Script::default() }).in_process());
+        assert_eq!(names(&started(config([extras.clone()])).await.tools()), [""; 0]);
+        extras.resources.tools = true;
+        extras.prompts.tools = true;
+        let bridge = started(config([extras])).await;
+        let listing = bridge.tools();
+        let names = names(&listing);
+        assert!(names.starts_with(&["mcp_a_list_resources", "mcp_a_read_resource"]), "{names:?}");
+        assert!(names[2].starts_with("mcp_a_get_prompt_"), "{names:?}");
+        let cx = CallContext::default();
+        let listed = listing.registry.call("mcp_a_list_resources", arguments(json!({})), &cx).await;
+        let uri = listed.meta.structured_content.as_ref().expect("a list")["resources"][0]["uri"].clone();
+        let read = listing.registry.call("mcp_a_read_resource", arguments(json!({"uri": uri})), &cx).await;
+        assert!(!read.meta.is_error && !read.meta.content.is_empty(), "{read:?}");
+        let prompt = listing.registry.call(names[2], arguments(json!({"name": "x"})), &cx).await;
+        assert!(prompt.error.is_none(), "{prompt:?}");
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
+    scene(|_| async move {
+        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let mut contextual = entry("a", scripted.in_process());
+        contextual.resources.context = vec!["*".into()];
+        contextual.resources.context_bytes = 200;
+        contextual.instructions = true;
+        let bridge = started(config([contextual])).await;
+        let reads = || scripted.received().iter().filter(|message| message["method"] == "resources/read").count();
+        let first = bridge.context().await;
+        assert_eq!(first[0].name, "instructions");
+        assert!(first.len() > 1, "{first:?}");
+        let after_first = reads();
+        assert_eq!(bridge.context().await, first);
+        assert_eq!(reads(), after_first, "what has not changed is not read again");
+        let bytes: usize =
+            first[1..].iter().map(|item| serde_json::to_string(&item.content).expect("JSON").len()).sum();
+        assert!(bytes < 4000, "{bytes}");
+        let uri = first[1].name.clone();
+        scripted.touched(&uri);
+        let read_again = async {
+            while reads() == after_first {
+                bridge.context().await;
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        tokio::time::timeout(SOON, read_again).await.expect("it is read again");
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_servers() {
+    scene(|scene| async move {
+        let entries = (0..200).map(|number| {
+            let alias = format!("s{number}");
+            match number % 4 {
+                0 => entry(&alias, scene.stdio(format!("/no/such/program-{number}"), [""; 0])),
+                _ => entry(&alias, Scripted::new(with_tool("one")).in_process()),
+            }
+        });
+        let bridge = started(config(entries)).await;
+        let listing = bridge.tools();
+        assert_eq!(listing.registry.len(), 150);
+        let down = listing
+            .verdicts
+            .iter()
+            .filter(|verdict| matches!(verdict.outcome, Outcome::Down { .. } | Outcome::Connecting));
+        assert_eq!(down.count(), 50);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_server_whose_names_are_all_too_long_loses_no_tool() {
+    scene(|_| async move {
+        let long = |number: u32| format!("{}{number}", "a_very_long_name_".repeat(6));
+        let script = (0..20).fold(Script { builtin_tools: false, ..Script::default() }, |script, number| {
+            let result = json!({"content": [{"type": "text", "text": number.to_string()}]});
+            script.tool(json!({"name": long(number), "inputSchema": {"type": "object"}}), result)
+        });
+        let bridge = started(config([entry("a", Scripted::new(script).in_process())])).await;
+        let listing = bridge.tools();
+        assert_eq!(listing.registry.len(), 20);
+        assert!(names(&listing).iter().all(|name| name.len() <= 64));
+        for (number, name) in names(&listing).into_iter().enumerate() {
+            assert_eq!(call(&listing.registry, name, json!({})).await, Ok(number.to_string()));
+        }
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn servers_behind_urls_are_under_the_same_roof() {
+    scene(|scene| async move {
+        let web = listening(with_tool("one")).await;
+        let bridge = started(config([
+            entry("web", at(web.url())),
+            entry("old", Transport::Sse(at(web.sse_url()))),
+            entry("here", child(&scene, &with_tool("one"))),
+        ]))
+        .await;
+        assert_eq!(names(&bridge.tools()), ["mcp_web_one", "mcp_old_one", "mcp_here_one"]);
+        let health = bridge.health_check().await;
+        assert!(health.is_well(), "{health:?}");
+        let transports: Vec<_> = health.servers.iter().map(|server| server.transport).collect();
+        assert_eq!(transports, [Some("http"), Some("sse"), Some("stdio")]);
+        bridge.stop().await;
+    });
+}
