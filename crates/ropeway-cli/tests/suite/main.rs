@@ -1,6 +1,7 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
 mod command;
+mod completions;
 mod demo_server;
 mod mark;
 mod picture;
