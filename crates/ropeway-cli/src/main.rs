@@ -6,12 +6,14 @@ mod command;
 mod demo;
 mod duration;
 mod failure;
+mod mark;
 mod schema;
 mod server;
 mod session;
 mod signature;
 mod status;
 mod suggest;
+mod table;
 mod text;
 
 use std::process::ExitCode;
