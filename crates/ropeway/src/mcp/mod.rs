@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
-pub use self::fault::ConnectError;
+pub use self::fault::{ConnectError, TlsTrouble};
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
