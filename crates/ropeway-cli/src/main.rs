@@ -4,6 +4,7 @@ mod answer;
 mod argument;
 mod command;
 mod demo;
+mod doctor;
 mod duration;
 mod failure;
 mod mark;

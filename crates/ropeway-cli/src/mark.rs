@@ -12,6 +12,7 @@ pub(crate) enum Mark {
     /// It is on the way, or works with a reservation.
     Half,
     /// It is not wanted.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the list of servers is about to use it"))]
     Off,
     /// It does not work.
     Bad,

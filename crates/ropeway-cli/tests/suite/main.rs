@@ -3,6 +3,7 @@
 mod command;
 mod completions;
 mod demo_server;
+mod doctor;
 mod mark;
 mod picture;
 mod readme;
