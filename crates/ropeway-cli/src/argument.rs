@@ -6,15 +6,41 @@ use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::text::cut;
 use crate::{schema, suggest};
+
+/// How much of a broken object is shown again.
+const LONGEST_QUOTE: usize = 60;
 
 /// The arguments that a person typed, before anybody knows the tool's schema.
 #[derive(Debug, Default)]
 pub(crate) struct Typed {
-    /// The object of `--args`.
+    /// The object that holds all of them.
     pub(crate) object: Option<Arguments>,
     /// The pairs, in order.
     pub(crate) pairs: Vec<Pair>,
+}
+
+/// What a word behind the tool may be, for whoever typed something else.
+const POSSIBLE: &str = "give `key=value`, `key:=json`, a JSON object '{…}', @FILE, or - for standard input";
+
+/// One word behind the tool.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Word {
+    /// An object of arguments: JSON, `@file`, or `-`.
+    Object(String),
+    /// One argument.
+    Pair(Pair),
+}
+
+impl Word {
+    /// Reads one word. What begins like an object or a file is one, whatever follows.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text.trim_start().starts_with(['{', '@']) || text == "-" {
+            true => Ok(Self::Object(text.to_owned())),
+            false => Pair::parse(text).map(Self::Pair),
+        }
+    }
 }
 
 /// One `key=value` or `key:=json`.
@@ -36,7 +62,7 @@ impl Pair {
     /// Reads one pair.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some((name, value)) = text.split_once('=') else {
-            return Err("an argument is `key=value`, or `key:=json`".to_owned());
+            return Err(POSSIBLE.to_owned());
         };
         let (name, value) = match name.strip_suffix(':') {
             Some(name) => {
@@ -52,8 +78,8 @@ impl Pair {
     }
 }
 
-/// Reads what `--args` was given: JSON, `@file`, or `-` for standard input.
-pub(crate) fn read_object(text: &str) -> Result<Arguments, Failure> {
+/// Reads an object of arguments: JSON, `@file`, or `-` for standard input.
+fn read_object(text: &str) -> Result<Arguments, Failure> {
     let (json, from) = match text.strip_prefix('@') {
         Some(path) => {
             let json = std::fs::read_to_string(path)
@@ -67,7 +93,7 @@ pub(crate) fn read_object(text: &str) -> Result<Arguments, Failure> {
                 .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
             (json, "standard input".to_owned())
         }
-        None => (text.to_owned(), "the value of --args".to_owned()),
+        None => (text.to_owned(), format!("`{}`", cut(text, LONGEST_QUOTE))),
     };
     match serde_json::from_str(&json) {
         Ok(Value::Object(arguments)) => Ok(arguments),
@@ -79,6 +105,24 @@ pub(crate) fn read_object(text: &str) -> Result<Arguments, Failure> {
 }
 
 impl Typed {
+    /// Puts together what was typed: the words behind the tool, and the value of `--args`.
+    pub(crate) fn read(words: Vec<Word>, args: Option<String>) -> Result<Self, Failure> {
+        let mut object = args;
+        let mut pairs = Vec::new();
+        for word in words {
+            match word {
+                Word::Pair(pair) => pairs.push(pair),
+                Word::Object(_) if object.is_some() => {
+                    let failure = Failure::usage("more than one object of arguments is given");
+                    return Err(failure.hint("one object holds all arguments; `key=value` overrules its keys"));
+                }
+                Word::Object(text) => object = Some(text),
+            }
+        }
+        let object = object.as_deref().map(str::trim).map(read_object).transpose()?;
+        Ok(Self { object, pairs })
+    }
+
     /// What the tool is sent: pairs are converted by its schema, and win over the object.
     pub(crate) fn for_tool(self, tool: &ToolDefinition) -> Result<Arguments, Failure> {
         let mut arguments = self.object.unwrap_or_default();
@@ -215,12 +259,41 @@ mod tests {
         assert_eq!(Value::Object(arguments), json!({"x": "1"}));
     }
 
+    fn words(words: &[&str], args: Option<&str>) -> Result<Value, String> {
+        let words = words.iter().map(|word| Word::parse(word).expect("a word")).collect();
+        let typed = Typed::read(words, args.map(str::to_owned)).and_then(|typed| typed.for_tool(&tool()));
+        typed.map(Value::Object).map_err(|failure| failure.message().to_owned())
+    }
+
     #[test]
-    fn pairs_win_over_the_object() {
-        let object = read_object(r#"{"title": "a", "odd": 1}"#).ok();
-        let typed = Typed { object, pairs: vec![Pair::parse("title=b").expect("a pair")] };
-        let arguments = typed.for_tool(&tool()).expect("arguments");
-        assert_eq!(Value::Object(arguments), json!({"title": "b", "odd": 1}));
+    fn pairs_overrule_the_object_wherever_it_stands() {
+        let object = r#"{"title": "a", "odd": 1}"#;
+        let expected = Ok(json!({"title": "b", "odd": 1}));
+        assert_eq!(words(&["title=b", object], None), expected);
+        assert_eq!(words(&[object, "title=b"], None), expected);
+        assert_eq!(words(&["title=b"], Some(object)), expected);
+    }
+
+    #[test]
+    fn a_second_object_is_refused() {
+        let refused = Err("more than one object of arguments is given".to_owned());
+        assert_eq!(words(&["{}", "{}"], None), refused);
+        assert_eq!(words(&["@/no/such/file"], Some("{}")), refused);
+        assert_eq!(words(&["{}", "-"], None), refused);
+    }
+
+    #[test]
+    fn a_word_that_is_neither_pair_nor_object_says_what_is_possible() {
+        for word in ["values", "[1]", "--", "3"] {
+            assert_eq!(Word::parse(word), Err(POSSIBLE.to_owned()), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_broken_object_is_shown_again_but_not_all_of_it() {
+        assert_eq!(words(&["{title: 1}"], None), Err("`{title: 1}` is not JSON".to_owned()));
+        let long = format!("{{{}", "x".repeat(100));
+        assert_eq!(words(&[&long], None), Err(format!("`{{{}…` is not JSON", "x".repeat(58))));
     }
 
     #[test]

@@ -4,14 +4,17 @@ mod answer;
 mod argument;
 mod command;
 mod demo;
+mod doctor;
 mod duration;
 mod failure;
+mod mark;
 mod schema;
 mod server;
 mod session;
 mod signature;
 mod status;
 mod suggest;
+mod table;
 mod text;
 
 use std::process::ExitCode;

@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use unicode_width::UnicodeWidthStr as _;
+
 /// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
 /// change the direction of reading. Line breaks and tabs stay (S14.5).
 pub(crate) fn clean(text: &str) -> String {
@@ -70,6 +72,25 @@ pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// How many columns of a terminal one line of text takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Text in so many columns at most; what does not fit is cut, and `…` says so.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let ends = text.char_indices().map(|(at, _)| at).take_while(|at| columns(&text[..*at]) < most);
+    // Half of a joined character is none.
+    let kept = text[..ends.last().unwrap_or(0)].trim_end_matches(['\u{200d}', ' ']);
+    match most {
+        0 => String::new(),
+        _ => format!("{kept}…"),
+    }
+}
+
 /// JSON whose strings hold no character that a terminal would obey; it still means the same.
 pub(crate) fn clean_json(json: &str) -> String {
     let harmful = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
@@ -108,7 +129,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
         wrapped.push_str(&start);
         let mut first = true;
         for word in line.split_whitespace() {
-            let length = word.chars().count();
+            let length = columns(word);
             if !first && used + 1 + length > width {
                 wrapped.push('\n');
                 wrapped.push_str(&start);
@@ -197,6 +218,29 @@ mod tests {
         assert_eq!(wrap("list:\n  - one two three\n\n\n\nend", 16, 2), "  list:\n    - one two\n    three\n\n  end\n");
         assert_eq!(wrap("unbreakable", 4, 0), "unbreakable\n");
         assert_eq!(wrap("  \n ", 10, 2), "");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns_and_marks_take_none() {
+        assert_eq!(["", "abc", "日本", "e\u{301}", "●", "👍"].map(columns), [0, 3, 4, 1, 1, 2]);
+        assert_eq!(wrap("日本 日本 日本", 9, 0), "日本 日本\n日本\n");
+    }
+
+    #[test]
+    fn text_is_cut_by_columns_and_says_so() {
+        for (text, most, expected) in [
+            ("plain", 5, "plain"),
+            ("plain", 4, "pla…"),
+            ("plain", 1, "…"),
+            ("plain", 0, ""),
+            ("one two", 5, "one…"),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("cafe\u{301}s", 5, "cafe\u{301}s"),
+        ] {
+            assert_eq!(cut(text, most), expected, "{text} in {most}");
+        }
     }
 
     #[test]

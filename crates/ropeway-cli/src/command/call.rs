@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Setting, print, print_json, say};
 use crate::answer::{Folder, save_all, show};
-use crate::argument::{Pair, Typed, read_object};
+use crate::argument::{Typed, Word};
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -14,11 +14,13 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway call calculate expression='2^10 / 3'
   ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
-  ropeway call chart --args '{\"values\": [3, 1, 4]}' --json
+  ropeway call chart '{\"values\": [3, 1, 4]}' --json
+  ropeway call chart @arguments.json title=Again
+  echo '{\"values\": [3, 1, 4]}' | ropeway call chart -
   ropeway call get_current_time timezone=UTC --stdio \"uvx mcp-server-time\"
 
 A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
---json asks for JSON output; arguments as JSON are given with --args.";
+A JSON object holds all arguments at once; `key=value` overrules its keys. --json is about the output.";
 
 /// Call a tool
 #[derive(Debug, clap::Args)]
@@ -26,10 +28,11 @@ pub(super) struct Call {
     /// The tool, as `ropeway tools` shows it; SERVER.TOOL works too
     #[arg(value_name = "TOOL")]
     tool: String,
-    /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says
-    #[arg(value_name = "KEY=VALUE", value_parser = Pair::parse)]
-    pairs: Vec<Pair>,
-    /// All arguments as a JSON object: '{…}', @FILE, or - for standard input
+    /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says; or all of them as one
+    /// JSON object: '{…}', @FILE, or - for standard input
+    #[arg(value_name = "KEY=VALUE", value_parser = Word::parse)]
+    words: Vec<Word>,
+    /// All arguments as one JSON object, like the same without --args
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
     /// Keep images, sounds and other files of the answer in this folder
@@ -42,8 +45,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let config = self.server.config()?;
-        let object = self.args.as_deref().map(read_object).transpose()?;
-        let typed = Typed { object, pairs: self.pairs };
+        let typed = Typed::read(self.words, self.args)?;
         Session::with(config, setting.deadline, setting.status, async |session| {
             let tool = session.tool(&self.tool).await?;
             let arguments = typed.for_tool(tool.definition())?;

@@ -1,6 +1,8 @@
 //! The commands: what can be typed, and how a command starts and ends.
 
 mod call;
+mod completions;
+mod doctor;
 mod tools;
 mod welcome;
 
@@ -54,6 +56,10 @@ enum Command {
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
+    #[command(after_help = EXIT_CODES)]
+    Doctor(doctor::Doctor),
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::Completions),
     /// Be the demo server: speak MCP on standard input and output
     DemoServer,
 }
@@ -106,6 +112,8 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         None => welcome::run(setting).await,
         Some(Command::Tools(command)) => command.run(setting).await,
         Some(Command::Call(command)) => command.run(setting).await,
+        Some(Command::Doctor(command)) => command.run(setting).await,
+        Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.
         Some(Command::DemoServer) => Ok(Exit::Done),
     }

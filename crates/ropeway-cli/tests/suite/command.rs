@@ -85,16 +85,28 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         &["--args", r#"{"expression": "1+2"}"#],
         &["--args", &file],
         &["--args", r#"{"expression": "7"}"#, "expression=1+2"],
+        &[r#"{"expression": "1+2"}"#],
+        &[r#"{"expression": "7"}"#, "expression=1+2"],
+        &["expression=1+2", r#"{"expression": "7"}"#],
+        &[&file],
     ] {
         let command = [&["call", "calculate"], arguments].concat();
         assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
     }
-    let reading = Ropeway::new(&["call", "calculate", "--args", "-"]).with(|command| {
-        command.stdin(Stdio::piped());
-    });
-    let mut running = reading.start();
-    running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
-    assert_eq!(running.end().expect(0).stdout, "3\n");
+    for arguments in [&["--args", "-"][..], &["-"]] {
+        let reading = Ropeway::new(&[&["call", "calculate"], arguments].concat()).with(|command| {
+            command.stdin(Stdio::piped());
+        });
+        let mut running = reading.start();
+        running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
+        assert_eq!(running.end().expect(0).stdout, "3\n", "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_object_behind_json_is_the_arguments_and_the_answer_is_json() {
+    let envelope = Run::of(&["call", "calculate", "--json", r#"{"expression": "1+2"}"#]).expect(0).json();
+    assert_eq!(envelope["meta"]["content"][0]["text"], "3");
 }
 
 #[test]
@@ -138,7 +150,10 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
         (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#, "--json"], "at `/values`: must be an array"),
         (&["call", "chart", "values=x"], "argument `values` is `number[]`, and `x` is not"),
         (&["call", "chart", "values=[1]", "titel=x"], "did you mean `title`?"),
-        (&["call", "chart", "values"], "key=value"),
+        (&["call", "chart", "values"], "a JSON object '{…}', @FILE, or - for standard input"),
+        (&["call", "chart", "{}", "@args.json"], "more than one object of arguments is given"),
+        (&["call", "chart", "@/no/such/file"], "could not read `/no/such/file`"),
+        (&["call", "chart", "{values: 1}"], "`{values: 1}` is not JSON"),
         (&["call", "chart", "--args", "[1]"], "arguments are an object"),
         (&["call"], "TOOL"),
         (&["tolos"], "tools"),

@@ -1,7 +1,9 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
 mod command;
+mod completions;
 mod demo_server;
+mod doctor;
 mod mark;
 mod picture;
 mod readme;

@@ -72,7 +72,7 @@ impl Trial {
 }
 
 /// The command line of a scripted server.
-fn scripted(script: &Script) -> String {
+pub(crate) fn scripted(script: &Script) -> String {
     let script = serde_json::to_string(script).expect("a script is JSON");
     let words = [binary().to_str().expect("a path of UTF-8"), script.as_str()].map(str::to_owned);
     shlex::try_join(words.iter().map(String::as_str)).expect("words of a shell")

@@ -36,6 +36,15 @@ pub enum ConnectError {
     /// The pipe or socket broke.
     #[error("the connection broke")]
     Broken(#[source] BoxError),
+    /// The other end cannot be trusted, or does not speak TLS.
+    #[error("no secure connection could be made")]
+    Tls {
+        /// What is in the way.
+        trouble: TlsTrouble,
+        /// What the TLS library said.
+        #[source]
+        source: BoxError,
+    },
     /// The server was not ready in time.
     #[error("the server was not ready within {after:?}{}", saying(.said))]
     Timeout {
@@ -85,6 +94,24 @@ pub enum ConnectError {
     /// The connection was closed by its owner.
     #[error("the connection was closed")]
     Closed,
+}
+
+/// What is in the way of a secure connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsTrouble {
+    /// The certificate is not valid any more.
+    Expired,
+    /// The certificate is not valid yet.
+    NotYetValid,
+    /// The certificate is for another name.
+    WrongName,
+    /// Nobody whom this machine trusts vouches for the certificate.
+    Untrusted,
+    /// What came back is not TLS.
+    NotTls,
+    /// Something else.
+    Other,
 }
 
 fn saying(line: &Option<String>) -> String {

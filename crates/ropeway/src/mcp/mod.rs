@@ -26,7 +26,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::completion::{Completion, CompletionReference};
-pub use self::fault::ConnectError;
+pub use self::fault::{ConnectError, TlsTrouble};
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
 pub use self::resources::{Resource, ResourceTemplate};

@@ -11,7 +11,7 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 
 use crate::config::HttpServer;
-use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::fault::{ConnectError, Fault, TlsTrouble};
 use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
 
 /// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
@@ -136,7 +136,29 @@ pub(crate) fn broken(error: reqwest::Error) -> ConnectError {
     while let Some(source) = last.source() {
         last = source;
     }
-    ConnectError::Broken(last.to_string().into())
+    let system = last.downcast_ref::<std::io::Error>();
+    if let Some(error) = system.and_then(|error| error.get_ref()?.downcast_ref::<rustls::Error>()) {
+        return ConnectError::Tls { trouble: tls_trouble(error), source: error.to_string().into() };
+    }
+    // What the system said keeps its number, for whoever has to tell a closed port from a lost route.
+    match system.and_then(std::io::Error::raw_os_error) {
+        Some(number) => ConnectError::Broken(Box::new(std::io::Error::from_raw_os_error(number))),
+        None => ConnectError::Broken(last.to_string().into()),
+    }
+}
+
+fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
+    use rustls::CertificateError as Certificate;
+    match error {
+        rustls::Error::InvalidCertificate(error) => match error {
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsTrouble::Expired,
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsTrouble::NotYetValid,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsTrouble::WrongName,
+            _ => TlsTrouble::Untrusted,
+        },
+        rustls::Error::InvalidMessage(_) => TlsTrouble::NotTls,
+        _ => TlsTrouble::Other,
+    }
 }
 
 /// An answer with a status that says no.

@@ -1,0 +1,31 @@
+//! `ropeway completions`: the script with which a shell completes what is typed.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::{CommandLine, print};
+use crate::failure::{Exit, Failure};
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway completions bash > ~/.local/share/bash-completion/completions/ropeway
+  ropeway completions zsh > ~/.zfunc/_ropeway
+  ropeway completions fish > ~/.config/fish/completions/ropeway.fish";
+
+/// Print the script with which a shell completes commands and options
+#[derive(Debug, clap::Args)]
+pub(super) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> Result<Exit, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut CommandLine::command(), "ropeway", &mut script);
+        print(&String::from_utf8_lossy(&script))?;
+        Ok(Exit::Done)
+    }
+}

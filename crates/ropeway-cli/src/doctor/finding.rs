@@ -1,0 +1,203 @@
+//! A finding: what one check saw, and what to do about it.
+
+use anstyle::Style;
+use ropeway::tool::Alias;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::failure::Exit;
+use crate::mark::Mark;
+use crate::table::{Cell, Overflow, Table};
+use crate::text::clean_line;
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// As it should be.
+    Good,
+    /// Worth knowing.
+    Note,
+    /// The server cannot be used, and the command ends with this.
+    Problem(Exit),
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Note => "note",
+            Self::Problem(_) => "problem",
+        }
+    }
+
+    fn mark(self) -> Mark {
+        match self {
+            Self::Good => Mark::Good,
+            Self::Note => Mark::Half,
+            Self::Problem(_) => Mark::Bad,
+        }
+    }
+}
+
+/// What one check saw.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    /// What was looked at, in a word.
+    pub(crate) check: &'static str,
+    #[serde(serialize_with = "as_word")]
+    pub(crate) level: Level,
+    /// What was found, in a sentence.
+    pub(crate) found: String,
+    /// What to do about it: a command or a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fix: Option<String>,
+    /// The words of the server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) said: Vec<String>,
+}
+
+fn as_word<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(level.word())
+}
+
+impl Finding {
+    fn new(check: &'static str, level: Level, found: impl Into<String>) -> Self {
+        Self { check, level, found: found.into(), fix: None, said: Vec::new() }
+    }
+
+    /// All is well here.
+    pub(crate) fn good(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Level::Good, found)
+    }
+
+    /// Something that is worth knowing.
+    pub(crate) fn note(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Level::Note, found)
+    }
+
+    /// Something that has to change.
+    pub(crate) fn problem(check: &'static str, exit: Exit, found: impl Into<String>) -> Self {
+        Self::new(check, Level::Problem(exit), found)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    pub(crate) fn is_problem(&self) -> bool {
+        matches!(self.level, Level::Problem(_))
+    }
+}
+
+/// All that was found about one server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Report {
+    /// Our name for the server.
+    pub(crate) server: Alias,
+    /// In the order of the checks.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The report for scripts.
+    pub(crate) fn json(&self) -> Value {
+        json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": self.findings})
+    }
+
+    /// The exit code of the worst finding. A server that cannot be reached is worse than one that does not know us.
+    pub(crate) fn exit(&self) -> Exit {
+        let rank = |exit: &Exit| match exit {
+            Exit::Unreachable => 4,
+            Exit::Timeout => 3,
+            Exit::NeedsAuth => 2,
+            Exit::Usage | Exit::ToolError => 1,
+            Exit::Done => 0,
+        };
+        let exits = self.findings.iter().filter_map(|finding| match finding.level {
+            Level::Problem(exit) => Some(exit),
+            Level::Good | Level::Note => None,
+        });
+        exits.max_by_key(rank).unwrap_or(Exit::Done)
+    }
+
+    /// The report for people.
+    pub(crate) fn render(&self, width: Option<usize>) -> String {
+        let mut table = Table::new(&[], Overflow::Wrap);
+        for finding in &self.findings {
+            let mark = finding.level.mark().cell(finding.level.word());
+            table.row([mark, Cell::new(finding.check).styled(FAINT), Cell::new(&finding.found)]);
+            let beneath = |text: Cell| [Cell::default(), Cell::default(), text];
+            for line in &finding.said {
+                table.row(beneath(Cell::new(&format!("│ {}", clean_line(line))).styled(FAINT)));
+            }
+            if let Some(fix) = &finding.fix {
+                table.row(beneath(Cell::new(&format!("→ {fix}"))));
+            }
+        }
+        let server = clean_line(self.server.as_str());
+        format!("{NAME}{server}{NAME:#} {FAINT}· {}{FAINT:#}\n{}", self.summary(), table.render(width, 2))
+    }
+
+    fn summary(&self) -> String {
+        let count = |wanted: fn(&Finding) -> bool| self.findings.iter().filter(|finding| wanted(finding)).count();
+        let plural = |count: usize, word: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {word}")),
+            count => Some(format!("{count} {word}s")),
+        };
+        let problems = plural(count(Finding::is_problem), "problem");
+        let notes = plural(count(|finding| finding.level == Level::Note), "note");
+        let parts: Vec<String> = problems.into_iter().chain(notes).collect();
+        if parts.is_empty() { "all is well".to_owned() } else { parts.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(findings: Vec<Finding>) -> Report {
+        Report { server: "files".into(), findings }
+    }
+
+    #[test]
+    fn a_report_says_what_was_found_and_beneath_it_what_to_do() {
+        let report = report(vec![
+            Finding::good("folder", "`/tmp` is there"),
+            Finding::problem("program", Exit::Unreachable, "`npx` is not on PATH").fix("install Node.js"),
+            Finding { said: vec!["a\u{1b}[2Jb".into()], ..Finding::note("tools", "one of 3") },
+        ]);
+        let expected = "\
+files · 1 problem, 1 note
+  ● ok       folder   `/tmp` is there
+  ✗ problem  program  `npx` is not on PATH
+                      → install Node.js
+  ◐ note     tools    one of 3
+                      │ ab
+";
+        assert_eq!(anstream::adapter::strip_str(&report.render(Some(80))).to_string(), expected);
+        assert_eq!(
+            report.json(),
+            json!({"server": "files", "healthy": false, "findings": [
+                {"check": "folder", "level": "ok", "found": "`/tmp` is there"},
+                {"check": "program", "level": "problem", "found": "`npx` is not on PATH", "fix": "install Node.js"},
+                {"check": "tools", "level": "note", "found": "one of 3", "said": ["a\u{1b}[2Jb"]},
+            ]})
+        );
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_worst() {
+        let problem = |exit| Finding::problem("a", exit, "b");
+        let exit = |findings: Vec<Finding>| report(findings).exit();
+        assert_eq!(exit(vec![Finding::good("a", "b"), Finding::note("a", "b")]), Exit::Done);
+        assert_eq!(exit(vec![problem(Exit::Usage)]), Exit::Usage);
+        assert_eq!(exit(vec![problem(Exit::NeedsAuth), problem(Exit::Usage)]), Exit::NeedsAuth);
+        assert_eq!(exit(vec![problem(Exit::Unreachable), problem(Exit::NeedsAuth)]), Exit::Unreachable);
+    }
+}

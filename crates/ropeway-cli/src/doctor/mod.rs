@@ -1,0 +1,60 @@
+//! The doctor: looks for the usual reasons why a server does not work, and says what helps.
+
+mod address;
+mod connection;
+mod finding;
+mod node;
+mod offer;
+mod package;
+mod program;
+mod proxy;
+mod runtime;
+mod surroundings;
+mod words;
+
+use std::time::Duration;
+
+use ropeway::config::{HttpServer, ServerConfig, StdioServer, Transport};
+
+pub(crate) use self::finding::{Finding, Report};
+pub(crate) use self::surroundings::Surroundings;
+
+/// Examines one server: what lies around it first, then the connection itself, within a time.
+pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Duration) -> Report {
+    let mut findings = match &config.transport {
+        Transport::Stdio(server) => examine_process(server, around).await,
+        Transport::Http(server) | Transport::Sse(server) => examine_address(server, around).await,
+        _ => Vec::new(),
+    };
+    // What cannot work need not be tried.
+    if !findings.iter().any(Finding::is_problem) {
+        findings.extend(connection::check(config, limit).await);
+    }
+    Report { server: config.alias.clone(), findings }
+}
+
+async fn examine_process(server: &StdioServer, around: &Surroundings) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = server.cwd.as_deref().and_then(program::check_folder).into_iter().collect();
+    let beside = around.of_server(server);
+    let (path, finding) = program::check(server, &beside);
+    findings.push(finding);
+    findings.extend(program::check_script(server));
+    if let Some(path) = path {
+        findings.extend(runtime::check(server, &path, &beside).await);
+    }
+    if !server.inherit_env {
+        let given: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
+        findings.extend(proxy::check_child(&given, around));
+    }
+    findings
+}
+
+async fn examine_address(server: &HttpServer, around: &Surroundings) -> Vec<Finding> {
+    let (url, open) = match address::check_url(server) {
+        Ok(checked) => checked,
+        Err(finding) => return vec![finding],
+    };
+    let mut findings: Vec<Finding> = open.into_iter().chain(proxy::check_url(&url, around)).collect();
+    findings.push(address::check_port(&url, around).await);
+    findings
+}

@@ -1,0 +1,200 @@
+//! A table: columns held apart by space, as wide as a terminal at most.
+
+use anstyle::Style;
+
+use crate::text::{clean_line, columns, cut, wrap};
+
+const HEADER: Style = Style::new().dimmed();
+
+/// What stands between two columns.
+const GAP: usize = 2;
+
+/// The last column is not made narrower than this: the others give way.
+const NARROWEST_LAST: usize = 24;
+
+/// Columns that have to give way keep so much at least.
+const NARROWEST: usize = 6;
+
+/// What becomes of the text in the last column that does not fit beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// It goes on in the next line.
+    Wrap,
+    /// It ends with `…`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "lists of resources and prompts are about to use it"))]
+    Cut,
+}
+
+/// One cell: text in one style, made harmless.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// A cell of one line.
+    pub(crate) fn new(text: &str) -> Self {
+        Self { text: clean_line(text), style: Style::new() }
+    }
+
+    /// The same in a style.
+    pub(crate) fn styled(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+}
+
+/// Rows of cells under a header.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    header: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+    overflow: Overflow,
+}
+
+impl Table {
+    /// A table with these headers; without any it has only rows.
+    pub(crate) fn new(header: &[&str], overflow: Overflow) -> Self {
+        let header = header.iter().map(|name| Cell::new(name).styled(HEADER)).collect();
+        Self { header, rows: Vec::new(), overflow }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Lays the table out, each line after `indent` spaces, in so many columns; whole lines when there is no end to them.
+    pub(crate) fn render(&self, width: Option<usize>, indent: usize) -> String {
+        let widths = self.widths(width.map(|width| width.saturating_sub(indent)));
+        let header = Some(&self.header).filter(|header| !header.is_empty());
+        header.into_iter().chain(&self.rows).map(|row| self.lines(row, &widths, indent)).collect()
+    }
+
+    /// How wide each column is.
+    fn widths(&self, most: Option<usize>) -> Vec<usize> {
+        let count = self.rows.iter().chain([&self.header]).map(Vec::len).max().unwrap_or(0);
+        let natural = |column: usize| {
+            let cells = self.rows.iter().chain([&self.header]).filter_map(|row| row.get(column));
+            cells.map(|cell| columns(&cell.text)).max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = (0..count).map(natural).collect();
+        let (Some(most), Some((last, others))) = (most, widths.split_last_mut()) else { return widths };
+        // The widest of the others gives way until the last has room.
+        let room = most.saturating_sub(GAP * others.len() + (*last).min(NARROWEST_LAST));
+        while others.iter().sum::<usize>() > room
+            && let Some(widest) = others.iter_mut().max().filter(|widest| **widest > NARROWEST)
+        {
+            *widest -= 1;
+        }
+        let taken: usize = others.iter().map(|width| width + GAP).sum();
+        *last = (*last).min(most.saturating_sub(taken).max(1));
+        widths
+    }
+
+    /// One row; more lines than one when its last cell wraps.
+    fn lines(&self, row: &[Cell], widths: &[usize], indent: usize) -> String {
+        let mut start = " ".repeat(indent);
+        let mut used = indent;
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let style = cell.style;
+            if at + 1 < widths.len() {
+                let text = cut(&cell.text, *width);
+                let space = " ".repeat(width + GAP - columns(&text));
+                start.push_str(&format!("{style}{text}{style:#}{space}"));
+                used += width + GAP;
+                continue;
+            }
+            let text = match self.overflow {
+                Overflow::Cut => cut(&cell.text, *width),
+                Overflow::Wrap => wrap(&cell.text, *width, 0),
+            };
+            let space = " ".repeat(used);
+            let lines = text.lines().map(|line| format!("{style}{line}{style:#}"));
+            start.push_str(&lines.collect::<Vec<_>>().join(&format!("\n{space}")));
+        }
+        format!("{}\n", start.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(table: &Table, width: Option<usize>) -> String {
+        anstream::adapter::strip_str(&table.render(width, 0)).to_string()
+    }
+
+    fn table(overflow: Overflow) -> Table {
+        let mut table = Table::new(&["NAME", "TOOLS", "WHAT"], overflow);
+        table.row(["files", "12", "reads and writes the files of one folder and no other"].map(Cell::new));
+        table.row(["日本", "3", "wide"].map(Cell::new));
+        table.row(["empty"].map(Cell::new));
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned_by_what_is_seen() {
+        let expected = "\
+NAME   TOOLS  WHAT
+files  12     reads and writes the files of one folder and no other
+日本   3      wide
+empty
+";
+        assert_eq!(plain(&table(Overflow::Cut), None), expected);
+        assert_eq!(plain(&table(Overflow::Wrap), Some(100)), expected);
+    }
+
+    #[test]
+    fn a_last_column_that_does_not_fit_is_cut_or_wrapped() {
+        let cut = "\
+NAME   TOOLS  WHAT
+files  12     reads and writes the fi…
+日本   3      wide
+empty
+";
+        assert_eq!(plain(&table(Overflow::Cut), Some(38)), cut);
+        let wrapped = "\
+NAME   TOOLS  WHAT
+files  12     reads and writes the
+              files of one folder and
+              no other
+日本   3      wide
+empty
+";
+        assert_eq!(plain(&table(Overflow::Wrap), Some(38)), wrapped);
+    }
+
+    #[test]
+    fn a_long_first_column_gives_way_to_the_last() {
+        let mut table = Table::new(&[], Overflow::Cut);
+        table.row([Cell::new(&"x".repeat(90)), Cell::new(&"y".repeat(90))]);
+        let line = plain(&table, Some(60));
+        assert_eq!(line, format!("{}…  {}…\n", "x".repeat(33), "y".repeat(23)));
+    }
+
+    #[test]
+    fn no_terminal_is_too_narrow() {
+        for width in 0..40 {
+            let text = plain(&table(Overflow::Cut), Some(width));
+            assert_eq!(text.lines().count(), 4, "{width}: {text}");
+            assert!(text.lines().all(|line| columns(line) <= width.max(18)), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_server_cannot_break_the_table() {
+        let mut table = Table::new(&[], Overflow::Wrap);
+        table.row([Cell::new("a\u{1b}[2J\nb"), Cell::new("c\u{9b}31m\nd")]);
+        assert_eq!(table.render(Some(80), 2), "  a b  c d\n");
+    }
+
+    #[test]
+    fn styles_go_around_the_text_and_not_around_the_space() {
+        let mut table = Table::new(&[], Overflow::Cut);
+        table.row([Cell::new("a").styled(Style::new().bold()), Cell::new("b")]);
+        table.row([Cell::new("abc"), Cell::new("b")]);
+        assert_eq!(table.render(None, 0), "\u{1b}[1ma\u{1b}[0m    b\nabc  b\n");
+    }
+}

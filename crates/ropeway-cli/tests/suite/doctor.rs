@@ -1,0 +1,235 @@
+//! `ropeway doctor` on things that are really broken.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use ropeway::testing::{Fault, On, Script};
+use serde_json::{Value, json};
+
+use crate::trial::{Site, scripted};
+use crate::{Ropeway, Run};
+
+/// What the doctor finds, without what is well: the check, what was found, the fix.
+fn examine(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> (Option<i32>, Vec<[String; 3]>) {
+    let run = Ropeway::new(&[&["doctor", "--json"], arguments].concat()).with(quiet).with(change).run();
+    let report = run.json();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let findings = report["servers"][0]["findings"].as_array().expect("findings").iter();
+    let bad = findings.filter(|finding| finding["level"] != "ok");
+    (run.code, bad.map(|finding| ["check", "found", "fix"].map(|key| text(&finding[key]))).collect())
+}
+
+/// Nothing of the environment that the doctor has something to say about.
+fn quiet(command: &mut std::process::Command) {
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+}
+
+fn executable(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("a file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+}
+
+/// Somebody who gives the same answer to everybody, for as long as the test runs.
+fn answering(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten().take(100) {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    host
+}
+
+#[test]
+fn a_server_that_works_is_well() {
+    let run = Ropeway::new(&["doctor"]).with(quiet).run().expect(0);
+    assert!(run.stdout.starts_with("demo · all is well\n  ● ok  program    `"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("  ● ok  handshake  demo ")
+            && run.stdout.contains("MCP 2026-07-28 (modern era), ready after")
+    );
+    assert!(run.stdout.ends_with("  ● ok  tools      6 tools\n"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+    let site = Site::start(&Script::default());
+    assert_eq!(examine(&["--url", &site.url], |_| ()), (Some(0), vec![]));
+}
+
+#[test]
+fn a_command_that_does_not_exist_names_what_provides_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, findings) = examine(&["--stdio", "uvx mcp-server-time"], |command| {
+        command.env("PATH", folder.path()).env("HOME", folder.path());
+    });
+    // It may lie in one of the usual folders of this machine.
+    assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
+    assert_eq!(findings[0][..2], ["program", "`uvx` is not on PATH"].map(str::to_owned));
+    let (code, findings) = examine(&["--stdio", "/no/such/program"], |_| ());
+    let expected = ["program", "there is no file `/no/such/program`", "correct the path of the command"];
+    assert_eq!((code, findings), (Some(3), vec![expected.map(str::to_owned)]));
+}
+
+#[test]
+fn a_node_that_is_too_old_is_found_before_the_server_is_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    executable(&folder.path().join("node"), "#!/bin/sh\necho v12.22.9\n");
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let (code, findings) = examine(&["--stdio", "node -e 1"], |command| {
+        command.env("PATH", path);
+    });
+    let found = format!("`{}/node` is Node 12.22.9, and servers need 18.0.0 or newer", folder.path().display());
+    let fix = "install a Node, such as with `nvm install --lts`, and put it first on PATH".to_owned();
+    assert_eq!((code, findings), (Some(3), vec![["node".to_owned(), found, fix]]));
+}
+
+#[test]
+fn a_script_without_its_interpreter_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("server");
+    executable(&script, "#!/no/such/ruby\n");
+    let shown = script.display().to_string();
+    let (code, findings) = examine(&["--stdio", &shown], |_| ());
+    let found = format!("`{shown}` is to be run by `/no/such/ruby`, which is not there");
+    let fix = "`ruby` comes with Ruby: `apt install ruby`, or `brew install ruby`".to_owned();
+    assert_eq!((code, findings), (Some(3), vec![["program".to_owned(), found, fix]]));
+}
+
+#[test]
+fn a_server_that_dies_has_its_words_told_and_understood() {
+    let server = "sh -c 'echo starting >&2; echo \"Error: API_KEY sesame is wrong\" >&2; exit 7'";
+    let arguments = ["doctor", "--stdio", server, "--env", "API_KEY=sesame"];
+    let run = Ropeway::new(&arguments).with(quiet).run().expect(3);
+    let expected = "  \
+  ✗ problem  handshake  the server ended by itself, with exit status: 7
+                        │ starting
+                        │ Error: API_KEY *** is wrong
+                        → it wants a secret: give it with --env NAME=VALUE; it does not get our whole environment
+";
+    assert!(run.stdout.ends_with(expected), "{}", run.stdout);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_a_timeout() {
+    let (code, findings) = examine(&["--stdio", "sleep 60", "--timeout", "1s"], |_| ());
+    assert_eq!((code, findings.len()), (Some(5), 1));
+    assert!(findings[0][1].starts_with("the server was not ready within "), "{findings:?}");
+}
+
+#[test]
+fn a_closed_port_is_found() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = free.local_addr().expect("an address").to_string();
+    drop(free);
+    let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
+    let found = format!("nobody listens at `{host}`");
+    assert_eq!(
+        (code, findings),
+        (Some(3), vec![["port".to_owned(), found, "start the server, or correct the port".to_owned()]])
+    );
+}
+
+#[test]
+fn plain_http_behind_an_https_url_is_told() {
+    let site = Site::start(&Script::default());
+    let secure = site.url.replace("http://", "https://");
+    let (code, findings) = examine(&["--url", &secure], |_| ());
+    let found = "the server speaks plain HTTP there, and the URL says https".to_owned();
+    assert_eq!(
+        (code, findings),
+        (Some(2), vec![["handshake".to_owned(), found.clone(), format!("use `{}`", site.url)]])
+    );
+    let host = answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let (code, findings) = examine(&["--url", &format!("https://{host}/mcp?key=x")], |_| ());
+    let fix = format!("use `http://{host}/mcp`");
+    assert_eq!((code, findings), (Some(2), vec![["handshake".to_owned(), found, fix]]));
+}
+
+#[test]
+fn tls_behind_an_http_url_is_told() {
+    // An alert: the handshake failed.
+    let host = answering("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{28}");
+    let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
+    let found = "the server speaks TLS there, and the URL says plain HTTP".to_owned();
+    assert_eq!((code, findings), (Some(2), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
+}
+
+#[test]
+fn a_server_that_asks_who_we_are_is_told_how_to_answer() {
+    let who = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"here\"");
+    let site = Site::start(&Script::default().fault(On::any(), who));
+    let (code, findings) = examine(&["--url", &site.url], |_| ());
+    assert_eq!(code, Some(4));
+    assert_eq!(findings[0][1], "the server wants to know who is asking; it asks for: Bearer realm=\"here\"");
+    assert!(findings[0][2].contains("--bearer TOKEN"), "{findings:?}");
+    let (code, findings) = examine(&["--url", &site.url, "--bearer", "sesame"], |_| ());
+    assert_eq!(code, Some(4));
+    assert!(findings[0][1].starts_with("the server does not accept the token"), "{findings:?}");
+    let forbidden = Site::start(&Script::default().fault(On::any(), Fault::status(403, "no")));
+    assert_eq!(examine(&["--url", &forbidden.url], |_| ()).0, Some(4));
+}
+
+#[test]
+fn a_wrong_path_is_told_with_the_right_one() {
+    let site = Site::start(&Script::default());
+    assert!(site.url.ends_with("/mcp"), "{}", site.url);
+    let wrong = site.url.replace("/mcp", "/api");
+    let (code, findings) = examine(&["--url", &wrong], |_| ());
+    let found = "the server answers HTTP 404: `/api` is not where MCP is".to_owned();
+    let fix = format!("`{}` answers: use this URL", site.url);
+    assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, fix]]));
+}
+
+#[test]
+fn a_web_page_is_no_server() {
+    let page =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<h1>Welcome</h1";
+    let (code, findings) = examine(&["--url", &format!("http://{}/mcp", answering(page))], |_| ());
+    assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
+    assert!(findings[0][2].contains("web page"), "{findings:?}");
+}
+
+#[test]
+fn proxies_are_told_of() {
+    let (code, findings) = examine(&[], |command| {
+        command.env("HTTPS_PROXY", "http://user:sesame@127.0.0.1:1");
+    });
+    let found = "`HTTPS_PROXY` is set here, and the server does not get it: its environment is minimal".to_owned();
+    let fix = "if it needs the network: --env HTTPS_PROXY=…, or --inherit-env".to_owned();
+    assert_eq!((code, findings), (Some(0), vec![["proxy".to_owned(), found, fix]]));
+    let (code, findings) = examine(&["--url", "https://example.com/mcp"], |command| {
+        command.env("HTTPS_PROXY", "http://user:sesame@127.0.0.1:1");
+    });
+    let found: Vec<&str> = findings.iter().map(|finding| finding[1].as_str()).collect();
+    let expected = [
+        "requests go through the proxy `127.0.0.1:1`, because `HTTPS_PROXY` is set",
+        "nobody listens at the proxy `127.0.0.1:1`",
+    ];
+    assert_eq!((code, found), (Some(3), expected.to_vec()));
+}
+
+#[test]
+fn odd_tools_are_noted() {
+    let tool = |name: &str, schema: Value| json!({"name": name, "description": "x", "inputSchema": schema});
+    let long = "n".repeat(65);
+    let script = Script::default().tool(tool(&long, json!({"type": "object"})), json!({"content": []})).tool(
+        tool("odd", json!({"type": "object", "properties": {"a": {"type": "nonsense"}}})),
+        json!({"content": []}),
+    );
+    let (code, findings) = examine(&["--stdio", &scripted(&script)], |_| ());
+    assert_eq!(code, Some(0));
+    let names: Vec<&str> = findings.iter().map(|finding| finding[0].as_str()).collect();
+    assert!(names.contains(&"names") && names.contains(&"schemas"), "{findings:?}");
+}
+
+#[test]
+fn nonsense_on_standard_output_is_noted() {
+    let server = "sh -c 'echo Listening; exec \"$0\" demo-server'".replace("$0", env!("CARGO_BIN_EXE_ropeway"));
+    let run = Run::of(&["doctor", "--stdio", &server]).expect(0);
+    assert!(run.stdout.contains("the server wrote a line that is no message to its standard output"), "{}", run.stdout);
+}
