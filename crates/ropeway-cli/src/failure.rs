@@ -4,6 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
+use ropeway::bridge::StartError;
+use ropeway::config::{ConfigError, ConfigProblem};
 use ropeway::mcp::ConnectError;
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
@@ -75,6 +77,36 @@ impl Failure {
         let own = connect_errors(error.as_ref()).next().map(|error| error as &(dyn Error + 'static));
         let cause = own.unwrap_or(error.as_ref());
         Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
+    }
+
+    /// A configuration that makes no sense.
+    pub(crate) fn config(error: &ConfigError) -> Self {
+        let file = error.file.display();
+        let place = |problem: &ConfigProblem| match problem.line {
+            0 => format!("{file}: {problem}"),
+            line => format!("{file}:{line}:{}: {problem}", problem.column),
+        };
+        match &error.problems[..] {
+            [] => Self::usage(error.to_string()).caused_by_source(error),
+            [problem] => Self::usage(place(problem)),
+            many => many.iter().map(place).fold(Self::usage(format!("`{file}` has {} problems", many.len())), Self::hint),
+        }
+    }
+
+    /// A bridge that could not be started.
+    pub(crate) fn start(error: StartError) -> Self {
+        match error {
+            StartError::Required { server, source } => Self::connect(&server, source),
+            error => Self::usage(error.to_string()).caused_by_source(&error),
+        }
+    }
+
+    /// Adds the causes of an error whose own words are said already.
+    pub(crate) fn caused_by_source(self, error: &(dyn Error + 'static)) -> Self {
+        match error.source() {
+            Some(cause) => self.caused_by(cause),
+            None => self,
+        }
     }
 
     /// Adds an error and its causes as the cause.

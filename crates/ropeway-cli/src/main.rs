@@ -10,12 +10,14 @@ mod failure;
 mod mark;
 mod schema;
 mod server;
+mod servers;
 mod session;
 mod signature;
 mod status;
 mod suggest;
 mod table;
 mod text;
+mod veil;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! A mark: how something stands, as a sign, a colour and a word, so that no one of them is the only one.
 
 use anstyle::{AnsiColor, Style};
+use ropeway::registry::Outcome;
 
 use crate::table::Cell;
 
@@ -12,13 +13,38 @@ pub(crate) enum Mark {
     /// It is on the way, or works with a reservation.
     Half,
     /// It is not wanted.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the list of servers is about to use it"))]
     Off,
     /// It does not work.
     Bad,
 }
 
 impl Mark {
+    /// How a server stands.
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Ready { .. } => Self::Good,
+            Outcome::Cached { .. } | Outcome::Connecting | Outcome::FilteredToZero { .. } => Self::Half,
+            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::NotStarted => Self::Off,
+            _ => Self::Bad,
+        }
+    }
+
+    /// How a server stands, in a few words.
+    pub(crate) fn words(outcome: &Outcome) -> String {
+        let tools = |count: usize| if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") };
+        match outcome {
+            Outcome::Ready { tools: count } => tools(*count),
+            Outcome::Cached { tools: count } => format!("{}, remembered; it starts at the first call", tools(*count)),
+            Outcome::Connecting => "connecting".to_owned(),
+            Outcome::NeedsAuth => "needs authentication".to_owned(),
+            Outcome::Down { cause } => format!("down: {cause}"),
+            Outcome::Skipped { secrets } => format!("skipped: `{}` not set", secrets.join("`, `")),
+            Outcome::FilteredToZero { of } => format!("none of its {} is wanted", tools(*of)),
+            Outcome::Disabled => "disabled".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
     /// The sign.
     pub(crate) fn sign(self) -> char {
         match self {

@@ -10,10 +10,13 @@ use crate::failure::Failure;
 /// The name of the embedded demo server.
 pub(crate) const DEMO: &str = "demo";
 
-/// Which server to talk to; the embedded demo server when none is given.
+/// Which servers to talk to: those of the configuration, unless one is given here.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerOptions {
+    /// Read the servers from this file: a ropeway.yaml, or the file of another client
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "url"])]
+    pub(crate) config: Option<PathBuf>,
     /// Start a server and talk to it on its standard input and output; no shell is involved
     #[arg(long, value_name = "COMMAND", conflicts_with = "url")]
     pub(crate) stdio: Option<String>,

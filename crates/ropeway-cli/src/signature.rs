@@ -16,7 +16,12 @@ const LONGEST_RESULT: usize = 200;
 
 /// The tool as code: on one line when it fits into `width`, else one argument per line.
 pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
-    let name = clean_line(&tool.name);
+    signature_as(&tool.name, tool, width)
+}
+
+/// The same under another name.
+pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> String {
+    let name = clean_line(name);
     let arguments: Vec<Piece> = fields(&tool.input_schema).iter().map(argument).collect();
     let result = tool.output_schema.as_deref().map(|schema| match clean_line(&type_name(schema)) {
         long if long.chars().count() > LONGEST_RESULT => "object".to_owned(),

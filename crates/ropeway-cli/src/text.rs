@@ -67,6 +67,13 @@ fn skip_control_string(rest: &mut Rest<'_>) {
     }
 }
 
+/// The first sentence of a description, which says what a thing is.
+pub(crate) fn first_sentence(description: &str) -> String {
+    let line = clean_line(description);
+    let sentence = line.split_once(". ").map_or(line.as_str(), |(first, _)| first);
+    sentence.trim_end_matches('.').to_owned()
+}
+
 /// Text from outside as one harmless line.
 pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Setting, print, print_json, say};
+use super::{Setting, json_text, print_answer, say};
 use crate::answer::{Folder, save_all, show};
 use crate::argument::{Typed, Word};
 use crate::failure::{Exit, Failure};
@@ -44,21 +44,21 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let config = self.server.config()?;
+        let servers = self.server.servers()?.only_for(&self.tool);
         let typed = Typed::read(self.words, self.args)?;
-        Session::with(config, setting.deadline, setting.status, async |session| {
-            let tool = session.tool(&self.tool).await?;
+        Session::with(servers, setting.deadline, setting.status, async |session| {
+            let tool = session.tool(&self.tool)?;
             let arguments = typed.for_tool(tool.definition())?;
             let envelope = session.call(&tool, arguments).await?;
 
             let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
             if setting.json {
-                print_json(&envelope)?;
+                print_answer(&json_text(&envelope)?)?;
                 let saved = folder.map(|folder| save_all(&envelope, &folder)).transpose()?;
                 saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
             } else {
                 let shown = show(&envelope, folder.as_ref())?;
-                print(&shown.text)?;
+                print_answer(&shown.text)?;
                 shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
                 if envelope.meta.is_error {
                     // Its words are the answer; that they are about a failure may not be plain to see.

@@ -18,7 +18,8 @@ use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Deadline;
 use crate::status::Status;
 use crate::text::clean_json;
-use crate::{demo, duration, status};
+use crate::veil::Veiled;
+use crate::{demo, duration, status, veil};
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -147,13 +148,18 @@ fn show_logs(verbose: u8) {
     // Somebody who reads logs through a pipe wants no colours, and who set `NO_COLOR` does not either.
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).finish();
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Veiled(std::io::stderr())).with_ansi(colours).finish();
     // It is set once; a second time would change nothing.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
 fn print(text: &str) -> Result<(), Failure> {
+    print_answer(&veil::over(text))
+}
+
+/// The same for a tool's own answer, which may say whatever it was asked for.
+fn print_answer(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -165,13 +171,18 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a result for scripts.
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    print(&json_text(value)?)
+}
+
+/// A result for scripts, as one document.
+fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    print(&(clean_json(&json) + "\n"))
+    Ok(clean_json(&json) + "\n")
 }
 
 /// Writes what is not the result to standard error.
 fn say(text: &str) {
     // Nobody is left to be told that nobody listens.
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    let _ = anstream::stderr().lock().write_all(veil::over(text).as_bytes());
 }

@@ -1,14 +1,20 @@
 //! `ropeway` alone: what it can do, shown with the tools of the demo server.
 
+use std::path::Path;
+
 use anstyle::Style;
+use ropeway::tool::Alias;
+use serde_json::json;
 
 use super::tools::list_json;
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
+use crate::servers::{Servers, Source};
 use crate::session::Session;
 use crate::signature::signature;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::table::{Cell, Overflow, Table};
+use crate::text::{clean, clean_line, first_sentence, width, wrap};
 
 const HEADING: Style = Style::new().bold().underline();
 const FAINT: Style = Style::new().dimmed();
@@ -26,23 +32,31 @@ const REAL: [&str; 3] = [
     "call TOOL key=value --stdio \"COMMAND\"",
 ];
 
+const DO: [(&str, &str); 5] = [
+    ("tools", "list their tools"),
+    ("tools --find WORDS", "find a tool"),
+    ("call SERVER.TOOL key=value", "call one"),
+    ("health", "see how they do"),
+    ("add NAME -- COMMAND", "add a server"),
+];
+
 pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
-    let config = ServerOptions::default().config()?;
-    Session::with(config, setting.deadline, setting.status, async |session| {
-        let tools = session.definitions().await?;
+    let servers = ServerOptions::default().servers()?;
+    if let Source::File(file) = &servers.source {
+        return configured(file, &servers, &setting);
+    }
+    Session::with(servers, setting.deadline, setting.status, async |session| {
+        let listing = session.listing();
         if setting.json {
-            print_json(&list_json(session.server_info().as_deref(), &tools))?;
+            print_json(&list_json(&listing, |alias| session.server_info(alias)))?;
             return Ok(Exit::Done);
         }
         let (width, program) = (width(), program());
         let mut text = wrap("Ropeway brings the tools of any MCP server to your terminal. No server was given, so here are the tools of the built-in demo server.", width, 0);
-        for tool in &tools {
+        for tool in listing.registry.definitions() {
             text.push_str(&format!("\n{}\n", signature(tool, width)));
             let description = tool.description.as_deref().map(clean).unwrap_or_default();
-            // The first sentence says what it is; `ropeway tools` says the rest.
-            let sentence = clean_line(&description);
-            let sentence = sentence.split_once(". ").map_or(sentence.as_str(), |(first, _)| first);
-            text.push_str(&wrap(sentence.trim_end_matches('.'), width, 4));
+            text.push_str(&wrap(&first_sentence(&description), width, 4));
         }
         for (heading, lines) in [("Try one", &TRY[..]), ("Use a real server", &REAL[..])] {
             text.push_str(&format!("\n{HEADING}{heading}{HEADING:#}\n"));
@@ -53,6 +67,34 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
         Ok(Exit::Done)
     })
     .await
+}
+
+/// With a configuration, what can be done with it.
+fn configured(file: &Path, servers: &Servers, setting: &Setting) -> Result<Exit, Failure> {
+    let names: Vec<&str> = servers.names().into_iter().map(Alias::as_str).collect();
+    if setting.json {
+        print_json(&json!({"config": file, "servers": names}))?;
+        return Ok(Exit::Done);
+    }
+    let (width, program) = (width(), program());
+    let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let mut text = wrap(&format!("{} of {}: {list}", count(names.len()), file.display()), width, 0);
+    text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
+    let mut table = Table::new(&[], Overflow::Wrap);
+    for (command, what) in DO {
+        table.row([Cell::new(&format!("{program} {command}")), Cell::new(what).styled(FAINT)]);
+    }
+    text.push_str(&table.render(Some(width), 2));
+    text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn count(servers: usize) -> String {
+    match servers {
+        1 => "The server".to_owned(),
+        count => format!("The {count} servers"),
+    }
 }
 
 /// The program as it was called, so that what is shown can be typed: `target/release/ropeway` before it is installed.

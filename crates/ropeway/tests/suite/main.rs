@@ -12,7 +12,6 @@ mod hasty;
 mod layers;
 mod lists;
 mod real;
-mod real_resources;
 mod resources;
 mod scene;
 mod scripted;

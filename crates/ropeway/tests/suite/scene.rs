@@ -101,6 +101,11 @@ impl Scene {
         StdioServer::new(command, args).with_env(MARKER, self.marker.as_str())
     }
 
+    /// The processes of the scene, by number and command line.
+    pub(crate) fn processes(&self) -> Vec<(i32, String)> {
+        marked_processes(&self.marker).into_iter().map(|process| (process.id, process.command)).collect()
+    }
+
     /// An installed server on stdio, by its name in `servers.json`.
     pub(crate) fn server(&self, name: &str) -> StdioServer {
         let launch = self.launch(name, 0);
@@ -166,6 +171,11 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
+    /// The server's address.
+    pub(crate) fn url(&self) -> &str {
+        &self.launch.url
+    }
+
     /// The server's address, over streamable HTTP.
     pub(crate) fn http(&self) -> Transport {
         Transport::Http(HttpServer::new(&self.launch.url))

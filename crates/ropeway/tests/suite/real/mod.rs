@@ -1,5 +1,8 @@
 //! Real servers: those that people use, and small ones of ours on every official SDK.
 
+mod bridge;
+mod resources;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,0 +1,153 @@
+//! The servers that a command talks to: given on the spot, named in a configuration file, or the demo server.
+
+use std::path::{Path, PathBuf};
+
+use ropeway::config::{Config, Secrets, ServerEntry, Settings};
+use ropeway::tool::Alias;
+
+use crate::failure::Failure;
+use crate::server::ServerOptions;
+use crate::{suggest, veil};
+
+/// The names of a configuration file, in the order in which they are looked for.
+const FILES: [&str; 2] = ["ropeway.yaml", "ropeway.yml"];
+
+/// The variable that names a configuration file.
+const VARIABLE: &str = "ROPEWAY_CONFIG";
+
+/// The servers that a command talks to.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+}
+
+/// Where servers come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The command line.
+    Line,
+    /// A file.
+    File(PathBuf),
+    /// Nobody has named any, so there is the demo server.
+    Demo,
+}
+
+impl ServerOptions {
+    /// The servers that are meant.
+    pub(crate) fn servers(&self) -> Result<Servers, Failure> {
+        let servers = match self.config_file()? {
+            Some(path) => Servers { config: load(&path)?, source: Source::File(path) },
+            None => {
+                let source = if self.is_given() { Source::Line } else { Source::Demo };
+                let mut entry = ServerEntry::new(self.config()?);
+                // Nobody else is there to be told apart from.
+                entry.prefix = String::new();
+                Servers { config: Config::default().with_server(entry), source }
+            }
+        };
+        servers.hide_secrets();
+        Ok(servers)
+    }
+
+    fn is_given(&self) -> bool {
+        self.stdio.is_some() || self.url.is_some()
+    }
+
+    /// The configuration file that is meant, when no server is given on the spot and there is one.
+    pub(crate) fn config_file(&self) -> Result<Option<PathBuf>, Failure> {
+        match (&self.config, self.is_given()) {
+            (Some(path), _) => Ok(Some(path.clone())),
+            (None, true) => Ok(None),
+            (None, false) => Ok(find()),
+        }
+    }
+}
+
+/// Reads a configuration file.
+pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
+    Config::load(path, &Secrets::from_env()).map_err(|error| Failure::config(&error))
+}
+
+/// The configuration file of this place: named by a variable, in this folder or above it, or the user's own.
+pub(crate) fn find() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let here = std::env::current_dir().ok();
+    let above = here.iter().flat_map(|folder| folder.ancestors());
+    let in_folder = |folder: &Path| FILES.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+    above.map(in_folder).find_map(|path| path).or_else(|| user_folder().as_deref().and_then(in_folder))
+}
+
+/// Where the user's own configuration is.
+pub(crate) fn user_folder() -> Option<PathBuf> {
+    folder("XDG_CONFIG_HOME", ".config")
+}
+
+/// Where tools are remembered.
+pub(crate) fn memory_folder() -> Option<PathBuf> {
+    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("tools"))
+}
+
+fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| home().map(|home| home.join(below_home))).map(|folder| folder.join("ropeway"))
+}
+
+impl Servers {
+    /// Only the server of this name.
+    pub(crate) fn only(mut self, name: &str) -> Result<Self, Failure> {
+        let Some(at) = self.config.servers.iter().position(|entry| entry.alias.as_str() == name) else {
+            return Err(self.unknown(name));
+        };
+        self.config.servers = vec![self.config.servers.swap_remove(at)];
+        Ok(self)
+    }
+
+    /// Only the server that a tool's name begins with, if there is one: `SERVER.TOOL`.
+    pub(crate) fn only_for(mut self, tool: &str) -> Self {
+        let begins = |entry: &ServerEntry| {
+            tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        // An alias may hold a dot: the longest one is meant.
+        let named = self.config.servers.iter().filter(|entry| begins(entry)).max_by_key(|entry| entry.alias.as_str().len());
+        if let Some(named) = named {
+            self.config.servers = vec![named.clone()];
+        }
+        self
+    }
+
+    /// The names of all servers.
+    pub(crate) fn names(&self) -> Vec<&Alias> {
+        self.config.servers.iter().map(|entry| &entry.alias).collect()
+    }
+
+    /// The one server, when there is just one.
+    pub(crate) fn single(&self) -> Option<&ServerEntry> {
+        match &self.config.servers[..] {
+            [entry] => Some(entry),
+            _ => None,
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let failure = Failure::usage(format!("there is no server `{name}`"));
+        let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
+        match suggest::question(name, names.iter().copied()) {
+            Some(question) => failure.hint(question),
+            None if names.is_empty() => failure.hint("no server is configured: `ropeway add` adds one"),
+            None => failure.hint(format!("there are: {}", names.join(", "))),
+        }
+    }
+
+    /// Whatever is printed from here on shows none of their secrets.
+    fn hide_secrets(&self) {
+        for entry in &self.config.servers {
+            if let Settings::Known(config) = &entry.settings {
+                veil::hide(&config.secrets());
+            }
+        }
+    }
+}
