@@ -6,6 +6,8 @@ pub mod naming;
 mod search;
 mod shape;
 mod source;
+#[cfg(test)]
+mod tests;
 mod transform;
 mod verdict;
 mod visible;
