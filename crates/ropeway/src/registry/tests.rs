@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use proptest::collection::hash_set;
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -211,4 +213,33 @@ async fn a_registry_is_a_source_of_tools_also_behind_a_pointer() {
     ToolSource::ready(&source).await;
     assert_eq!(listed(&ToolSource::registry(&source)), listed(&registry));
     assert_eq!(ToolSource::verdicts(&source), []);
+}
+
+#[test]
+fn tools_of_a_server_never_push_each_other_out() {
+    // The second is called what the first would have to be called.
+    let names = ["a.b", "a_b_e27bcb35", "a_b"];
+    for policy in [Collisions::LastWins, Collisions::Error] {
+        let (registry, collisions) = assembled(&[("s", &names)], policy);
+        assert_eq!(listed(&registry), ["a_b_e27bcb35 = s.a.b", "a_b_e27bcb35_2 = s.a_b_e27bcb35", "a_b = s.a_b"]);
+        let renamed = Fate::Renamed("a_b_e27bcb35_2".to_owned());
+        assert_eq!(collisions, [collision("a_b_e27bcb35", ("s", "a.b"), ("s", "a_b_e27bcb35"), renamed)]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_tool_of_a_server_is_lost_whatever_the_names(
+        names in hash_set(prop_oneof!["[ab._/]{1,4}", "\\PC{1,6}", "x{60,64}[ab.]{1,4}"], 0..40),
+        policy in prop_oneof![Just(Collisions::LastWins), Just(Collisions::Error), Just(Collisions::Suffix)],
+    ) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (registry, _) = assembled(&[("s", &names)], policy);
+        let found: HashSet<&str> = registry.definitions().map(own_name).collect();
+        prop_assert_eq!(found, names.into_iter().collect::<HashSet<_>>());
+        for definition in registry.definitions() {
+            prop_assert_eq!(naming::legal(&definition.name), definition.name.as_str());
+            prop_assert_eq!(registry.get(&definition.name).map(CheckedTool::definition), Some(definition));
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod hasty;
 mod layers;
 mod lists;
 mod real;
+mod registry;
 mod scene;
 mod scripted;
 mod sent;
