@@ -1,6 +1,6 @@
 //! Search: an index of tools by the words of their names, arguments and descriptions, ranked by BM25.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::filter::own_name;
 use super::visible;
@@ -20,6 +20,9 @@ const LENGTH: f64 = 0.75;
 /// How much a word counts that only begins like the one that was asked for.
 const ALIKE: f64 = 0.5;
 
+/// How much better a tool fits whose own name says nothing but what was asked for.
+const TO_THE_POINT: f64 = 0.2;
+
 /// How many words of a question are looked at.
 const MAX_WORDS: usize = 64;
 
@@ -36,9 +39,10 @@ pub struct Hit<'a> {
 /// An index of tools by their words.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// For each word the places of the tools that have it, and how much it counts there. Sorted, so that scores are
-    /// always added up in the same order.
-    words: BTreeMap<String, Vec<(usize, f64)>>,
+    /// For each word the places of the tools that have it, and how much it counts there.
+    words: HashMap<String, Vec<(usize, f64)>>,
+    /// The words of each tool's own name.
+    names: Vec<Vec<String>>,
     /// How many words each tool has, by how much they count.
     lengths: Vec<f64>,
     mean: f64,
@@ -46,10 +50,11 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {
-        let mut index = Self { words: BTreeMap::new(), lengths: Vec::new(), mean: 0.0 };
+        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean: 0.0 };
         for definition in definitions {
             let at = index.lengths.len();
             let counts = counts(definition);
+            index.names.push(words(own_name(definition)));
             index.lengths.push(counts.values().sum());
             for (word, count) in counts {
                 index.words.entry(word).or_default().push((at, count));
@@ -64,38 +69,49 @@ impl Index {
         let mut scores: HashMap<usize, f64> = HashMap::new();
         let mut asked = words(question);
         asked.truncate(MAX_WORDS);
-        for word in asked {
-            if let Some(found) = self.words.get(&word) {
-                self.count(found, 1.0, &mut scores);
-            }
-            for found in self.alike(&word) {
-                self.count(found, ALIKE, &mut scores);
+        for word in &asked {
+            let found = self.found(word);
+            let (all, having) = (self.lengths.len() as f64, found.len() as f64);
+            let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+            for (at, count) in found {
+                let length = 1.0 - LENGTH + LENGTH * self.lengths[at] / self.mean;
+                let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
+                *scores.entry(at).or_default() += score;
             }
         }
-        let mut ranked: Vec<(usize, f64)> = scores.into_iter().collect();
+        let to_the_point = |at: usize| {
+            let name = &self.names[at];
+            name.iter().filter(|word| asked.contains(word)).count() as f64 / name.len().max(1) as f64
+        };
+        let mut ranked: Vec<(usize, f64)> =
+            scores.into_iter().map(|(at, score)| (at, score * (1.0 + TO_THE_POINT * to_the_point(at)))).collect();
         ranked.sort_by(|(at, score), (other_at, other)| other.total_cmp(score).then(at.cmp(other_at)));
         ranked.truncate(limit);
         ranked
     }
 
-    fn count(&self, found: &[(usize, f64)], weight: f64, scores: &mut HashMap<usize, f64>) {
-        let (all, having) = (self.lengths.len() as f64, found.len() as f64);
-        let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
-        for &(at, count) in found {
-            let length = 1.0 - LENGTH + LENGTH * self.lengths[at] / self.mean;
-            let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
-            *scores.entry(at).or_default() += weight * score;
-        }
-    }
-
-    /// Other words that begin like this one: `repo` finds `repository`, and `creating` finds `create`.
-    fn alike<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a [(usize, f64)]> {
+    /// The tools that have a word, or one that begins like it: `repo` finds `repository`, and `creating` finds `create`.
+    ///
+    /// Together they count as one word: else a rare ending would make a tool seem to fit better than the word itself.
+    fn found(&self, word: &str) -> HashMap<usize, f64> {
         let stem = ["ing", "ed"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
         let long_enough = stem.chars().count() >= 3;
-        let alike = move |known: &str| {
-            known != word && ((long_enough && known.starts_with(stem)) || (known.len() > 3 && stem.starts_with(known)))
-        };
-        self.words.iter().filter(move |(known, _)| alike(known)).map(|(_, found)| found.as_slice())
+        let mut found: HashMap<usize, f64> = HashMap::new();
+        for (known, tools) in &self.words {
+            let weight = if known == word {
+                1.0
+            } else if (long_enough && known.starts_with(stem)) || (known.len() > 3 && stem.starts_with(known.as_str()))
+            {
+                ALIKE
+            } else {
+                continue;
+            };
+            for (at, count) in tools {
+                let counted = found.entry(*at).or_default();
+                *counted = counted.max(weight * count);
+            }
+        }
+        found
     }
 }
 
@@ -334,6 +350,22 @@ mod tests {
             }
         }
         assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_says_just_what_was_asked_for_comes_before_longer_ones() {
+        let names = ["batch_create_issues", "create_issue_link", "create_issue", "create_issue_comment"];
+        let mut definitions = names.map(|name| ToolDefinition::new(name).with_description("Create an issue or so."));
+        definitions[2].description = Some("Create one, with a title and a type.".to_owned());
+        assert_eq!(Index::new(definitions.iter()).search("create issue", 9).first().map(|(at, _)| *at), Some(2));
+    }
+
+    #[test]
+    fn a_rare_ending_does_not_beat_the_word_itself() {
+        let names = ["drug_searcher", "gene_searcher", "find_all", "web_search", "file_search", "code_search"];
+        let definitions = names.map(ToolDefinition::new);
+        let found = Index::new(definitions.iter()).search("search", 9);
+        assert_eq!(found.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), [3, 4, 5, 0, 1]);
     }
 
     #[test]

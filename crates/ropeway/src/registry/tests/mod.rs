@@ -1,5 +1,7 @@
 //! Tests of the registry as a whole.
 
+mod shape;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::collection::hash_set;
