@@ -35,7 +35,7 @@ impl fmt::Display for Collision {
         let Self { name, kept, other, fate } = self;
         write!(f, "{} and {} have the same name `{name}`: ", Whose(kept), Whose(other))?;
         match fate {
-            Fate::Dropped if kept == other => f.write_str("only the later one can be called"),
+            Fate::Dropped if kept == other => f.write_str("only one of them can be called"),
             Fate::Dropped => write!(f, "only {} can be called", Whose(kept)),
             Fate::Renamed(new) => write!(f, "{} is called `{new}` instead", Whose(other)),
         }
@@ -51,5 +51,51 @@ impl fmt::Display for Whose<'_> {
             Origin::Local => f.write_str("a local tool"),
             Origin::Server { server, tool } => write!(f, "tool `{tool}` of server `{server}`"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(server: &str) -> Origin {
+        Origin::Server { server: server.into(), tool: "go".into() }
+    }
+
+    fn collision(kept: Origin, other: Origin, fate: Fate) -> Collision {
+        Collision { name: "x".to_owned(), kept, other, fate }
+    }
+
+    #[test]
+    fn a_collision_names_both_servers_and_says_what_was_done() {
+        let sentences = [
+            (
+                collision(of("a"), of("b"), Fate::Dropped),
+                "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: only tool `go` of server `a` \
+                 can be called",
+            ),
+            (
+                collision(of("a"), of("b"), Fate::Renamed("x_2".to_owned())),
+                "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: tool `go` of server `b` is \
+                 called `x_2` instead",
+            ),
+            (
+                collision(Origin::Local, Origin::Local, Fate::Dropped),
+                "a local tool and a local tool have the same name `x`: only one of them can be called",
+            ),
+        ];
+        for (collision, sentence) in sentences {
+            assert_eq!(collision.to_string(), sentence);
+        }
+    }
+
+    #[test]
+    fn a_collision_is_a_record() {
+        assert_eq!(
+            serde_json::to_value(collision(of("a"), Origin::Local, Fate::Renamed("x_2".to_owned()))).expect("JSON"),
+            json!({"name": "x", "kept": {"server": "a", "tool": "go"}, "other": "local", "fate": {"renamed": "x_2"}})
+        );
     }
 }

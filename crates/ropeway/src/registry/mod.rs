@@ -6,6 +6,8 @@ pub mod naming;
 mod search;
 mod shape;
 mod source;
+#[cfg(test)]
+mod tests;
 mod transform;
 mod verdict;
 mod visible;
@@ -47,7 +49,8 @@ struct Inner {
 impl Registry {
     /// Puts the tools of several servers together, each a group of its own, in this order.
     ///
-    /// Names that became the same within a group only by being made legal get a hash each, so that none is lost.
+    /// The policy is for tools of different servers. Those of one server are all kept: names that became the same only
+    /// by being made legal get a hash each.
     pub fn assemble(groups: impl IntoIterator<Item = Vec<CheckedTool>>, policy: Collisions) -> (Self, Vec<Collision>) {
         let mut inner = Inner::default();
         let mut collisions = Vec::new();
@@ -58,7 +61,7 @@ impl Registry {
         (Self(Arc::new(inner)), collisions)
     }
 
-    /// Adds a tool, in the place of the one that has its name, if there is one.
+    /// Adds a tool, in the place of the one that has its name, if there is one. Two tools of one server are both kept.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Option<Collision> {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
@@ -158,6 +161,7 @@ impl Inner {
         };
         let name = name.clone();
         let [old, new] = [&self.tools[at], &tool].map(|tool| tool.definition().origin.clone());
+        let policy = if are_siblings(&old, &new) { Collisions::Suffix } else { policy };
         let (kept, other, fate) = match policy {
             Collisions::LastWins => {
                 self.tools[at] = tool;
@@ -188,6 +192,16 @@ fn tell_apart(group: &mut [CheckedTool]) {
         if !definition.name.ends_with(own) {
             *tool = tool.renamed(naming::hashed(&definition.name, own));
         }
+    }
+}
+
+/// Two tools of one server, which must not push each other out.
+fn are_siblings(one: &Origin, other: &Origin) -> bool {
+    match (one, other) {
+        (Origin::Server { server, tool }, Origin::Server { server: same, tool: another }) => {
+            server == same && tool != another
+        }
+        _ => false,
     }
 }
 

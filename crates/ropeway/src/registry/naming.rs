@@ -50,13 +50,15 @@ fn ending(name: &str, end: &str) -> String {
 pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     // No name is longer, and the work grows with the square.
     let word: String = word.chars().take(2 * MAX_LENGTH).collect::<String>().to_lowercase();
-    let tolerance = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let tolerance = (length / 3).max(1);
     let mut near: Vec<(usize, &str)> = names
         .into_iter()
         .filter_map(|name| {
             let lower = name.to_lowercase();
             let within = word.len() >= 3 && (lower.contains(&word) || (lower.len() >= 3 && word.contains(&lower)));
-            let distance = strsim::damerau_levenshtein(&word, &lower);
+            let can_be_near = lower.chars().count().abs_diff(length) <= tolerance;
+            let distance = (within || can_be_near).then(|| strsim::osa_distance(&word, &lower))?;
             (within || distance <= tolerance).then_some((distance, name))
         })
         .collect();

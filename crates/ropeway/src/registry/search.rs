@@ -1,6 +1,6 @@
 //! Search: an index of tools by the words of their names, arguments and descriptions, ranked by BM25.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::filter::own_name;
 use super::visible;
@@ -20,6 +20,9 @@ const LENGTH: f64 = 0.75;
 /// How much a word counts that only begins like the one that was asked for.
 const ALIKE: f64 = 0.5;
 
+/// How much better a tool fits whose own name says nothing but what was asked for.
+const TO_THE_POINT: f64 = 0.2;
+
 /// How many words of a question are looked at.
 const MAX_WORDS: usize = 64;
 
@@ -36,9 +39,10 @@ pub struct Hit<'a> {
 /// An index of tools by their words.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// For each word the places of the tools that have it, and how much it counts there. Sorted, so that scores are
-    /// always added up in the same order.
-    words: BTreeMap<String, Vec<(usize, f64)>>,
+    /// For each word the places of the tools that have it, and how much it counts there.
+    words: HashMap<String, Vec<(usize, f64)>>,
+    /// The words of each tool's own name.
+    names: Vec<Vec<String>>,
     /// How many words each tool has, by how much they count.
     lengths: Vec<f64>,
     mean: f64,
@@ -46,10 +50,11 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {
-        let mut index = Self { words: BTreeMap::new(), lengths: Vec::new(), mean: 0.0 };
+        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean: 0.0 };
         for definition in definitions {
             let at = index.lengths.len();
             let counts = counts(definition);
+            index.names.push(words(own_name(definition)));
             index.lengths.push(counts.values().sum());
             for (word, count) in counts {
                 index.words.entry(word).or_default().push((at, count));
@@ -64,40 +69,49 @@ impl Index {
         let mut scores: HashMap<usize, f64> = HashMap::new();
         let mut asked = words(question);
         asked.truncate(MAX_WORDS);
-        for word in asked {
-            match self.words.get(&word) {
-                Some(found) => self.count(found, 1.0, &mut scores),
-                None => {
-                    for found in self.alike(&word) {
-                        self.count(found, ALIKE, &mut scores);
-                    }
-                }
+        for word in &asked {
+            let found = self.found(word);
+            let (all, having) = (self.lengths.len() as f64, found.len() as f64);
+            let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+            for (at, count) in found {
+                let length = 1.0 - LENGTH + LENGTH * self.lengths[at] / self.mean;
+                let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
+                *scores.entry(at).or_default() += score;
             }
         }
-        let mut ranked: Vec<(usize, f64)> = scores.into_iter().collect();
+        let to_the_point = |at: usize| {
+            let name = &self.names[at];
+            name.iter().filter(|word| asked.contains(word)).count() as f64 / name.len().max(1) as f64
+        };
+        let mut ranked: Vec<(usize, f64)> =
+            scores.into_iter().map(|(at, score)| (at, score * (1.0 + TO_THE_POINT * to_the_point(at)))).collect();
         ranked.sort_by(|(at, score), (other_at, other)| other.total_cmp(score).then(at.cmp(other_at)));
         ranked.truncate(limit);
         ranked
     }
 
-    fn count(&self, found: &[(usize, f64)], weight: f64, scores: &mut HashMap<usize, f64>) {
-        let (all, having) = (self.lengths.len() as f64, found.len() as f64);
-        let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
-        for &(at, count) in found {
-            let length = 1.0 - LENGTH + LENGTH * self.lengths[at] / self.mean;
-            let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
-            *scores.entry(at).or_default() += weight * score;
+    /// The tools that have a word, or one that begins like it: `repo` finds `repository`, and `creating` finds `create`.
+    ///
+    /// Together they count as one word: else a rare ending would make a tool seem to fit better than the word itself.
+    fn found(&self, word: &str) -> HashMap<usize, f64> {
+        let stem = ["ing", "ed"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+        let long_enough = stem.chars().count() >= 3;
+        let mut found: HashMap<usize, f64> = HashMap::new();
+        for (known, tools) in &self.words {
+            let weight = if known == word {
+                1.0
+            } else if (long_enough && known.starts_with(stem)) || (known.len() > 3 && stem.starts_with(known.as_str()))
+            {
+                ALIKE
+            } else {
+                continue;
+            };
+            for (at, count) in tools {
+                let counted = found.entry(*at).or_default();
+                *counted = counted.max(weight * count);
+            }
         }
-    }
-
-    /// The words that begin like one that no tool has: `repo` finds `repository`, and `creating` finds `create`.
-    fn alike(&self, word: &str) -> impl Iterator<Item = &[(usize, f64)]> {
-        let stem = ["ing", "ed"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word).to_owned();
-        let long_enough = |word: &str| word.chars().count() >= 3;
-        let alike = move |known: &str| {
-            (long_enough(&stem) && known.starts_with(&stem)) || (known.len() > 3 && stem.starts_with(known))
-        };
-        self.words.iter().filter(move |(known, _)| alike(known)).map(|(_, found)| found.as_slice())
+        found
     }
 }
 
@@ -174,4 +188,235 @@ fn singular(mut word: String) -> String {
         word.truncate(word.len() - 1);
     }
     word
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    /// Tools as common servers describe them: server, name, arguments, description.
+    const CATALOGUE: [(&str, &str, &[&str], &str); 32] = [
+        (
+            "fs",
+            "read_text_file",
+            &["path", "head", "tail"],
+            "Read the complete contents of a file from the file system as text. Handles various encodings. Only works within allowed directories.",
+        ),
+        (
+            "fs",
+            "write_file",
+            &["path", "content"],
+            "Create a new file or completely overwrite an existing file with new content. Use with caution. Only works within allowed directories.",
+        ),
+        (
+            "fs",
+            "edit_file",
+            &["path", "edits", "dryRun"],
+            "Make line-based edits to a text file. Returns a git-style diff showing the changes made. Only works within allowed directories.",
+        ),
+        (
+            "fs",
+            "list_directory",
+            &["path"],
+            "Get a detailed listing of all files and directories in a specified path. Only works within allowed directories.",
+        ),
+        (
+            "fs",
+            "move_file",
+            &["source", "destination"],
+            "Move or rename files and directories. If the destination exists, the operation will fail. Only works within allowed directories.",
+        ),
+        (
+            "fs",
+            "search_files",
+            &["path", "pattern", "excludePatterns"],
+            "Recursively search for files and directories matching a pattern. Great for finding files when you don't know their exact location.",
+        ),
+        (
+            "fs",
+            "get_file_info",
+            &["path"],
+            "Retrieve detailed metadata about a file or directory: size, creation time, last modified time, permissions, and type.",
+        ),
+        (
+            "github",
+            "create_issue",
+            &["owner", "repo", "title", "body", "labels"],
+            "Create a new issue in a GitHub repository",
+        ),
+        (
+            "github",
+            "list_issues",
+            &["owner", "repo", "state", "since"],
+            "List issues in a GitHub repository with filtering options",
+        ),
+        (
+            "github",
+            "create_pull_request",
+            &["owner", "repo", "title", "head", "base", "draft"],
+            "Create a new pull request in a GitHub repository",
+        ),
+        ("github", "merge_pull_request", &["owner", "repo", "pull_number", "merge_method"], "Merge a pull request"),
+        ("github", "search_repositories", &["query", "page", "perPage"], "Search for GitHub repositories"),
+        (
+            "github",
+            "create_branch",
+            &["owner", "repo", "branch", "from_branch"],
+            "Create a new branch in a GitHub repository",
+        ),
+        (
+            "github",
+            "fork_repository",
+            &["owner", "repo", "organization"],
+            "Fork a GitHub repository to your account or specified organization",
+        ),
+        ("git", "git_commit", &["repo_path", "message"], "Records changes to the repository"),
+        ("git", "git_log", &["repo_path", "max_count", "start_timestamp"], "Shows the commit logs"),
+        ("git", "git_diff_staged", &["repo_path", "context_lines"], "Shows changes that are staged for commit"),
+        (
+            "browser",
+            "browser_take_screenshot",
+            &["type", "filename", "element", "fullPage"],
+            "Take a screenshot of the current page. You can't perform actions based on the screenshot, use browser_snapshot for actions.",
+        ),
+        ("browser", "browser_click", &["element", "ref", "doubleClick", "button"], "Perform click on a web page"),
+        ("browser", "browser_navigate", &["url"], "Navigate to a URL"),
+        ("browser", "browser_fill_form", &["fields"], "Fill multiple form fields"),
+        (
+            "fetch",
+            "fetch",
+            &["url", "max_length", "start_index", "raw"],
+            "Fetches a URL from the internet and optionally extracts its contents as markdown.",
+        ),
+        ("db", "read_query", &["query"], "Execute a SELECT query on the SQLite database"),
+        ("db", "list_tables", &[], "List all tables in the SQLite database"),
+        ("db", "describe_table", &["table_name"], "Get the schema information for a specific table"),
+        ("time", "get_current_time", &["timezone"], "Get current time in a specific timezone"),
+        ("time", "convert_time", &["source_timezone", "time", "target_timezone"], "Convert time between timezones"),
+        ("maps", "maps_geocode", &["address"], "Convert an address into geographic coordinates"),
+        ("maps", "maps_directions", &["origin", "destination", "mode"], "Get directions between two points"),
+        ("weather", "getForecast", &["latitude", "longitude", "days"], "Weather forecast for a location"),
+        ("slack", "slack_post_message", &["channel_id", "text"], "Post a new message to a Slack channel"),
+        ("cook", "whatToEat", &["peopleCount"], "不知道吃什么？根据人数直接推荐适合的菜品组合"),
+    ];
+
+    fn index() -> (Vec<ToolDefinition>, Index) {
+        let definition = |(server, tool, arguments, description): (&str, &str, &[&str], &str)| {
+            let mut definition = ToolDefinition::new(format!("mcp_{server}_{tool}")).with_description(description);
+            definition.origin = Origin::Server { server: server.into(), tool: tool.into() };
+            let properties: Map<String, Value> = arguments.iter().map(|name| (name.to_string(), json!({}))).collect();
+            definition.with_input_schema(json!({"type": "object", "properties": properties}))
+        };
+        let definitions: Vec<ToolDefinition> = CATALOGUE.into_iter().map(definition).collect();
+        let index = Index::new(definitions.iter());
+        (definitions, index)
+    }
+
+    #[test]
+    fn the_tool_that_anybody_would_pick_is_the_first() {
+        let (definitions, index) = index();
+        let expected = [
+            ("open a new issue", "create_issue"),
+            ("list issues", "list_issues"),
+            ("merge the pull requests", "merge_pull_request"),
+            ("take a screenshot of the page", "browser_take_screenshot"),
+            ("read file", "read_text_file"),
+            ("rename a file", "move_file"),
+            ("search repos on github", "search_repositories"),
+            ("repository search", "search_repositories"),
+            ("search files", "search_files"),
+            ("what time is it in a timezone", "get_current_time"),
+            ("convert between time zones", "convert_time"),
+            ("send slack messages", "slack_post_message"),
+            ("WEATHER forecasts", "getForecast"),
+            ("sql select query", "read_query"),
+            ("which tables are in the database", "list_tables"),
+            ("commit history log", "git_log"),
+            ("latitude", "getForecast"),
+            ("download a url as markdown", "fetch"),
+            ("directions", "maps_directions"),
+            ("coordinates of an address", "maps_geocode"),
+            ("creating branches", "create_branch"),
+            ("吃什么", "whatToEat"),
+        ];
+        let mut wrong = Vec::new();
+        for (question, tool) in expected {
+            let found: Vec<&str> =
+                index.search(question, 3).into_iter().map(|(at, _)| own_name(&definitions[at])).collect();
+            if found.first() != Some(&tool) {
+                wrong.push(format!("{question}: {found:?}, not {tool}"));
+            }
+        }
+        assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_says_just_what_was_asked_for_comes_before_longer_ones() {
+        let names = ["batch_create_issues", "create_issue_link", "create_issue", "create_issue_comment"];
+        let mut definitions = names.map(|name| ToolDefinition::new(name).with_description("Create an issue or so."));
+        definitions[2].description = Some("Create one, with a title and a type.".to_owned());
+        assert_eq!(Index::new(definitions.iter()).search("create issue", 9).first().map(|(at, _)| *at), Some(2));
+    }
+
+    #[test]
+    fn a_rare_ending_does_not_beat_the_word_itself() {
+        let names = ["drug_searcher", "gene_searcher", "find_all", "web_search", "file_search", "code_search"];
+        let definitions = names.map(ToolDefinition::new);
+        let found = Index::new(definitions.iter()).search("search", 9);
+        assert_eq!(found.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), [3, 4, 5, 0, 1]);
+    }
+
+    #[test]
+    fn no_more_is_found_than_asked_for_and_the_best_comes_first() {
+        let (_, index) = index();
+        let found = index.search("file", 4);
+        assert_eq!(found.len(), 4);
+        assert!(found.windows(2).all(|pair| pair[0].1 >= pair[1].1));
+        assert_eq!(index.search("file", 0), []);
+        assert_eq!(found, index.search("FILES", 4));
+    }
+
+    #[test]
+    fn words_that_no_tool_has_find_nothing() {
+        let (_, index) = index();
+        for question in ["", "   ", "xylophone", "_-.", "🦀"] {
+            assert_eq!(index.search(question, 9), [], "{question}");
+        }
+        assert_eq!(Index::new(std::iter::empty()).search("file", 9), []);
+    }
+
+    #[test]
+    fn a_question_without_end_is_answered() {
+        let (_, index) = index();
+        assert_eq!(index.search(&"zebra file ".repeat(100_000), 6).len(), 6);
+    }
+
+    #[test]
+    fn names_are_split_into_words() {
+        assert_eq!(words("mcp_web-search.v2"), ["mcp", "web", "search", "v2"]);
+        assert_eq!(words("getHTTPResponse, listOpenIssues"), ["get", "http", "response", "list", "open", "issue"]);
+        assert_eq!(words("Größen ändern 菜品abc"), ["größen", "ändern", "菜", "品", "abc"]);
+    }
+
+    #[test]
+    fn plurals_lose_their_ends() {
+        let cut = |word: &str| singular(word.to_owned());
+        for (plural, expected) in [
+            ("files", "file"),
+            ("repositories", "repository"),
+            ("branches", "branch"),
+            ("boxes", "box"),
+            ("classes", "class"),
+            ("class", "class"),
+            ("status", "status"),
+            ("analysis", "analysis"),
+            ("is", "is"),
+            ("messages", "message"),
+            ("ties", "tie"),
+        ] {
+            assert_eq!(cut(plural), expected);
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod layers;
 mod lists;
 mod real;
 mod resources;
+mod registry;
 mod scene;
 mod scripted;
 mod sent;

@@ -1,0 +1,244 @@
+//! Tests of shapes: what a model sees of a tool, and what the server hears.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::checked::CheckedTool;
+use crate::config::{ServerConfig, ServerEntry, StdioServer, ToolOverride};
+use crate::envelope::Data;
+use crate::registry::{HideArguments, Prefix, PresetArguments, Rename, Shape, Transformer, naming};
+use crate::tool::{Arguments, BoxError, CallContext, LocalTool, Origin, Tool, ToolDefinition};
+
+/// A server's tool that answers with the name and the arguments that the server hears.
+fn heard(name: &str, schema: Value) -> Arc<dyn Tool> {
+    let mut definition = ToolDefinition::new(name).with_description("Says it.").with_input_schema(schema);
+    definition.origin = Origin::Server { server: "web".into(), tool: name.into() };
+    let name = name.to_owned();
+    Arc::new(LocalTool::new(definition, move |arguments: Arguments, _| {
+        let said = json!({"name": name, "arguments": arguments}).to_string();
+        async move { Ok::<_, BoxError>(said) }
+    }))
+}
+
+fn say() -> Arc<dyn Tool> {
+    heard(
+        "say",
+        json!({"type": "object", "properties": {"text": {"type": "string"}, "token": {}, "room": {}},
+            "required": ["text", "token"], "additionalProperties": false}),
+    )
+}
+
+fn entry() -> ServerEntry {
+    ServerEntry::new(ServerConfig::new("web", StdioServer::new("none", [""; 0])))
+}
+
+fn with_override(pattern: &str, change: ToolOverride) -> Shape {
+    let mut entry = entry();
+    entry.tools.overrides.push((pattern.to_owned(), change));
+    Shape::new(&entry).expect("a shape")
+}
+
+fn shaped(shape: &Shape, tool: Arc<dyn Tool>) -> ToolDefinition {
+    shape.apply(tool).expect("a tool").definition().clone()
+}
+
+async fn call(shape: &Shape, tool: Arc<dyn Tool>, arguments: Value) -> Value {
+    let tool = CheckedTool::new(shape.apply(tool).expect("a tool"));
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    let envelope = tool.call(arguments, &CallContext::default()).await;
+    match envelope.data() {
+        Data::Text(text) => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn object(value: Value) -> serde_json::Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_tool_has_the_prefix_of_its_server_which_hears_its_own_name() {
+    let shape = Shape::new(&entry()).expect("a shape");
+    let definition = shaped(&shape, heard("look/up", json!({"type": "object"})));
+    assert_eq!(definition.name, "mcp_web_look_up");
+    assert_eq!(definition.description.as_deref(), Some("Says it."));
+    assert_eq!(
+        call(&shape, heard("look/up", json!({})), json!({"a": 1})).await,
+        json!({"name": "look/up", "arguments": {"a": 1}})
+    );
+}
+
+#[test]
+fn the_settings_say_it_all() {
+    let mut entry = entry();
+    entry.prefix = "{alias}-".to_owned();
+    entry.description_prefix = Some("[MCP: {alias}] ".to_owned());
+    let change = ToolOverride {
+        name: Some("speak".to_owned()),
+        description: Some("Speaks.".to_owned()),
+        description_prefix: Some("Loud: ".to_owned()),
+        hide: vec!["room".to_owned()],
+        preset: object(json!({"token": "t"})),
+        provider_options: [("openai".to_owned(), json!({"strict": true}))].into(),
+    };
+    entry.tools.overrides = vec![("s*".to_owned(), change), ("other".to_owned(), ToolOverride::default())];
+    let mut expected = ToolDefinition::new("web-speak").with_description("[MCP: web] Loud: Speaks.");
+    expected = expected.with_input_schema(json!({"type": "object", "properties": {"text": {"type": "string"}},
+        "required": ["text"], "additionalProperties": false}));
+    expected.origin = Origin::Server { server: "web".into(), tool: "say".into() };
+    expected.provider_options = object(json!({"openai": {"strict": true}}));
+    assert_eq!(shaped(&Shape::new(&entry).expect("a shape"), say()), expected);
+}
+
+#[test]
+fn several_overrides_may_match_and_later_ones_build_on_earlier_ones() {
+    let named = |name: &str| ToolOverride { name: Some(name.to_owned()), ..ToolOverride::default() };
+    let mut entry = entry();
+    entry.tools.overrides =
+        vec![("*".to_owned(), named("a")), ("say".to_owned(), named("b")), ("b".to_owned(), named("c"))];
+    assert_eq!(shaped(&Shape::new(&entry).expect("a shape"), say()).name, "mcp_web_b");
+}
+
+#[test]
+fn only_wanted_tools_are_left() {
+    let mut entry = entry();
+    entry.tools.allow = vec!["s*".to_owned()];
+    entry.tools.deny = vec!["*delete*".to_owned()];
+    let shape = Shape::new(&entry).expect("a shape").with_filter(|definition| definition.name != "sing");
+    let tools = ["say", "sing", "s_delete", "look"].map(|name| heard(name, json!({})));
+    let names: Vec<String> = shape.apply_all(tools).iter().map(|tool| tool.definition().name.clone()).collect();
+    assert_eq!(names, ["mcp_web_say"]);
+}
+
+#[test]
+fn a_pattern_that_is_none_is_an_error_wherever_it_stands() {
+    let broken = |change: fn(&mut ServerEntry)| {
+        let mut entry = entry();
+        change(&mut entry);
+        Shape::new(&entry).expect_err("an error").to_string()
+    };
+    assert_eq!(broken(|entry| entry.tools.allow.push("a[".to_owned())), "`a[` is not a glob");
+    assert_eq!(broken(|entry| entry.tools.deny.push("{b".to_owned())), "`{b` is not a glob");
+    assert_eq!(
+        broken(|entry| entry.tools.overrides.push(("[z-a]".to_owned(), ToolOverride::default()))),
+        "`[z-a]` is not a glob"
+    );
+}
+
+#[tokio::test]
+async fn hidden_arguments_never_reach_the_server_and_presets_always_do() {
+    let change = ToolOverride {
+        hide: vec!["room".to_owned()],
+        preset: object(json!({"token": "ours"})),
+        ..ToolOverride::default()
+    };
+    let shape = with_override("*", change);
+    for sent in [json!({"text": "hi"}), json!({"text": "hi", "token": "mine", "room": "secret"})] {
+        assert_eq!(
+            call(&shape, say(), sent).await,
+            json!({"name": "say", "arguments": {"text": "hi", "token": "ours"}})
+        );
+    }
+    let refused = call(&shape, say(), json!({"token": "mine"})).await;
+    assert!(refused.as_str().is_some_and(|text| text.contains("`text` is missing")), "{refused}");
+}
+
+#[tokio::test]
+async fn an_argument_that_is_hidden_and_preset_is_preset_whichever_came_first() {
+    let hide: Arc<dyn Transformer> = Arc::new(HideArguments::new(["token"]));
+    let preset: Arc<dyn Transformer> = Arc::new(PresetArguments::new(object(json!({"token": "ours"}))));
+    for [first, second] in [[hide.clone(), preset.clone()], [preset, hide]] {
+        let shape = Shape::new(&entry()).expect("a shape").with_transformer(first).with_transformer(second);
+        assert_eq!(
+            call(&shape, say(), json!({"text": "hi", "token": "mine"})).await["arguments"],
+            json!({"text": "hi", "token": "ours"})
+        );
+    }
+}
+
+/// Lets the model call argument `token` by the name `room`.
+struct Swap;
+
+impl Transformer for Swap {
+    fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition> {
+        Some(definition.with_input_schema(json!({"properties": {"text": {}, "room": {}}})))
+    }
+
+    fn arguments(&self, arguments: &mut Arguments) {
+        if let Some(room) = arguments.shift_remove("room") {
+            arguments.insert("token".to_owned(), room);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_changed_last_is_undone_first() {
+    let hide = Arc::new(HideArguments::new(["room"]));
+    let shape = Shape::new(&entry()).expect("a shape").with_transformer(hide).with_transformer(Arc::new(Swap));
+    let preset = Arc::new(PresetArguments::new(object(json!({"room": "ours"}))));
+    assert_eq!(call(&shape, say(), json!({"room": "r"})).await["arguments"], json!({"token": "r"}));
+    let shape = shape.with_transformer(preset);
+    assert_eq!(call(&shape, say(), json!({"room": "r"})).await["arguments"], json!({"token": "ours"}));
+}
+
+#[test]
+fn transformers_of_the_code_come_before_the_prefix_and_names_are_legal_in_the_end() {
+    let shape = with_override("*", ToolOverride { name: Some("speak".to_owned()), ..ToolOverride::default() })
+        .with_transformer(Arc::new(Prefix::new("so.")))
+        .with_transformer_for("say", Arc::new(Prefix::new("and ")))
+        .and_then(|shape| shape.with_transformer_for("look", Arc::new(Prefix::new("never"))))
+        .expect("a shape");
+    assert_eq!(shaped(&shape, say()).name, "mcp_web_and_so_speak");
+    let nameless = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(Rename::to("x".repeat(100))));
+    assert_eq!(shaped(&nameless, say()).name.len(), naming::MAX_LENGTH);
+}
+
+#[test]
+fn a_transformer_cannot_give_a_tool_to_another_server() {
+    let stolen = |mut definition: ToolDefinition| {
+        definition.origin = Origin::Local;
+        Some(definition)
+    };
+    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(stolen));
+    assert_eq!(shaped(&shape, say()).origin, say().definition().origin);
+}
+
+#[test]
+fn a_transformer_that_panics_costs_its_tool_only() {
+    let unlucky = |definition: ToolDefinition| {
+        assert_ne!(definition.name, "say", "no luck");
+        Some(definition)
+    };
+    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(unlucky));
+    let shape = shape.with_filter(|definition| !definition.name.starts_with("p") || panic!("no luck"));
+    let tools = shape.apply_all([say(), heard("pray", json!({})), heard("look", json!({}))]);
+    assert_eq!(tools.iter().map(|tool| tool.definition().name.as_str()).collect::<Vec<_>>(), ["mcp_web_look"]);
+}
+
+/// Panics when it should pass the arguments on.
+struct Clumsy;
+
+impl Transformer for Clumsy {
+    fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition> {
+        Some(definition)
+    }
+
+    fn arguments(&self, _: &mut Arguments) {
+        panic!("oops");
+    }
+}
+
+#[tokio::test]
+async fn a_transformer_that_panics_during_a_call_is_an_error_of_that_call() {
+    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(Clumsy));
+    let said = call(&shape, heard("look", json!({})), json!({})).await;
+    assert!(said.as_str().is_some_and(|text| text.contains("it panicked: oops")), "{said}");
+}
+
+#[test]
+fn a_schema_that_nothing_hides_from_is_shared() {
+    let tool = say();
+    let shape = with_override("*", ToolOverride { hide: vec!["none".to_owned()], ..ToolOverride::default() });
+    assert!(Arc::ptr_eq(&shaped(&shape, tool.clone()).input_schema, &tool.definition().input_schema));
+}
