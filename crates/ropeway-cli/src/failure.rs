@@ -263,6 +263,11 @@ fn exit_of(error: &CallError) -> Exit {
     }
 }
 
+/// An error and its causes in one line.
+pub(crate) fn line(error: &(dyn Error + 'static)) -> String {
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// An error and its causes.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())

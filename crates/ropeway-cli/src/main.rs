@@ -6,6 +6,7 @@ mod command;
 mod demo;
 mod doctor;
 mod duration;
+mod each;
 mod failure;
 mod mark;
 mod schema;

@@ -106,6 +106,14 @@ impl Servers {
         Ok(self)
     }
 
+    /// Only the server of this name, if one is named.
+    pub(crate) fn maybe_only(self, name: Option<&str>) -> Result<Self, Failure> {
+        match name {
+            Some(name) => self.only(name),
+            None => Ok(self),
+        }
+    }
+
     /// Only the server that a tool's name begins with, if there is one: `SERVER.TOOL`.
     pub(crate) fn only_for(mut self, tool: &str) -> Self {
         let begins = |entry: &ServerEntry| {

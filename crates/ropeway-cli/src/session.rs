@@ -71,6 +71,26 @@ impl Session {
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let single = servers.single().map(|entry| entry.alias.clone());
+        Self::run(servers, single, deadline, status, work).await
+    }
+
+    /// The same, but also of one server that it cannot be reached is only a verdict.
+    pub(crate) async fn with_any<T>(
+        servers: Servers,
+        deadline: Option<Deadline>,
+        status: Status,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Self::run(servers, None, deadline, status, work).await
+    }
+
+    async fn run<T>(
+        servers: Servers,
+        single: Option<Alias>,
+        deadline: Option<Deadline>,
+        status: Status,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         if let (Some(deadline), Some(alias)) = (&deadline, &single) {
             // A command has one server.
             let _ = deadline.server.set(alias.clone());

@@ -21,7 +21,6 @@ pub(crate) enum Overflow {
     /// It goes on in the next line.
     Wrap,
     /// It ends with `…`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "lists of resources and prompts are about to use it"))]
     Cut,
 }
 

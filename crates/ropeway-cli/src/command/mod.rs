@@ -3,6 +3,12 @@
 mod call;
 mod completions;
 mod doctor;
+mod events;
+mod health;
+mod prompt;
+mod prompts;
+mod read;
+mod resources;
 mod tools;
 mod welcome;
 

@@ -36,10 +36,7 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let mut servers = self.server.servers()?;
-        if let Some(name) = &self.name {
-            servers = servers.only(name)?;
-        }
+        let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
         let single = servers.single().is_some();
         Session::with(servers, setting.deadline, setting.status, async |session| {
             let listing = session.listing();

@@ -1,0 +1,102 @@
+//! `ropeway prompt`: one prompt with its gaps filled.
+
+use anstyle::{AnsiColor, Style};
+use ropeway::content::ContentPart;
+use ropeway::mcp::{Mcp, Prompt, PromptMessage};
+use ropeway::tool::{Alias, CallContext, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+use super::{Setting, json_text, print_answer};
+use crate::answer::show_parts;
+use crate::argument::{Typed, Word};
+use crate::each::each;
+use crate::failure::{Exit, Failure};
+use crate::server::ServerOptions;
+use crate::session::Session;
+use crate::suggest;
+
+const ROLE: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Get a prompt
+#[derive(Debug, clap::Args)]
+pub(super) struct GetPrompt {
+    /// The prompt, as `ropeway prompts` shows it
+    #[arg(value_name = "PROMPT")]
+    prompt: String,
+    /// Arguments: key=value, a JSON object '{…}', @FILE with one, or - for one on standard input
+    #[arg(value_name = "KEY=VALUE", value_parser = Word::parse)]
+    words: Vec<Word>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl GetPrompt {
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        let servers = self.server.servers()?.only_for(&self.prompt);
+        let typed = Typed::read(self.words, None)?;
+        Session::with(servers, setting.deadline, setting.status, async |session| {
+            let (server, prompt) = choose(session, &self.prompt).await?;
+            let arguments = typed.for_tool(&as_tool(&prompt))?;
+            if let Some(missing) =
+                prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
+            {
+                let name = &missing.name;
+                return Err(Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name))
+                    .hint(format!("give {name}=…")));
+            }
+            let cx = CallContext::default();
+            let result = session.step("waiting for", server.get_prompt(&prompt.name, arguments, &cx)).await??;
+            print_answer(&match setting.json {
+                true => json_text(&result)?,
+                false => result.messages.iter().map(message).collect::<Result<String, Failure>>()?,
+            })?;
+            Ok(Exit::Done)
+        })
+        .await
+    }
+}
+
+fn message(message: &PromptMessage) -> Result<String, Failure> {
+    let role = serde_json::to_value(&message.role).ok();
+    let role = crate::text::clean_line(role.as_ref().and_then(Value::as_str).unwrap_or("?"));
+    let content: [&ContentPart; 1] = [&message.content];
+    let shown = show_parts(&mut content.into_iter(), None)?;
+    Ok(format!("{ROLE}{role}:{ROLE:#}\n{}", shown.text))
+}
+
+/// A prompt as a tool, whose arguments are all text.
+fn as_tool(prompt: &Prompt) -> ToolDefinition {
+    let properties: Map<String, Value> =
+        prompt.arguments.iter().map(|argument| (argument.name.clone(), json!({"type": "string"}))).collect();
+    ToolDefinition::new(prompt.name.clone()).with_input_schema(json!({"type": "object", "properties": properties}))
+}
+
+async fn choose(session: &Session, name: &str) -> Result<(Mcp, Prompt), Failure> {
+    let listed = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+    let all: Vec<(&Alias, &Prompt)> =
+        listed.there().flat_map(|(alias, prompts)| prompts.iter().map(move |prompt| (alias, prompt))).collect();
+    let is_meant = |(alias, prompt): &&(&Alias, &Prompt)| {
+        prompt.name == name || name.strip_prefix(alias.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&prompt.name)
+    };
+    let meant: Vec<_> = all.iter().filter(is_meant).collect();
+    match meant[..] {
+        [(alias, prompt)] => {
+            let server = session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` is gone")))?;
+            Ok((server, (*prompt).clone()))
+        }
+        [] => {
+            let failure = Failure::usage(format!("there is no prompt `{name}`"));
+            let names: Vec<String> = all.iter().map(|(alias, prompt)| format!("{alias}.{}", prompt.name)).collect();
+            Err(match suggest::question(name, names.iter().map(String::as_str)) {
+                Some(question) => failure.hint(question),
+                None if names.is_empty() => failure.hint("no server has prompts"),
+                None => failure.hint(format!("there are: {}", names.join(", "))),
+            })
+        }
+        _ => {
+            let names: Vec<String> = meant.iter().map(|(alias, _)| format!("`{alias}.{name}`")).collect();
+            Err(Failure::usage(format!("several servers have a prompt `{name}`"))
+                .hint(format!("say which one: {}", names.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `ropeway prompts`: what the servers have to say to a model.
+
+use anstyle::Style;
+use ropeway::mcp::Prompt;
+use ropeway::tool::Alias;
+use serde_json::json;
+
+use super::{Setting, print, print_json};
+use crate::each::{Each, each};
+use crate::failure::{Exit, Failure};
+use crate::server::ServerOptions;
+use crate::session::Session;
+use crate::text::{clean, clean_line, width, wrap};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// List the prompts of the servers
+#[derive(Debug, clap::Args)]
+pub(super) struct Prompts {
+    /// Only the prompts of this server
+    #[arg(value_name = "SERVER")]
+    name: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl Prompts {
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
+        Session::with(servers, setting.deadline, setting.status, async |session| {
+            let found = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+            match setting.json {
+                true => print_json(&found.json(|prompts| json!({"prompts": prompts})))?,
+                false => print(&list(&found))?,
+            }
+            Ok(found.exit())
+        })
+        .await
+    }
+}
+
+fn list(found: &Each<Vec<Prompt>>) -> String {
+    let mut text: String =
+        found.there().flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width()))).collect();
+    if text.is_empty() {
+        text.push_str("No server has prompts.\n");
+    }
+    text + &found.absent()
+}
+
+/// One prompt as code, and what it is for.
+pub(super) fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
+    let name = clean_line(&format!("{server}.{}", prompt.name));
+    let argument = |argument: &ropeway::mcp::PromptArgument| {
+        let name = clean_line(&argument.name);
+        if argument.required { name } else { format!("{FAINT}{name}?{FAINT:#}") }
+    };
+    let arguments: Vec<String> = prompt.arguments.iter().map(argument).collect();
+    let mut text = format!("{NAME}{name}{NAME:#}({})\n", arguments.join(", "));
+    if let Some(description) = &prompt.description {
+        text.push_str(&wrap(&clean(description), width, 4));
+    }
+    text
+}
