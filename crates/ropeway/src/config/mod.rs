@@ -1,11 +1,45 @@
 //! Settings: of one server, and of many in one file.
 
+#[cfg(feature = "bridge")]
+mod decode;
 mod entry;
+#[cfg(feature = "bridge")]
+mod hidden;
+#[cfg(feature = "bridge")]
+mod json;
+#[cfg(feature = "bridge")]
+mod node;
+#[cfg(feature = "bridge")]
+mod problem;
+#[cfg(feature = "bridge")]
+pub mod raw;
+#[cfg(feature = "bridge")]
+mod read;
+#[cfg(feature = "bridge")]
+mod reference;
+#[cfg(feature = "bridge")]
+mod resolve;
+#[cfg(feature = "bridge")]
+mod secrets;
 mod server;
+#[cfg(all(test, feature = "bridge"))]
+mod tests;
+#[cfg(feature = "bridge")]
+mod toml;
+#[cfg(feature = "bridge")]
+mod unit;
+#[cfg(feature = "bridge")]
+mod yaml;
 
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
+#[cfg(feature = "bridge")]
+pub use self::problem::{ConfigError, ConfigProblem};
+#[cfg(feature = "bridge")]
+pub use self::raw::json_schema;
+#[cfg(feature = "bridge")]
+pub use self::secrets::Secrets;
 pub(crate) use self::server::A_YEAR;
 pub use self::server::{
     EraChoice, HttpServer, InProcessServer, Limits, Reconnect, ServerConfig, StdioServer, Timeouts, Transport,

@@ -11,7 +11,7 @@ use crate::secret::{Mask, Secret};
 use crate::tool::Alias;
 
 /// Everything that one connection needs to know about its server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// Our name for the server.
@@ -45,6 +45,22 @@ impl ServerConfig {
     }
 }
 
+impl fmt::Debug for ServerConfig {
+    /// Arguments and URLs are plain texts but may hold what the mask hides.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { alias, transport, era, timeouts, limits, reconnect, mask } = self;
+        f.debug_struct("ServerConfig")
+            .field("alias", alias)
+            .field("transport", &transport.masked(mask))
+            .field("era", era)
+            .field("timeouts", timeouts)
+            .field("limits", limits)
+            .field("reconnect", reconnect)
+            .field("mask", mask)
+            .finish()
+    }
+}
+
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -57,6 +73,20 @@ pub enum Transport {
     Sse(HttpServer),
     /// A server inside this process.
     InProcess(InProcessServer),
+}
+
+impl Transport {
+    /// The same without what the mask hides.
+    fn masked(&self, mask: &Mask) -> Self {
+        let mut masked = self.clone();
+        let hide = |text: &mut String| *text = mask.hide(text).into_owned();
+        match &mut masked {
+            Self::Stdio(server) => std::iter::once(&mut server.command).chain(&mut server.args).for_each(hide),
+            Self::Http(server) | Self::Sse(server) => hide(&mut server.url),
+            Self::InProcess(_) => {}
+        }
+        masked
+    }
 }
 
 /// A server that is a child process.

@@ -1,0 +1,279 @@
+//! From a tree to records: a serde deserializer that knows places.
+
+use std::fmt::{self, Display};
+
+use serde::de::value::StrDeserializer;
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::node::{Entry, Kind, Node, Place, Plain, Step, path_text, plain};
+use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
+
+/// The record that the tree stands for, or what is first wrong with it. `base` is the path of the tree in the file.
+pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
+    T::deserialize(Decoder(node)).map_err(|mistake| mistake.into_problem(node.place, base))
+}
+
+/// What is wrong, before it is known where.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    place: Option<Place>,
+    /// The steps that led there, the last first.
+    steps: Vec<Step>,
+    found: Option<String>,
+    expected: String,
+    suggestion: Option<String>,
+    /// The value may be a secret and is not shown.
+    hides: bool,
+}
+
+impl Mistake {
+    fn new(expected: impl Into<String>) -> Self {
+        let expected = expected.into();
+        Self { place: None, steps: Vec::new(), found: None, expected, suggestion: None, hides: false }
+    }
+
+    fn found(mut self, found: impl Into<String>) -> Self {
+        self.found = Some(found.into());
+        self
+    }
+
+    fn suggest(mut self, suggestion: Option<&str>) -> Self {
+        self.suggestion = suggestion.map(str::to_owned);
+        self
+    }
+
+    /// The mistake is at this value, unless it is known to be deeper.
+    fn within(mut self, node: &Node) -> Self {
+        self.place.get_or_insert(node.place);
+        let hides = self.hides;
+        self.found.get_or_insert_with(|| if hides { node.describe_kind() } else { node.describe() });
+        self
+    }
+
+    fn after(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    fn into_problem(self, place: Place, base: &str) -> ConfigProblem {
+        let steps: Vec<Step> = self.steps.into_iter().rev().collect();
+        let found = self.found.unwrap_or_else(|| "something else".to_owned());
+        ConfigProblem::at(self.place.unwrap_or(place), path_text(base, &steps), found, self.expected)
+            .suggest(self.suggestion)
+    }
+}
+
+impl Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.expected)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl de::Error for Mistake {
+    /// The message says what was expected, and the value is not shown.
+    fn custom<T: Display>(message: T) -> Self {
+        Self { hides: true, ..Self::new(message.to_string()) }
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(expected.to_string())
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(expected.to_string())
+    }
+
+    fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
+        Self::new(expected.to_string())
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(one_of(expected.iter().copied()))
+            .found(in_backticks(variant))
+            .suggest(nearest(variant, expected.iter().copied()))
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(one_of(expected.iter().copied()))
+            .found(format!("the unknown key {}", in_backticks(field)))
+            .suggest(nearest(field, expected.iter().copied()))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new("one").found(format!("no `{field}`"))
+    }
+}
+
+struct Decoder<'a>(&'a Node);
+
+impl<'a> Decoder<'a> {
+    fn wrong(&self, expected: &str) -> Mistake {
+        Mistake::new(expected).within(self.0)
+    }
+
+    fn whole<T: TryFrom<u64>>(&self) -> Result<T, Mistake> {
+        let number = match &self.0.kind {
+            Kind::Scalar { text, plain: true } => match plain(text) {
+                Plain::Whole(number) => u64::try_from(number).ok(),
+                Plain::Large(number) => Some(number),
+                _ => None,
+            },
+            _ => None,
+        };
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.wrong("a whole number"))
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($method:ident $visit:ident),*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+            visitor.$visit(self.whole()?)
+        })*
+    };
+}
+
+impl<'de> de::Deserializer<'de> for Decoder<'_> {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        let node = self.0;
+        let value = match &node.kind {
+            Kind::Scalar { text, plain: false } => visitor.visit_str(text),
+            Kind::Scalar { text, plain: true } => match plain(text) {
+                Plain::Nothing => visitor.visit_unit(),
+                Plain::Truth(truth) => visitor.visit_bool(truth),
+                Plain::Whole(number) if number >= 0 => visitor.visit_u64(number.unsigned_abs()),
+                Plain::Whole(number) => visitor.visit_i64(number),
+                Plain::Large(number) => visitor.visit_u64(number),
+                Plain::Fraction(number) => visitor.visit_f64(number),
+                Plain::Text => visitor.visit_str(text),
+            },
+            Kind::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
+            Kind::Map(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None }),
+        };
+        value.map_err(|mistake| mistake.within(node))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        let Kind::Scalar { text, plain: is_plain } = &self.0.kind else {
+            return Err(self.wrong("`true` or `false`"));
+        };
+        match plain(text) {
+            Plain::Truth(truth) if *is_plain => visitor.visit_bool(truth),
+            _ => {
+                let meant = match text.to_lowercase().as_str() {
+                    "yes" | "y" | "on" | "1" | "true" => Some("true"),
+                    "no" | "n" | "off" | "0" | "false" => Some("false"),
+                    _ => None,
+                };
+                Err(self.wrong("`true` or `false`").suggest(meant))
+            }
+        }
+    }
+
+    whole_numbers!(deserialize_u8 visit_u8, deserialize_u16 visit_u16, deserialize_u32 visit_u32, deserialize_u64 visit_u64);
+
+    /// Any value but lists, maps and nothing has a text.
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.0.as_text() {
+            Some(text) => visitor.visit_str(text).map_err(|mistake: Mistake| mistake.within(self.0)),
+            None => Err(self.wrong("a text")),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_nothing() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Mistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.0.kind {
+            Kind::List(_) => self.deserialize_any(visitor),
+            _ => Err(self.wrong("a list")),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.0.kind {
+            Kind::Map(_) => self.deserialize_any(visitor),
+            _ => Err(self.wrong("a map")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        match self.0.kind {
+            Kind::Map(_) => self.deserialize_any(visitor),
+            _ => Err(self.wrong(&format!("a map with {}", one_of(fields.iter().copied())))),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        let Some(text) = self.0.as_text() else { return Err(self.wrong(&one_of(variants.iter().copied()))) };
+        let variant: StrDeserializer<'_, Mistake> = text.into_deserializer();
+        visitor.visit_enum(variant).map_err(|mistake| mistake.within(self.0))
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct ignored_any
+    }
+}
+
+struct Items<'a> {
+    items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'_> {
+    type Error = Mistake;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
+        let Some((index, item)) = self.items.next() else { return Ok(None) };
+        let value = seed.deserialize(Decoder(item));
+        value.map(Some).map_err(|mistake| mistake.within(item).after(Step::Index(index)))
+    }
+}
+
+struct Entries<'a> {
+    entries: std::slice::Iter<'a, Entry>,
+    value: Option<&'a Entry>,
+}
+
+impl<'de> de::MapAccess<'de> for Entries<'_> {
+    type Error = Mistake;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        self.value = Some(entry);
+        let key = Node::text(entry.place, entry.key.as_str());
+        seed.deserialize(Decoder(&key)).map(Some).map_err(|mistake| mistake.within(&key))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
+        let Some(entry) = self.value.take() else { return Err(Mistake::new("a value")) };
+        let value = seed.deserialize(Decoder(&entry.value));
+        value.map_err(|mistake| mistake.within(&entry.value).after(Step::Key(entry.key.clone())))
+    }
+}

@@ -1,0 +1,265 @@
+//! Reading a configuration file: from its text to its meaning, or to all that is wrong with it.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+use super::node::{Entry, Kind, Node, Place, Step, path_text};
+use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
+use super::raw::{NO_DEFAULTS, RawCollisions, RawServer};
+use super::reference::workspace;
+use super::resolve::{Surroundings, path, resolve, unknown_server};
+use super::secrets::Secrets;
+use super::{Collisions, Config, decode, json, toml, yaml};
+
+/// The largest file that is read.
+const LARGEST: usize = 4 << 20;
+
+/// The largest JSON file: it cannot grow, and other clients keep much else in the same file.
+const LARGEST_JSON: usize = 64 << 20;
+
+const KEYS: [&str; 5] = ["defaults", "servers", "enabled_servers", "collisions", "secrets_file"];
+
+impl Config {
+    /// Reads a file: a `ropeway.yaml`, or the file of another client.
+    pub fn load(path: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
+        Self::parse(&read(path)?, path, secrets)
+    }
+
+    /// The meaning of a text that is, or could be, in the file `origin`.
+    pub fn parse(text: &str, origin: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
+        let document = Document::parse(text, origin)?;
+        let folder = origin.parent().unwrap_or(Path::new(""));
+        let home = secrets.home();
+        let named = document.secrets_file.as_ref().map(|written| path(written, folder, home.as_deref()));
+        let sources = secrets.open(folder, named)?;
+        let workspace = workspace(origin);
+        let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign: document.is_foreign };
+        document.resolve(origin, &around)
+    }
+}
+
+/// The text of a file that is not too large.
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |error| ConfigError::unreadable(path, error);
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let largest = largest(path);
+    let mut bytes = Vec::new();
+    file.take(largest as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > largest {
+        let size = std::fs::metadata(path).map_or(bytes.len() as u64, |metadata| metadata.len());
+        return Err(ConfigError::new(path, vec![too_large(size, largest)]));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
+        let place = super::node::Lines::new(&text).place(text.len());
+        ConfigError::new(path, vec![ConfigProblem::at(place, "", "bytes that are not UTF-8", "text")])
+    })
+}
+
+fn largest(path: &Path) -> usize {
+    if Format::of(path, "") == Format::Json { LARGEST_JSON } else { LARGEST }
+}
+
+fn too_large(size: u64, largest: usize) -> ConfigProblem {
+    let found = format!("a file of {:.1} MiB", size as f64 / f64::from(1 << 20));
+    ConfigProblem::of_file(found, format!("at most {} MiB", largest >> 20))
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Yaml,
+    Json,
+    Toml,
+}
+
+impl Format {
+    fn of(path: &Path, text: &str) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json" | "jsonc" | "json5") => Self::Json,
+            Some("toml") => Self::Toml,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ if text.trim_start().starts_with(['{', '/']) => Self::Json,
+            _ => Self::Yaml,
+        }
+    }
+}
+
+/// The tree of a text.
+pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError> {
+    let fail = |problem| ConfigError::new(origin, vec![problem]);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let largest = largest(origin);
+    if text.len() > largest {
+        return Err(fail(too_large(text.len() as u64, largest)));
+    }
+    if text.trim().is_empty() {
+        return Err(fail(yaml::empty()));
+    }
+    let tree = match Format::of(origin, text) {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
+        Format::Toml => toml::parse(text),
+    };
+    tree.map_err(fail)
+}
+
+/// A server as it stands in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Written {
+    /// Its path in the file.
+    pub(super) path: String,
+    /// What is written, in our own words.
+    pub(super) node: Node,
+}
+
+/// A file, taken apart but not yet understood.
+#[derive(Default)]
+pub(super) struct Document {
+    pub(super) servers: Vec<Written>,
+    pub(super) is_foreign: bool,
+    pub(super) warnings: Vec<String>,
+    pub(super) problems: Vec<ConfigProblem>,
+    defaults: Option<Node>,
+    enabled_servers: Option<Node>,
+    collisions: Option<Collisions>,
+    secrets_file: Option<String>,
+}
+
+impl Document {
+    pub(super) fn parse(text: &str, origin: &Path) -> Result<Self, ConfigError> {
+        let tree = parse_tree(text, origin)?;
+        Ok(Self::own(tree))
+    }
+
+    /// A `ropeway.yaml`.
+    fn own(tree: Node) -> Self {
+        let mut document = Self::default();
+        let Kind::Map(entries) = tree.kind else {
+            let problem = ConfigProblem::at(tree.place, "", tree.describe(), format!("a map with {}", one_of(KEYS)));
+            document.problems.push(problem);
+            return document;
+        };
+        let has_servers = entries.iter().any(|entry| entry.key == "servers");
+        for Entry { key, place, value } in entries {
+            match key.as_str() {
+                _ if value.is_nothing() && KEYS.contains(&key.as_str()) => {}
+                "servers" => document.take_servers(value),
+                "defaults" => document.take_defaults(value),
+                "enabled_servers" => match decode::decode::<Vec<String>>(&value, &key) {
+                    Ok(_) => document.enabled_servers = Some(value),
+                    Err(problem) => document.problems.push(problem),
+                },
+                "collisions" => match decode::decode(&value, &key) {
+                    Ok(collisions) => document.collisions = Some(meaning(collisions)),
+                    Err(problem) => document.problems.push(problem),
+                },
+                "secrets_file" => match decode::decode(&value, &key) {
+                    Ok(path) => document.secrets_file = Some(path),
+                    Err(problem) => document.problems.push(problem),
+                },
+                // Editors find the schema so.
+                "$schema" => {}
+                _ => {
+                    let found = format!("the unknown key {}", in_backticks(&key));
+                    let problem = ConfigProblem::at(place, "", found, one_of(KEYS));
+                    document.problems.push(problem.suggest(nearest(&key, KEYS)));
+                }
+            }
+        }
+        if !has_servers && document.problems.is_empty() {
+            document.problems.push(ConfigProblem::at(tree.place, "", "no `servers`", "a list of them"));
+        }
+        document
+    }
+
+    fn take_servers(&mut self, value: Node) {
+        let Kind::List(servers) = value.kind else {
+            let problem =
+                ConfigProblem::at(value.place, "servers", value.describe(), "a list, each item with an `alias`");
+            self.problems.push(problem);
+            return;
+        };
+        let written = servers.into_iter().enumerate();
+        self.servers = written.map(|(index, node)| Written { path: format!("servers[{index}]"), node }).collect();
+    }
+
+    fn take_defaults(&mut self, value: Node) {
+        for entry in value.entries().iter().filter(|entry| NO_DEFAULTS.contains(&entry.key.as_str())) {
+            let found = format!("`{}`", entry.key);
+            self.problems.push(ConfigProblem::at(entry.place, "defaults", found, "it at each server that needs it"));
+        }
+        // Defaults are a server without a name.
+        let alias = Entry { key: "alias".into(), place: value.place, value: Node::text(value.place, "defaults") };
+        let named = Node::map(value.place, vec![alias]).over(&value);
+        let checked = if value.is_map() { named } else { value.clone() };
+        match decode::decode::<RawServer>(&checked, "defaults") {
+            Ok(_) => self.defaults = Some(value),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    fn resolve(self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
+        let mut problems = self.problems;
+        let mut config = Config { collisions: Collisions::Error, warnings: self.warnings, ..Config::default() };
+        if let Some(collisions) = self.collisions {
+            config.collisions = collisions;
+        }
+        let mut aliases: HashMap<String, Place> = HashMap::new();
+        for Written { path, node } in self.servers {
+            let node = match &self.defaults {
+                Some(defaults) if node.is_map() => node.over(defaults),
+                _ => node,
+            };
+            let raw: RawServer = match decode::decode(&node, &path) {
+                Ok(raw) => raw,
+                Err(problem) => {
+                    // Even of a broken server the name is known, so that nobody looks for it in vain.
+                    if let Some(alias) = node.get("alias").and_then(Node::as_text) {
+                        aliases.entry(alias.to_owned()).or_insert(node.place);
+                    }
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            let at = node.place_of(&[Step::Key("alias".into())]);
+            if let Some(first) = aliases.get(&raw.alias) {
+                let found = format!("the alias {} a second time", in_backticks(&raw.alias));
+                let expected = format!("one of its own; {}:{} has it already", first.line, first.column);
+                problems.push(ConfigProblem::at(at, path_text(&path, &[Step::Key("alias".into())]), found, expected));
+                continue;
+            }
+            aliases.insert(raw.alias.clone(), at);
+            match resolve(&raw, &node, &path, around) {
+                Ok(resolved) => {
+                    config.servers.push(resolved.entry);
+                    config.warnings.extend(resolved.warnings);
+                }
+                Err(found) => problems.extend(found),
+            }
+        }
+        if let Some(enabled) = &self.enabled_servers {
+            let known: Vec<&str> = aliases.keys().map(String::as_str).collect();
+            for (index, item) in enabled.items().iter().enumerate() {
+                let name = item.as_text().unwrap_or_default();
+                if !aliases.contains_key(name) {
+                    problems.push(unknown_server(item.place, format!("enabled_servers[{index}]"), name, &known));
+                }
+            }
+            for entry in &mut config.servers {
+                entry.enabled &= enabled.items().iter().any(|item| item.as_text() == Some(entry.alias.as_str()));
+            }
+        }
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(origin, problems)) }
+    }
+}
+
+fn meaning(collisions: RawCollisions) -> Collisions {
+    match collisions {
+        RawCollisions::Error => Collisions::Error,
+        RawCollisions::LastWins => Collisions::LastWins,
+        RawCollisions::Suffix => Collisions::Suffix,
+    }
+}

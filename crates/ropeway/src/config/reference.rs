@@ -1,0 +1,89 @@
+//! References in texts: `${NAME}`, `${NAME:-default}`, and `$$` for a dollar.
+
+use std::path::Path;
+
+/// One part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    /// As it stands.
+    Literal(&'a str),
+    /// The value of a name, or else of the default.
+    Name { name: &'a str, default: Option<&'a str> },
+    /// The folder that the file belongs to.
+    Workspace,
+    /// The last part of that folder's path.
+    WorkspaceName,
+    /// The home folder.
+    Home,
+    /// What stands between the folders of a path.
+    Separator,
+}
+
+/// What is wrong with a reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// It never ends.
+    Unclosed,
+    /// This is no name.
+    Name(String),
+}
+
+/// The parts of a text.
+pub(super) fn parts(text: &str) -> Result<Vec<Part<'_>>, Broken> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        if at > 0 {
+            parts.push(Part::Literal(&rest[..at]));
+        }
+        let after = &rest[at + 1..];
+        rest = if let Some(after) = after.strip_prefix('$') {
+            parts.push(Part::Literal("$"));
+            after
+        } else if let Some(inside) = after.strip_prefix('{') {
+            let end = inside.find('}').ok_or(Broken::Unclosed)?;
+            parts.push(reference(&inside[..end])?);
+            &inside[end + 1..]
+        } else {
+            parts.push(Part::Literal("$"));
+            after
+        };
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Literal(rest));
+    }
+    Ok(parts)
+}
+
+fn reference(inside: &str) -> Result<Part<'_>, Broken> {
+    match inside {
+        "workspaceFolder" | "workspaceRoot" => return Ok(Part::Workspace),
+        "workspaceFolderBasename" => return Ok(Part::WorkspaceName),
+        "userHome" => return Ok(Part::Home),
+        "pathSeparator" | "/" => return Ok(Part::Separator),
+        _ => {}
+    }
+    let named = inside.strip_prefix("env:").or_else(|| inside.strip_prefix("input:")).unwrap_or(inside);
+    let (name, default) = match named.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (named, None),
+    };
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if is_name { Ok(Part::Name { name, default }) } else { Err(Broken::Name(inside.to_owned())) }
+}
+
+/// A text that means itself: what would be a reference is none.
+#[cfg(test)]
+pub(super) fn literal(text: &str) -> String {
+    let refers = text.contains("$$") || text.contains("${");
+    if refers { text.replace('$', "$$") } else { text.to_owned() }
+}
+
+/// The folder that a file belongs to: that of the project, when the file lies in a client's own folder within it.
+pub(super) fn workspace(origin: &Path) -> &Path {
+    let folder = origin.parent().unwrap_or(Path::new(""));
+    let is_client =
+        folder.file_name().is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed")));
+    if is_client { folder.parent().unwrap_or(folder) } else { folder }
+}

@@ -1,0 +1,211 @@
+//! What a good file means.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{known, parse, parse_with};
+use crate::config::{
+    Collisions, Config, EraChoice, HttpServer, Secret, Secrets, ServerConfig, ServerEntry, Settings, Start,
+    StdioServer, ToolOverride, Transport,
+};
+
+#[test]
+fn a_short_file_means_a_server_with_the_usual_settings() {
+    let config =
+        parse("servers:\n  - alias: git\n    command: uvx\n    args: [mcp-server-git, --port, 8080]\n").unwrap();
+    let server = StdioServer::new("uvx", ["mcp-server-git", "--port", "8080"]);
+    let mut expected = Config::new([ServerConfig::new("git", server)]);
+    expected.collisions = Collisions::Error;
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn every_key_has_its_meaning() {
+    let config = parse(
+        r#"
+defaults:
+  timeouts: {connect: 90, idle: 2m}
+  prefix: "{alias}__"
+collisions: suffix
+enabled_servers: [files]
+servers:
+  - alias: files
+    transport: stdio
+    command: npx
+    args: [-y, server-filesystem]
+    env: {DEBUG: true, LEVEL: 3, NAME: x}
+    inherit_env: true
+    cwd: data
+    tools:
+      allow: ["read_*"]
+      deny: ["*_secret"]
+      rename: {read_file: read}
+      describe: {read_file: Reads.}
+      description_prefix: "[files] "
+      hide: {read_file: [encoding]}
+      preset: {read_file: {encoding: utf-8, lines: 10}}
+      provider_options: {"read_*": {openai: {strict: true}}}
+    description_prefix: "[{alias}] "
+    required: true
+    start: lazy
+    timeouts: {idle: 500ms, total: 1h}
+    limits: {message_bytes: 1M, pages: 3, input_rounds: 4, stderr_bytes: 2 KiB}
+    reconnect: {enabled: false, first: 1s, longest: 5s}
+    resources: {tools: true, context: ["file:///*"], context_bytes: 1k}
+    prompts: true
+    instructions: true
+    era: modern
+  - alias: web
+    url: https://example.com/mcp
+    transport: websocket
+    headers: {X-Team: blue, X-Number: 7}
+    auth: {bearer: tokentoken}
+    prefix: ""
+    reconnect: false
+    resources: true
+    prompts: {tools: false}
+  - alias: old
+    url: http://localhost:1/sse
+    transport: sse
+    auth: {basic: {user: me, password: swordfish}}
+    enabled: false
+"#,
+    )
+    .unwrap();
+    let [files, web, old] = config.servers.as_slice() else { panic!("three servers: {config:?}") };
+
+    let mut server = StdioServer::new("npx", ["-y", "server-filesystem"]);
+    server = server.with_env("DEBUG", "true").with_env("LEVEL", "3").with_env("NAME", "x");
+    server.inherit_env = true;
+    server.cwd = Some(PathBuf::from("nowhere/data"));
+    let mut expected = ServerConfig::new("files", server);
+    expected.era = EraChoice::Modern;
+    expected.timeouts.connect = Duration::from_secs(90);
+    expected.timeouts.idle = Duration::from_millis(500);
+    expected.timeouts.total = Duration::from_secs(3600);
+    expected.limits.message_bytes = 1 << 20;
+    expected.limits.pages = 3;
+    expected.limits.input_rounds = 4;
+    expected.limits.stderr_bytes = 2048;
+    expected.reconnect.enabled = false;
+    expected.reconnect.first = Duration::from_secs(1);
+    expected.reconnect.longest = Duration::from_secs(5);
+    let mut expected = ServerEntry::new(expected);
+    expected.prefix = "{alias}__".into();
+    expected.description_prefix = Some("[{alias}] ".into());
+    expected.required = true;
+    expected.start = Start::Lazy;
+    expected.instructions = true;
+    expected.prompts.tools = true;
+    expected.resources.tools = true;
+    expected.resources.context = vec!["file:///*".into()];
+    expected.resources.context_bytes = 1024;
+    expected.tools.allow = vec!["read_*".into()];
+    expected.tools.deny = vec!["*_secret".into()];
+    let all = ToolOverride { description_prefix: Some("[files] ".into()), ..ToolOverride::default() };
+    let mut read = ToolOverride { name: Some("read".into()), ..ToolOverride::default() };
+    read.description = Some("Reads.".into());
+    read.hide = vec!["encoding".into()];
+    read.preset.insert("encoding".into(), json!("utf-8"));
+    read.preset.insert("lines".into(), json!(10));
+    let mut reads = ToolOverride::default();
+    reads.provider_options.insert("openai".into(), json!({"strict": true}));
+    expected.tools.overrides = vec![("*".into(), all), ("read_file".into(), read), ("read_*".into(), reads)];
+    assert_eq!(files, &expected);
+
+    assert_eq!(config.collisions, Collisions::Suffix);
+    assert_eq!((files.enabled, web.enabled, old.enabled), (true, false, false));
+    let server = HttpServer::new("https://example.com/mcp").with_header("X-Team", "blue").with_header("X-Number", "7");
+    assert_eq!(known(web).transport, Transport::Http(server.with_bearer("tokentoken")));
+    assert_eq!(web.prefix, "");
+    assert!(!known(web).reconnect.enabled && web.resources.tools && !web.prompts.tools);
+    let server = HttpServer::new("http://localhost:1/sse").with_header("Authorization", "Basic bWU6c3dvcmRmaXNo");
+    assert_eq!(known(old).transport, Transport::Sse(server));
+}
+
+#[test]
+fn secrets_come_from_the_environment_then_dot_env_then_a_file_then_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(".env", "# mine\nexport A=env-file\nB='second file' # why\nC=\"two\\nlines\"\n");
+    write("more.yaml", "B: yaml\nD: 7\nE: yaml-e\n");
+    write("named.env", "E=named\nF=named-f\n");
+    write(
+        "ropeway.yaml",
+        "secrets_file: named.env\nservers:\n  - alias: a\n    command: x\n    args: ['${A}', '${B}', '${C}', '${D}', '${E}', '${F}', '${G}', '${H:-eight}', '$$5 $x ${env:A}']\n",
+    );
+    let secrets = Secrets::from_map([("A", "environment")]).with_file(folder.path().join("more.yaml"));
+    let secrets = secrets.with("A", "code").with("G", "code-g");
+    let config = Config::load(&folder.path().join("ropeway.yaml"), &secrets).unwrap();
+    let expected =
+        ["environment", "second file", "two\nlines", "7", "yaml-e", "named-f", "code-g", "eight", "$5 $x environment"];
+    assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(StdioServer::new("x", expected)));
+}
+
+#[test]
+fn a_missing_secret_skips_that_server_alone() {
+    let text = "servers:\n  - {alias: a, url: 'https://x/${ONE}', auth: {bearer: '${TWO}'}, headers: {H: '${ONE}'}}\n  - {alias: b, command: x}\n  - {alias: c, command: x, args: ['${THREE}'], enabled: false}\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.servers[0].settings, Settings::Missing { secrets: vec!["ONE".into(), "TWO".into()] });
+    assert_eq!(config.warnings, ["server `a` is skipped: secrets `ONE`, `TWO` are not set"]);
+    known(&config.servers[1]);
+    assert_eq!(config.servers[2].settings, Settings::Missing { secrets: vec!["THREE".into()] });
+}
+
+#[test]
+fn a_secret_is_masked_and_never_in_debug_output() {
+    let text = r#"
+servers:
+  - alias: web
+    url: https://user:pass-in-url@host/${IN_URL}?api_key=key-in-url&page=ordinary
+    headers: {X-Api-Key: literal-key, Accept: ordinary, H: "${IN_HEADER}"}
+    auth: {bearer: "${IN_AUTH}"}
+  - alias: run
+    command: x
+    args: ["--token=${IN_ARG}", "${HOME}", "${D:-default-in-file}"]
+    env: {GITHUB_TOKEN: literal-token, LEVEL: ordinary, V: "${IN_ENV}"}
+  - {alias: basic, url: "http://h", auth: {basic: {user: me, password: swordfish}}}
+"#;
+    let names = ["IN_URL", "IN_HEADER", "IN_AUTH", "IN_ARG", "IN_ENV"];
+    let secrets = Secrets::from_map(names.map(|name| (name, format!("\"value\\of-{name}"))));
+    let secrets = secrets.with("HOME", "/home/somebody");
+    let config = parse_with(text, &secrets).unwrap();
+    let hide = |index: usize, text: &str| known(&config.servers[index]).mask.hide(text).into_owned();
+    for value in [
+        "\"value\\of-IN_URL",
+        "\"value\\of-IN_HEADER",
+        "\"value\\of-IN_AUTH",
+        "pass-in-url",
+        "key-in-url",
+        "literal-key",
+    ] {
+        assert_eq!(hide(0, &format!("<{value}>")), "<***>");
+    }
+    for value in ["\"value\\of-IN_ARG", "\"value\\of-IN_ENV", "literal-token"] {
+        assert_eq!(hide(1, &format!("<{value}>")), "<***>");
+    }
+    for value in ["swordfish", "bWU6c3dvcmRmaXNo", "c3dvcmRmaXNo"] {
+        assert_eq!(hide(2, &format!("<{value}>")), "<***>");
+    }
+    for value in ["ordinary", "/home/somebody", "default-in-file"] {
+        assert_eq!((hide(0, value), hide(1, value)), (value.to_owned(), value.to_owned()));
+    }
+    let shown = format!("{config:?} {config:#?} {secrets:?}");
+    for value in ["value", "pass-in-url", "key-in-url", "literal-", "swordfish", "bWU6"] {
+        assert!(!shown.contains(value), "{value} in {shown}");
+    }
+    assert!(shown.contains("/home/somebody") && shown.contains("--token=***"));
+}
+
+#[test]
+fn anchors_aliases_and_merge_keys_are_followed() {
+    let text = "\u{feff}defaults: &d {start: lazy}\nservers:\n  - &a {alias: a, command: x, env: {K: v}}\n  - {<<: *a, alias: b}\n  - {<<: [*a, {command: y, era: legacy}], alias: c}\n";
+    let config = parse(text).unwrap();
+    let server = StdioServer::new("x", [""; 0]).with_env("K", Secret::new("v"));
+    assert_eq!(known(&config.servers[1]).transport, Transport::Stdio(server.clone()));
+    assert_eq!(known(&config.servers[2]).transport, Transport::Stdio(server));
+    assert_eq!(known(&config.servers[2]).era, EraChoice::Legacy);
+    assert_eq!(config.servers[2].start, Start::Lazy);
+}

@@ -1,0 +1,32 @@
+//! Reading configuration files.
+
+mod meaning;
+mod problems;
+
+use std::path::Path;
+
+use super::{Config, ConfigError, Secrets, ServerConfig, ServerEntry, Settings};
+
+/// The meaning of a `ropeway.yaml`, without any secret.
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    parse_with(text, &Secrets::none())
+}
+
+fn parse_with(text: &str, secrets: &Secrets) -> Result<Config, ConfigError> {
+    // No such folder, so there is no `.env` beside the file either.
+    Config::parse(text, Path::new("nowhere/ropeway.yaml"), secrets)
+}
+
+/// What is wrong with a `ropeway.yaml`, without the name of the folder.
+fn problems(text: &str) -> Vec<String> {
+    let error = parse(text).expect_err("a broken file").to_string();
+    error.lines().map(|line| line.trim_start_matches("nowhere/").to_owned()).collect()
+}
+
+/// The settings of a server that lacks nothing.
+fn known(entry: &ServerEntry) -> &ServerConfig {
+    match &entry.settings {
+        Settings::Known(config) => config,
+        Settings::Missing { secrets } => panic!("secrets are missing: {secrets:?}"),
+    }
+}

@@ -1,0 +1,227 @@
+//! What a broken file is told.
+
+use std::path::Path;
+
+use super::{parse, problems};
+use crate::config::{Config, Secrets};
+
+/// One server with these lines.
+fn server(lines: &str) -> String {
+    format!("servers:\n  - alias: a\n    {}\n", lines.replace('\n', "\n    "))
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
+    let cases = [
+        ("servers:\n  - command: x\n", "ropeway.yaml:2:5: servers[0]: found no `alias`, expected one"),
+        (
+            "servers:\n  - {alias: a, command: x}\n  - {alias: a, command: y}\n",
+            "ropeway.yaml:3:13: servers[1].alias: found the alias `a` a second time, expected one of its own; 2:13 has it already",
+        ),
+        (
+            &server("command: x\ntransport: stdoi"),
+            "ropeway.yaml:4:16: servers[0].transport: found `stdoi`, expected one of `stdio`, `sse`, `streamable-http` (did you mean `stdio`?)",
+        ),
+        (
+            &server("transport: stdio"),
+            "ropeway.yaml:2:5: servers[0]: found no `command`, expected the program that speaks `stdio`",
+        ),
+        (
+            &server("transport: sse"),
+            "ropeway.yaml:2:5: servers[0]: found no `url`, expected where the server listens, for `sse`",
+        ),
+        (
+            &server("enabled: true"),
+            "ropeway.yaml:2:5: servers[0]: found neither `command` nor `url`, expected one of them",
+        ),
+        (
+            &server("command: x\nurl: http://y"),
+            "ropeway.yaml:4:10: servers[0].url: found both `command` and `url`, expected one of them",
+        ),
+        (
+            &server("url: wss://y/z"),
+            "ropeway.yaml:3:10: servers[0].url: found `wss://y/z`, expected a URL that starts with `http://` or `https://` (did you mean `https://y/z`?)",
+        ),
+        (
+            &server("commnd: x"),
+            "ropeway.yaml:3:5: servers[0]: found the unknown key `commnd`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `era` (did you mean `command`?)",
+        ),
+        (
+            &server("command: x\ntimeouts: {connect: soon}"),
+            "ropeway.yaml:4:25: servers[0].timeouts.connect: found `soon`, expected a length of time such as `30s`, `500ms` or `2m`, or a number of seconds",
+        ),
+        (
+            &server("command: x\nlimits: {message_bytes: lots}"),
+            "ropeway.yaml:4:29: servers[0].limits.message_bytes: found `lots`, expected a number of bytes such as `64M` or `512K`",
+        ),
+        (
+            &server("command: x\nlimits: {pages: -1}"),
+            "ropeway.yaml:4:21: servers[0].limits.pages: found `-1`, expected a whole number",
+        ),
+        (
+            &server("command: x\nrequired: yes"),
+            "ropeway.yaml:4:15: servers[0].required: found `yes`, expected `true` or `false` (did you mean `true`?)",
+        ),
+        (
+            &server("command: x\nreconnect: 5"),
+            "ropeway.yaml:4:16: servers[0].reconnect: found `5`, expected `true`, `false` or a map",
+        ),
+        (
+            &server("command: x\ntools: read"),
+            "ropeway.yaml:4:12: servers[0].tools: found `read`, expected a list of globs or a map",
+        ),
+        (&server("command: x\nargs: -y"), "ropeway.yaml:4:11: servers[0].args: found `-y`, expected a list"),
+        (&server("command: x\nargs: [[]]"), "ropeway.yaml:4:12: servers[0].args[0]: found a list, expected a text"),
+        (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: found nothing, expected a text"),
+        (
+            &server("url: http://y\nauth: s3cr3t"),
+            "ropeway.yaml:4:11: servers[0].auth: found a text, expected a map with one of `bearer`, `basic`",
+        ),
+        (
+            &server("url: http://y\nauth: {bearer: s3cr3t}\nheaders: {authorization: x}"),
+            "ropeway.yaml:4:11: servers[0].auth: found both `auth` and a header `Authorization`, expected one of them",
+        ),
+        (
+            &server("command: x\ntools: {allow: [a, '[b']}"),
+            "ropeway.yaml:4:24: servers[0].tools.allow[1]: found `[b`, expected a glob (unclosed character class; missing ']')",
+        ),
+        (
+            &server("command: x\nargs: ['${NAME']"),
+            "ropeway.yaml:4:12: servers[0].args[0]: found `${` without a `}`, expected `${NAME}`, or `$$` for a dollar",
+        ),
+        (
+            &server("command: x\nargs: ['${A B}']"),
+            "ropeway.yaml:4:12: servers[0].args[0]: found `${A B}`, expected `${NAME}` or `${NAME:-default}`, or `$$` for a dollar (did you mean `${A_B}`?)",
+        ),
+        (
+            &server("command: '${SHELL}'"),
+            "ropeway.yaml:3:14: servers[0].command: found `${SHELL}`, expected a program without `${…}`: a command is run exactly as it is written",
+        ),
+        (
+            "servers:\n  - {alias: 'my server', command: x}\n",
+            "ropeway.yaml:2:13: servers[0].alias: found `my server`, expected letters, digits, `_`, `.` and `-`, at most 64 of them (did you mean `my-server`?)",
+        ),
+        (
+            "enabled_servers: [githbu]\nservers:\n  - {alias: github, command: x}\n",
+            "ropeway.yaml:1:19: enabled_servers[0]: found `githbu`, expected the alias of a server in this file (did you mean `github`?)",
+        ),
+        (
+            "sevrers: []\n",
+            "ropeway.yaml:1:1: found the unknown key `sevrers`, expected one of `defaults`, `servers`, `enabled_servers`, `collisions`, `secrets_file` (did you mean `servers`?)",
+        ),
+        ("defaults: {prefix: x}\n", "ropeway.yaml:1:1: found no `servers`, expected a list of them"),
+        (
+            "defaults: {command: x}\nservers: []\n",
+            "ropeway.yaml:1:12: defaults: found `command`, expected it at each server that needs it",
+        ),
+        (
+            "defaults: {start: lasy}\nservers: []\n",
+            "ropeway.yaml:1:19: defaults.start: found `lasy`, expected one of `eager`, `lazy` (did you mean `lazy`?)",
+        ),
+        (
+            "collisions: last_wins\nservers: []\n",
+            "ropeway.yaml:1:13: collisions: found `last_wins`, expected one of `error`, `last-wins`, `suffix` (did you mean `last-wins`?)",
+        ),
+        ("servers: 5\n", "ropeway.yaml:1:10: servers: found `5`, expected a list, each item with an `alias`"),
+        (
+            "- a\n",
+            "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `collisions`, `secrets_file`",
+        ),
+        (
+            "servers: []\nservers: []\n",
+            "ropeway.yaml:2:1: found the key `servers` a second time, expected it once; it is at 1:1 already",
+        ),
+        (
+            "servers: []\n---\nservers: []\n",
+            "ropeway.yaml:2:1: found a second document, expected one document in the file",
+        ),
+        ("servers: !secret x\n", "ropeway.yaml:1:10: found the tag `!secret`, expected no tag"),
+        ("", "ropeway.yaml: found nothing, expected a list of `servers`"),
+        ("# only a comment\n", "ropeway.yaml: found nothing, expected a list of `servers`"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_yaml_is_told_where() {
+    for (text, place) in [
+        ("servers: [\n", "ropeway.yaml:2:1: "),
+        ("servers:\n\t- a\n", "ropeway.yaml:2:"),
+        ("%PDF-1.7\n", "ropeway.yaml:"),
+    ] {
+        let problems = problems(text);
+        assert!(problems.len() == 1 && problems[0].starts_with(place), "{problems:?}");
+        assert!(problems[0].contains("found text that is not YAML: "), "{problems:?}");
+    }
+}
+
+#[test]
+fn ten_megabytes_of_yaml_are_refused_before_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, "servers: []\n".repeat(10 << 20).split_at(10 << 20).0).unwrap();
+    let error = Config::load(&path, &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), format!("{}: found a file of 10.0 MiB, expected at most 4 MiB", path.display()));
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_told() {
+    let error = Config::load(Path::new("nowhere/ropeway.yaml"), &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), "could not read `nowhere/ropeway.yaml`");
+    assert!(std::error::Error::source(&error).is_some());
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, b"servers:\n  - \xff").unwrap();
+    let error = Config::load(&path, &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), format!("{}:2:5: found bytes that are not UTF-8, expected text", path.display()));
+}
+
+#[test]
+fn anchors_that_explode_are_refused_at_the_line_that_goes_too_far() {
+    let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+    for level in 1..20 {
+        let alias = format!("*a{}", level - 1);
+        text.push_str(&format!("a{level}: &a{level} [{}]\n", [alias.as_str(); 9].join(", ")));
+    }
+    let problems = problems(&text);
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].starts_with("ropeway.yaml:5:"), "{problems:?}");
+    assert!(
+        problems[0].ends_with("found anchors and aliases that make the file grow past 4 MiB, expected fewer of them")
+    );
+    assert_eq!(
+        super::problems("servers: &a\n  - *a\n"),
+        ["ropeway.yaml:2:5: found an alias within its own anchor, expected one that ends"]
+    );
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    for (open, close) in [("[", "]"), ("{a: ", "}")] {
+        let text = format!("servers: {}{}\n", open.repeat(10_000), close.repeat(10_000));
+        let problems = problems(&text);
+        assert!(problems[0].contains("more than 100 lists and maps within each other"), "{problems:?}");
+    }
+    let json = format!("{{\"servers\": {}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    assert!(Config::parse(&json, Path::new("x.json"), &Secrets::none()).is_err());
+    let toml = format!("servers = {}{}", "[".repeat(10_000), "]".repeat(10_000));
+    assert!(Config::parse(&toml, Path::new("x.toml"), &Secrets::none()).is_err());
+}
+
+#[test]
+fn of_two_hundred_servers_all_fifty_broken_ones_are_named_at_once() {
+    let mut text = String::from("servers:\n");
+    for index in 0..200 {
+        let key = if index % 4 == 0 { "comand" } else { "command" };
+        text.push_str(&format!("  - alias: s{index}\n    {key}: x\n"));
+    }
+    let problems = problems(&text);
+    let places: Vec<&str> = problems.iter().filter_map(|problem| problem.split(": found").next()).collect();
+    let expected: Vec<String> =
+        (0..200).step_by(4).map(|index| format!("ropeway.yaml:{}:5: servers[{index}]", index * 2 + 3)).collect();
+    assert_eq!(places, expected);
+    assert!(parse(&text.replace("comand", "command")).is_ok());
+}

@@ -1,0 +1,227 @@
+//! YAML as a tree: anchors, aliases and merge keys included, and bounded.
+
+use std::collections::{BTreeMap, HashMap};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+
+use super::node::{DEPTH, Entry, Kind, Node, Place, too_deep};
+use super::problem::{ConfigProblem, in_backticks};
+
+/// How much a file may grow by its aliases, in bytes.
+const GROWTH: usize = 4 << 20;
+
+/// What a value weighs besides its text.
+const WEIGHT: usize = 32;
+
+/// The tree of the one document in the text.
+pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
+    let mut builder = Builder::default();
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| {
+            let place = place(error.marker());
+            // The scanner has a limit of its own, and meets it before we see what is nested.
+            if error.info().contains("recursion limit") {
+                return too_deep(place);
+            }
+            let indent = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
+            let tab = indent.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t');
+            let expected = if tab { "spaces, not a tab, before the first word of a line" } else { "" };
+            ConfigProblem::at(place, "", format!("text that is not YAML: {}", error.info()), expected)
+        })?;
+        builder.take(event, place(&span.start))?;
+    }
+    builder.root.ok_or_else(empty)
+}
+
+/// The problem of a file in which nothing stands.
+pub(super) fn empty() -> ConfigProblem {
+    ConfigProblem::of_file("nothing", "a list of `servers`")
+}
+
+fn place(marker: &Marker) -> Place {
+    Place { line: marker.line(), column: marker.col() + 1 }
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    /// Finished values that have an anchor, with their weight.
+    anchors: BTreeMap<usize, (usize, Node)>,
+    grown: usize,
+    root: Option<Node>,
+}
+
+/// A list or map whose end has not come yet.
+struct Open {
+    place: Place,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, merged: Vec<Node>, key: Option<Key> },
+}
+
+struct Key {
+    text: String,
+    place: Place,
+    merges: bool,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), ConfigProblem> {
+        match event {
+            Event::DocumentStart(_) if self.root.is_some() => {
+                return Err(ConfigProblem::at(place, "", "a second document", "one document in the file"));
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let quoted = tag_quotes(tag.as_deref(), place)?;
+                let plain = style == ScalarStyle::Plain && !quoted;
+                let node = Node { place, kind: Kind::Scalar { text: text.into_owned(), plain } };
+                self.finish(node, anchor)?;
+            }
+            Event::SequenceStart(anchor, tag) => {
+                tag_quotes(tag.as_deref(), place)?;
+                self.open(Open { place, anchor, content: Content::List(Vec::new()) })?;
+            }
+            Event::MappingStart(anchor, tag) => {
+                tag_quotes(tag.as_deref(), place)?;
+                let content = Content::Map { entries: Vec::new(), merged: Vec::new(), key: None };
+                self.open(Open { place, anchor, content })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(open) = self.open.pop() else { return Ok(()) };
+                let kind = match open.content {
+                    Content::List(items) => Kind::List(items),
+                    Content::Map { entries, merged, .. } => Kind::Map(merge(entries, merged)?),
+                };
+                self.finish(Node { place: open.place, kind }, open.anchor)?;
+            }
+            Event::Alias(anchor) => {
+                let Some((weight, node)) = self.anchors.get(&anchor) else {
+                    return Err(ConfigProblem::at(place, "", "an alias within its own anchor", "one that ends"));
+                };
+                self.grown += weight;
+                if self.grown > GROWTH {
+                    return Err(grown(place));
+                }
+                if self.open.len() + depth(node) > DEPTH {
+                    return Err(too_deep(place));
+                }
+                let node = node.clone();
+                self.finish(node, 0)?;
+            }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, open: Open) -> Result<(), ConfigProblem> {
+        if self.open.len() >= DEPTH {
+            return Err(too_deep(open.place));
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// A value is whole: it goes where it belongs.
+    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), ConfigProblem> {
+        if anchor > 0 {
+            let weight = weight(&node);
+            // Anchors within anchors are kept once for each.
+            self.grown += weight;
+            if self.grown > GROWTH {
+                return Err(grown(node.place));
+            }
+            self.anchors.insert(anchor, (weight, node.clone()));
+        }
+        match self.open.last_mut().map(|open| &mut open.content) {
+            None => self.root = Some(node),
+            Some(Content::List(items)) => items.push(node),
+            Some(Content::Map { entries, merged, key }) => match key.take() {
+                Some(Key { merges: true, .. }) => merged.push(node),
+                Some(Key { text, place, .. }) => entries.push(Entry { key: text, place, value: node }),
+                None => match node.kind {
+                    Kind::Scalar { text, plain } => {
+                        let merges = plain && text == "<<";
+                        *key = Some(Key { text, place: node.place, merges });
+                    }
+                    _ => return Err(ConfigProblem::at(node.place, "", node.describe(), "a word as the key")),
+                },
+            },
+        }
+        Ok(())
+    }
+}
+
+fn grown(place: Place) -> ConfigProblem {
+    let found = format!("anchors and aliases that make the file grow past {} MiB", GROWTH >> 20);
+    ConfigProblem::at(place, "", found, "fewer of them")
+}
+
+/// Whether a tag makes a text of what would be a number; only YAML's own tags are known.
+fn tag_quotes(tag: Option<&Tag>, place: Place) -> Result<bool, ConfigProblem> {
+    match tag {
+        None => Ok(false),
+        Some(tag) if tag.handle == "!" && tag.suffix.is_empty() => Ok(true),
+        Some(tag) if tag.is_yaml_core_schema() => Ok(tag.suffix == "str"),
+        Some(tag) => Err(ConfigProblem::at(place, "", format!("the tag {}", in_backticks(&tag.to_string())), "no tag")),
+    }
+}
+
+/// The entries of a map with those of the maps that it merges; its own win, then the first.
+fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Result<Vec<Entry>, ConfigProblem> {
+    check_keys(&entries)?;
+    for node in merged {
+        let maps = match node.kind {
+            Kind::List(maps) => maps,
+            kind => vec![Node { place: node.place, kind }],
+        };
+        for map in maps {
+            let Kind::Map(more) = map.kind else {
+                return Err(ConfigProblem::at(map.place, "", map.describe(), "a map to merge"));
+            };
+            let mut known: Vec<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+            known.sort();
+            entries.extend(more.into_iter().filter(|entry| known.binary_search(&entry.key).is_err()));
+        }
+    }
+    Ok(entries)
+}
+
+/// Every key only once.
+pub(super) fn check_keys(entries: &[Entry]) -> Result<(), ConfigProblem> {
+    let mut known = HashMap::new();
+    for entry in entries {
+        if let Some(first) = known.insert(entry.key.as_str(), entry.place) {
+            let (Place { line, column }, key) = (first, in_backticks(&entry.key));
+            let found = format!("the key {key} a second time");
+            return Err(ConfigProblem::at(
+                entry.place,
+                "",
+                found,
+                format!("it once; it is at {line}:{column} already"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn weight(node: &Node) -> usize {
+    WEIGHT
+        + match &node.kind {
+            Kind::Scalar { text, .. } => text.len(),
+            Kind::List(items) => items.iter().map(weight).sum(),
+            Kind::Map(entries) => entries.iter().map(|entry| WEIGHT + entry.key.len() + weight(&entry.value)).sum(),
+        }
+}
+
+fn depth(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Scalar { .. } => 0,
+        Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+    }
+}
