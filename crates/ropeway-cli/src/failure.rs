@@ -33,7 +33,7 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  tool error: the tool reports a failure, or the server refused the call
-  2  usage: what was typed makes no sense, or the arguments do not fit the tool's schema
+  2  usage: what was typed makes no sense, or does not fit the tool's schema
   3  server unreachable, or what it says is not the protocol
   4  server needs authentication
   5  timeout";
