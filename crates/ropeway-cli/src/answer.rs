@@ -113,7 +113,10 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
 }
 
 /// Writes parts for a person; files go into the folder when there is one.
-pub(crate) fn show_parts<'a>(parts: impl Iterator<Item = &'a ContentPart>, folder: Option<&Folder>) -> Result<Shown, Failure> {
+pub(crate) fn show_parts<'a>(
+    parts: impl Iterator<Item = &'a ContentPart>,
+    folder: Option<&Folder>,
+) -> Result<Shown, Failure> {
     let mut shown = Shown::default();
     let mut unsaved = 0;
     for part in parts {

@@ -22,11 +22,11 @@ pub(crate) struct Typed {
 }
 
 /// What a word behind the tool may be, for whoever typed something else.
-const POSSIBLE: &str = "give `key=value`, `key:=json`, a JSON object '{…}', @FILE, or - for standard input";
+const POSSIBLE: &str = "possible are `key=value`, `key:=json`, a JSON object '{…}', @FILE, or - for standard input";
 
 /// One word behind the tool.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Word {
+enum Word {
     /// An object of arguments: JSON, `@file`, or `-`.
     Object(String),
     /// One argument.
@@ -35,7 +35,7 @@ pub(crate) enum Word {
 
 impl Word {
     /// Reads one word. What begins like an object or a file is one, whatever follows.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Failure> {
         match text.trim_start().starts_with(['{', '@']) || text == "-" {
             true => Ok(Self::Object(text.to_owned())),
             false => Pair::parse(text).map(Self::Pair),
@@ -60,19 +60,21 @@ enum PairValue {
 
 impl Pair {
     /// Reads one pair.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Failure> {
         let Some((name, value)) = text.split_once('=') else {
-            return Err(POSSIBLE.to_owned());
+            return Err(Failure::usage(format!("`{}` is no argument", cut(text, LONGEST_QUOTE))).hint(POSSIBLE));
         };
         let (name, value) = match name.strip_suffix(':') {
             Some(name) => {
-                let json = serde_json::from_str(value).map_err(|error| format!("`{value}` is not JSON: {error}"))?;
+                let json = serde_json::from_str(value).map_err(|error| {
+                    Failure::usage(format!("`{}` is not JSON", cut(value, LONGEST_QUOTE))).caused_by(&error)
+                })?;
                 (name, PairValue::Json(json))
             }
             None => (name, PairValue::Plain(value.to_owned())),
         };
         match name {
-            "" => Err("the key before `=` is empty".to_owned()),
+            "" => Err(Failure::usage(format!("`{text}` has no key before `=`"))),
             name => Ok(Self { name: name.to_owned(), value }),
         }
     }
@@ -106,11 +108,11 @@ fn read_object(text: &str) -> Result<Arguments, Failure> {
 
 impl Typed {
     /// Puts together what was typed: the words behind the tool, and the value of `--args`.
-    pub(crate) fn read(words: Vec<Word>, args: Option<String>) -> Result<Self, Failure> {
+    pub(crate) fn read(words: &[String], args: Option<String>) -> Result<Self, Failure> {
         let mut object = args;
         let mut pairs = Vec::new();
         for word in words {
-            match word {
+            match Word::parse(word)? {
                 Word::Pair(pair) => pairs.push(pair),
                 Word::Object(_) if object.is_some() => {
                     let failure = Failure::usage("more than one object of arguments is given");
@@ -260,8 +262,8 @@ mod tests {
     }
 
     fn words(words: &[&str], args: Option<&str>) -> Result<Value, String> {
-        let words = words.iter().map(|word| Word::parse(word).expect("a word")).collect();
-        let typed = Typed::read(words, args.map(str::to_owned)).and_then(|typed| typed.for_tool(&tool()));
+        let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
+        let typed = Typed::read(&words, args.map(str::to_owned)).and_then(|typed| typed.for_tool(&tool()));
         typed.map(Value::Object).map_err(|failure| failure.message().to_owned())
     }
 
@@ -285,7 +287,9 @@ mod tests {
     #[test]
     fn a_word_that_is_neither_pair_nor_object_says_what_is_possible() {
         for word in ["values", "[1]", "--", "3"] {
-            assert_eq!(Word::parse(word), Err(POSSIBLE.to_owned()), "{word}");
+            let failure = Word::parse(word).expect_err("no word");
+            let text = anstream::adapter::strip_str(&failure.render()).to_string();
+            assert_eq!(text, format!("error: `{word}` is no argument\n  {POSSIBLE}\n"));
         }
     }
 

@@ -85,7 +85,10 @@ impl<T> Each<T> {
                 None => (Mark::of(&verdict.outcome), Mark::words(&verdict.outcome)),
             };
             let (style, sign, alias) = (mark.style(), mark.sign(), clean_line(verdict.server.as_str()));
-            text.push_str(&format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{FAINT:#}\n", clean_line(&words)));
+            text.push_str(&format!(
+                "{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{FAINT:#}\n",
+                clean_line(&words)
+            ));
         }
         if text.is_empty() { text } else { format!("\n{text}") }
     }

@@ -35,7 +35,7 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  tool error: the tool reports a failure, or the server refused the call
-  2  usage: what was typed makes no sense, or the arguments do not fit the tool's schema
+  2  usage: what was typed makes no sense, or does not fit the tool's schema
   3  server unreachable, or what it says is not the protocol
   4  server needs authentication
   5  timeout";
@@ -89,7 +89,9 @@ impl Failure {
         match &error.problems[..] {
             [] => Self::usage(error.to_string()).caused_by_source(error),
             [problem] => Self::usage(place(problem)),
-            many => many.iter().map(place).fold(Self::usage(format!("`{file}` has {} problems", many.len())), Self::hint),
+            many => {
+                many.iter().map(place).fold(Self::usage(format!("`{file}` has {} problems", many.len())), Self::hint)
+            }
         }
     }
 

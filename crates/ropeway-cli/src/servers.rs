@@ -116,11 +116,11 @@ impl Servers {
 
     /// Only the server that a tool's name begins with, if there is one: `SERVER.TOOL`.
     pub(crate) fn only_for(mut self, tool: &str) -> Self {
-        let begins = |entry: &ServerEntry| {
-            tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'))
-        };
+        let begins =
+            |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
         // An alias may hold a dot: the longest one is meant.
-        let named = self.config.servers.iter().filter(|entry| begins(entry)).max_by_key(|entry| entry.alias.as_str().len());
+        let named =
+            self.config.servers.iter().filter(|entry| begins(entry)).max_by_key(|entry| entry.alias.as_str().len());
         if let Some(named) = named {
             self.config.servers = vec![named.clone()];
         }
@@ -154,7 +154,7 @@ impl Servers {
     fn hide_secrets(&self) {
         for entry in &self.config.servers {
             if let Settings::Known(config) = &entry.settings {
-                veil::hide(&config.secrets());
+                veil::hide(&config.mask);
             }
         }
     }

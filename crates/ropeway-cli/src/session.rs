@@ -95,7 +95,8 @@ impl Session {
             // A command has one server.
             let _ = deadline.server.set(alias.clone());
         }
-        let whom = single.as_ref().map_or_else(|| format!("{} servers", servers.config.servers.len()), Alias::to_string);
+        let whom =
+            single.as_ref().map_or_else(|| format!("{} servers", servers.config.servers.len()), Alias::to_string);
         let mut builder = Bridge::builder(prepare(servers, deadline.as_ref()).config);
         if let Some(folder) = memory_folder() {
             builder = builder.remember_in(folder);
@@ -304,7 +305,8 @@ fn unknown(tools: &[&ToolDefinition], name: &str, behind: Option<String>) -> Fai
         Some(question) => failure.hint(question),
         None if names.is_empty() => failure.hint("there are no tools"),
         None if names.len() <= 12 => failure.hint(format!("{whose}: {}", names.join(", "))),
-        None => failure.hint(format!("`ropeway tools` lists all {}, and `ropeway tools --find WORDS` finds one", names.len())),
+        None => failure
+            .hint(format!("`ropeway tools` lists all {}, and `ropeway tools --find WORDS` finds one", names.len())),
     }
 }
 
@@ -325,7 +327,8 @@ mod tests {
 
     #[test]
     fn a_tool_is_found_by_its_name_or_behind_the_name_of_its_server() {
-        let tools = [tool("demo", "chart", "chart"), tool("demo", "demo.time", "demo.time"), tool("demo", "time", "time")];
+        let tools =
+            [tool("demo", "chart", "chart"), tool("demo", "demo.time", "demo.time"), tool("demo", "time", "time")];
         assert_eq!(chosen(&tools, "chart"), Ok(0));
         assert_eq!(chosen(&tools, "demo.chart"), Ok(0));
         // What is written out in full wins.

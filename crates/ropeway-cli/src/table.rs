@@ -29,17 +29,24 @@ pub(crate) enum Overflow {
 pub(crate) struct Cell {
     text: String,
     style: Style,
+    hang: usize,
 }
 
 impl Cell {
     /// A cell of one line.
     pub(crate) fn new(text: &str) -> Self {
-        Self { text: clean_line(text), style: Style::new() }
+        Self { text: clean_line(text), ..Self::default() }
     }
 
     /// The same in a style.
     pub(crate) fn styled(mut self, style: Style) -> Self {
         self.style = style;
+        self
+    }
+
+    /// The same, whose lines after the first begin so many columns further in.
+    pub(crate) fn hanging(mut self, columns: usize) -> Self {
+        self.hang = columns;
         self
     }
 }
@@ -76,7 +83,7 @@ impl Table {
         let count = self.rows.iter().chain([&self.header]).map(Vec::len).max().unwrap_or(0);
         let natural = |column: usize| {
             let cells = self.rows.iter().chain([&self.header]).filter_map(|row| row.get(column));
-            cells.map(|cell| columns(&cell.text)).max().unwrap_or(0)
+            cells.map(|cell| columns(&cell.text) + cell.hang).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..count).map(natural).collect();
         let (Some(most), Some((last, others))) = (most, widths.split_last_mut()) else { return widths };
@@ -107,9 +114,9 @@ impl Table {
             }
             let text = match self.overflow {
                 Overflow::Cut => cut(&cell.text, *width),
-                Overflow::Wrap => wrap(&cell.text, *width, 0),
+                Overflow::Wrap => wrap(&cell.text, width.saturating_sub(cell.hang), 0),
             };
-            let space = " ".repeat(used);
+            let space = " ".repeat(used + cell.hang);
             let lines = text.lines().map(|line| format!("{style}{line}{style:#}"));
             start.push_str(&lines.collect::<Vec<_>>().join(&format!("\n{space}")));
         }
@@ -163,6 +170,13 @@ files  12     reads and writes the
 empty
 ";
         assert_eq!(plain(&table(Overflow::Wrap), Some(38)), wrapped);
+    }
+
+    #[test]
+    fn a_cell_that_hangs_keeps_its_sign_apart() {
+        let mut table = Table::new(&[], Overflow::Wrap);
+        table.row([Cell::new("fix"), Cell::new("→ install the other one").hanging(2)]);
+        assert_eq!(plain(&table, Some(20)), "fix  → install the\n       other one\n");
     }
 
     #[test]

@@ -7,20 +7,20 @@ use std::sync::{PoisonError, RwLock};
 use ropeway::secret::Mask;
 
 /// The secrets of all servers that this command knows.
-static SECRETS: RwLock<Option<Mask>> = RwLock::new(None);
+static SECRETS: RwLock<Vec<Mask>> = RwLock::new(Vec::new());
 
 /// Hides these secrets from now on, besides those that are hidden already.
 pub(crate) fn hide(secrets: &Mask) {
-    let mut all = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    *all = Some(all.take().unwrap_or_default().with(secrets));
+    SECRETS.write().unwrap_or_else(PoisonError::into_inner).push(secrets.clone());
 }
 
 /// The text without secrets.
 pub(crate) fn over(text: &str) -> Cow<'_, str> {
-    match &*SECRETS.read().unwrap_or_else(PoisonError::into_inner) {
-        Some(secrets) => secrets.hide(text),
-        None => Cow::Borrowed(text),
-    }
+    let all = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    all.iter().fold(Cow::Borrowed(text), |text, secrets| match secrets.hide(&text) {
+        Cow::Owned(hidden) => Cow::Owned(hidden),
+        Cow::Borrowed(_) => text,
+    })
 }
 
 /// A writer of whole lines, such as a log's, that lets no secret through.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Setting, json_text, print_answer, say};
 use crate::answer::{Folder, save_all, show};
-use crate::argument::{Typed, Word};
+use crate::argument::Typed;
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -30,8 +30,8 @@ pub(super) struct Call {
     tool: String,
     /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says; or all of them as one
     /// JSON object: '{…}', @FILE, or - for standard input
-    #[arg(value_name = "KEY=VALUE", value_parser = Word::parse)]
-    words: Vec<Word>,
+    #[arg(value_name = "KEY=VALUE")]
+    words: Vec<String>,
     /// All arguments as one JSON object, like the same without --args
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.only_for(&self.tool);
-        let typed = Typed::read(self.words, self.args)?;
+        let typed = Typed::read(&self.words, self.args)?;
         Session::with(servers, setting.deadline, setting.status, async |session| {
             let tool = session.tool(&self.tool)?;
             let arguments = typed.for_tool(tool.definition())?;

@@ -76,7 +76,8 @@ fn show(health: &Record) -> String {
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
-    let mark = if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
+    let mark =
+        if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
     let faint = |text: Option<&str>| Cell::new(text.unwrap_or("-")).styled(FAINT);
     let era = server.era.map(|era| match era {
         Era::Legacy => "legacy",
@@ -122,7 +123,9 @@ fn latency(latency: Duration) -> String {
 /// What is the matter with a server, and its last words.
 fn details(server: &ServerHealth, width: usize) -> String {
     let why = match &server.outcome {
-        Outcome::Skipped { .. } | Outcome::NeedsAuth | Outcome::FilteredToZero { .. } => Some(Mark::words(&server.outcome)),
+        Outcome::Skipped { .. } | Outcome::NeedsAuth | Outcome::FilteredToZero { .. } => {
+            Some(Mark::words(&server.outcome))
+        }
         _ => server.last_error.clone(),
     };
     if why.is_none() && (server.is_well() || server.stderr.is_empty()) {
@@ -130,7 +133,8 @@ fn details(server: &ServerHealth, width: usize) -> String {
     }
     let mut text = format!("\n{}\n", clean_line(server.server.as_str()));
     if let Some(why) = why {
-        let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!(" ({} s ago)", ago.as_secs()));
+        let ago =
+            server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!(" ({} s ago)", ago.as_secs()));
         let why = wrap(&format!("{}{}", clean_line(&why), ago.unwrap_or_default()), width, 2);
         text.push_str(&format!("{BAD}{}{BAD:#}\n", why.trim_end()));
     }

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use ropeway::event::Events;
 use ropeway::mcp::{end_children, end_children_on_signals};
 use tokio::time::Instant;
 
@@ -64,7 +65,19 @@ enum Command {
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
     #[command(after_help = EXIT_CODES)]
+    Resources(resources::Resources),
+    #[command(after_help = EXIT_CODES)]
+    Read(read::Read),
+    #[command(after_help = EXIT_CODES)]
+    Prompts(prompts::Prompts),
+    #[command(after_help = EXIT_CODES)]
+    Prompt(prompt::GetPrompt),
+    #[command(after_help = EXIT_CODES)]
+    Health(health::Health),
+    #[command(after_help = EXIT_CODES)]
     Doctor(doctor::Doctor),
+    #[command(after_help = EXIT_CODES)]
+    Events(events::Follow),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
     /// Be the demo server: speak MCP on standard input and output
@@ -76,6 +89,8 @@ struct Setting {
     json: bool,
     deadline: Option<Deadline>,
     status: Status,
+    /// Where everything that happens is told.
+    events: Events,
 }
 
 impl CommandLine {
@@ -96,7 +111,7 @@ impl CommandLine {
         let _ = end_children_on_signals(status::wipe);
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(async {
-                let setting = Setting { json, deadline, status: Status::new(verbose > 0) };
+                let setting = Setting { json, deadline, status: Status::new(verbose > 0), events: Events::default() };
                 run(self.command, setting).await
             });
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
@@ -119,6 +134,12 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         None => welcome::run(setting).await,
         Some(Command::Tools(command)) => command.run(setting).await,
         Some(Command::Call(command)) => command.run(setting).await,
+        Some(Command::Resources(command)) => command.run(setting).await,
+        Some(Command::Read(command)) => command.run(setting).await,
+        Some(Command::Prompts(command)) => command.run(setting).await,
+        Some(Command::Prompt(command)) => command.run(setting).await,
+        Some(Command::Health(command)) => command.run(setting).await,
+        Some(Command::Events(command)) => command.run(setting).await,
         Some(Command::Doctor(command)) => command.run(setting).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.
@@ -153,8 +174,11 @@ fn show_logs(verbose: u8) {
     let filter = tracing_subscriber::EnvFilter::new(format!("warn,ropeway={level}"));
     // Somebody who reads logs through a pipe wants no colours, and who set `NO_COLOR` does not either.
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Veiled(std::io::stderr())).with_ansi(colours).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Veiled(std::io::stderr()))
+        .with_ansi(colours)
+        .finish();
     // It is set once; a second time would change nothing.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Setting, json_text, print_answer};
 use crate::answer::show_parts;
-use crate::argument::{Typed, Word};
+use crate::argument::Typed;
 use crate::each::each;
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
@@ -24,8 +24,8 @@ pub(super) struct GetPrompt {
     #[arg(value_name = "PROMPT")]
     prompt: String,
     /// Arguments: key=value, a JSON object '{…}', @FILE with one, or - for one on standard input
-    #[arg(value_name = "KEY=VALUE", value_parser = Word::parse)]
-    words: Vec<Word>,
+    #[arg(value_name = "KEY=VALUE")]
+    words: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -33,7 +33,7 @@ pub(super) struct GetPrompt {
 impl GetPrompt {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.only_for(&self.prompt);
-        let typed = Typed::read(self.words, None)?;
+        let typed = Typed::read(&self.words, None)?;
         Session::with(servers, setting.deadline, setting.status, async |session| {
             let (server, prompt) = choose(session, &self.prompt).await?;
             let arguments = typed.for_tool(&as_tool(&prompt))?;
@@ -41,8 +41,9 @@ impl GetPrompt {
                 prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
             {
                 let name = &missing.name;
-                return Err(Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name))
-                    .hint(format!("give {name}=…")));
+                return Err(
+                    Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name)).hint(format!("give {name}=…"))
+                );
             }
             let cx = CallContext::default();
             let result = session.step("waiting for", server.get_prompt(&prompt.name, arguments, &cx)).await??;
@@ -76,7 +77,8 @@ async fn choose(session: &Session, name: &str) -> Result<(Mcp, Prompt), Failure>
     let all: Vec<(&Alias, &Prompt)> =
         listed.there().flat_map(|(alias, prompts)| prompts.iter().map(move |prompt| (alias, prompt))).collect();
     let is_meant = |(alias, prompt): &&(&Alias, &Prompt)| {
-        prompt.name == name || name.strip_prefix(alias.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&prompt.name)
+        prompt.name == name
+            || name.strip_prefix(alias.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&prompt.name)
     };
     let meant: Vec<_> = all.iter().filter(is_meant).collect();
     match meant[..] {

@@ -41,8 +41,10 @@ impl Prompts {
 }
 
 fn list(found: &Each<Vec<Prompt>>) -> String {
-    let mut text: String =
-        found.there().flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width()))).collect();
+    let mut text: String = found
+        .there()
+        .flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width())))
+        .collect();
     if text.is_empty() {
         text.push_str("No server has prompts.\n");
     }

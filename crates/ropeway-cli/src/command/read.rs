@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ropeway::content::{ContentPart, EmbeddedResource};
 use ropeway::mcp::Mcp;
 use ropeway::tool::{Alias, CallContext};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Setting, json_text, print_answer, say};
 use crate::answer::{Folder, show_parts};
@@ -41,10 +41,11 @@ impl Read {
             let cx = CallContext::default();
             let contents = session.step("reading from", server.read_resource(uri, &cx)).await??;
             let folder = self.save.as_deref().map(|path| Folder::new(path, alias.as_str()));
-            if setting.json {
-                print_answer(&json_text(&json!({"server": alias, "contents": contents}))?)?;
-            }
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
+            if setting.json {
+                let resources: Vec<Value> = parts.iter().map(|part| json!(part)["resource"].take()).collect();
+                print_answer(&json_text(&json!({"server": alias, "contents": resources}))?)?;
+            }
             let shown = show_parts(&mut parts.iter(), folder.as_ref())?;
             if !setting.json {
                 print_answer(&bare(&parts).unwrap_or(shown.text))?;

@@ -64,7 +64,8 @@ fn exit(listing: &Listing) -> Exit {
     if any(|outcome| matches!(outcome, Outcome::Connecting)) {
         return Exit::Timeout;
     }
-    if any(|outcome| matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })) {
+    if any(|outcome| matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. }))
+    {
         return Exit::Done;
     }
     match () {
@@ -228,6 +229,9 @@ mod tests {
         assert_eq!(heading(Outcome::Ready { tools: 1 }), "● web · 1 tool\n");
         assert_eq!(heading(Outcome::FilteredToZero { of: 4 }), "◐ web · none of its 4 tools is wanted\n");
         assert_eq!(heading(Outcome::Down { cause: "no\n\u{1b}[1mway".into() }), "✗ web · down: no way\n");
-        assert_eq!(heading(Outcome::Skipped { secrets: vec!["A".into(), "B".into()] }), "○ web · skipped: `A`, `B` not set\n");
+        assert_eq!(
+            heading(Outcome::Skipped { secrets: vec!["A".into(), "B".into()] }),
+            "○ web · skipped: `A`, `B` not set\n"
+        );
     }
 }

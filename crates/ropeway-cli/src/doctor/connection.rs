@@ -87,7 +87,7 @@ fn greeting(server: &Mcp, took: Duration) -> Finding {
     };
     let name = clean_line(&format!("{} {}", info.name, info.version));
     let version = clean_line(&info.protocol_version);
-    Finding::good(CHECK, format!("{name} speaks MCP {version} ({era} era), ready after {}", rounded(took)))
+    Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", rounded(took)))
 }
 
 /// A time in two digits or so.

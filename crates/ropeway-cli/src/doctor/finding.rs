@@ -133,10 +133,10 @@ impl Report {
             table.row([mark, Cell::new(finding.check).styled(FAINT), Cell::new(&finding.found)]);
             let beneath = |text: Cell| [Cell::default(), Cell::default(), text];
             for line in &finding.said {
-                table.row(beneath(Cell::new(&format!("│ {}", clean_line(line))).styled(FAINT)));
+                table.row(beneath(Cell::new(&format!("│ {}", clean_line(line))).styled(FAINT).hanging(2)));
             }
             if let Some(fix) = &finding.fix {
-                table.row(beneath(Cell::new(&format!("→ {fix}"))));
+                table.row(beneath(Cell::new(&format!("→ {fix}")).hanging(2)));
             }
         }
         let server = clean_line(self.server.as_str());

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::Run;
 
 /// The commands, as the help names them.
-fn commands() -> Vec<String> {
+pub(crate) fn commands() -> Vec<String> {
     let help = Run::of(&["--help"]).expect(0).stdout;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // What a description goes on with is indented further.

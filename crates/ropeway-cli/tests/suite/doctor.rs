@@ -52,8 +52,7 @@ fn a_server_that_works_is_well() {
     let run = Ropeway::new(&["doctor"]).with(quiet).run().expect(0);
     assert!(run.stdout.starts_with("demo · all is well\n  ● ok  program    `"), "{}", run.stdout);
     assert!(
-        run.stdout.contains("  ● ok  handshake  demo ")
-            && run.stdout.contains("MCP 2026-07-28 (modern era), ready after")
+        run.stdout.contains("  ● ok  handshake  demo ") && run.stdout.contains("MCP 2026-07-28 (modern), ready after")
     );
     assert!(run.stdout.ends_with("  ● ok  tools      6 tools\n"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
@@ -157,6 +156,49 @@ fn tls_behind_an_http_url_is_told() {
     let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
     let found = "the server speaks TLS there, and the URL says plain HTTP".to_owned();
     assert_eq!((code, findings), (Some(2), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
+}
+
+/// Somebody who shows a certificate to whoever connects, and has nothing else to say.
+fn certified(parameters: rcgen::CertificateParams) -> String {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .expect("a pair");
+    let config = std::sync::Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten().take(100) {
+            let mut connection = rustls::ServerConnection::new(config.clone()).expect("a connection");
+            // Whoever does not like the certificate hangs up.
+            let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 4096]);
+        }
+    });
+    format!("https://localhost:{port}/mcp")
+}
+
+#[test]
+fn every_trouble_with_a_certificate_is_told_from_the_others() {
+    let parameters = || rcgen::CertificateParams::new(["localhost".to_owned()]).expect("names");
+    let mut expired = parameters();
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let mut early = parameters();
+    early.not_before = rcgen::date_time_ymd(2500, 1, 1);
+    for (parameters, words) in [
+        (parameters(), "nobody whom this machine trusts vouches for the certificate of `localhost`"),
+        (expired, "the certificate of `localhost` has expired"),
+        (early, "the certificate of `localhost` is not valid yet"),
+    ] {
+        let (code, findings) = examine(&["--url", &certified(parameters)], |_| ());
+        assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
+        assert_eq!(findings[0][1], words);
+    }
 }
 
 #[test]

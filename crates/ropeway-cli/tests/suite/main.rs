@@ -8,9 +8,13 @@ mod mark;
 mod picture;
 mod readme;
 mod real;
+mod snapshot;
+mod terminal;
 mod trial;
 mod trouble;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use mark::Mark;
@@ -24,8 +28,13 @@ struct Ropeway {
 impl Ropeway {
     /// With nothing of the environment that changes what it prints.
     fn new(arguments: &[&str]) -> Self {
+        Self::of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
+    }
+
+    /// The same of a copy of the binary.
+    fn of(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Self {
         let mark = Mark::new();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
+        let mut command = Command::new(program);
         command.args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
         mark.put_on(&mut command);
         Self { command, mark }

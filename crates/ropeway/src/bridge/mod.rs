@@ -9,7 +9,7 @@ mod memory;
 mod pool;
 mod slot;
 mod tool;
-// mod watch;
+mod watch;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub use self::health::{Health, ServerHealth};
 
 use self::memory::Memory;
 use self::slot::{Roof, Slot};
-use crate::config::{Collisions, Config, ServerEntry};
+use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{ContextItem, ContextSource, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict};
@@ -396,6 +396,15 @@ impl Bridge {
             restarted: reloaded.restarted.clone(),
         });
         Ok(reloaded)
+    }
+
+    /// Follows a configuration file: when it changes, so does the bridge. A file that makes no sense is told as a
+    /// warning, and the old configuration stays.
+    pub fn watch(&self, file: impl Into<PathBuf>, secrets: Secrets) {
+        let task = tokio::spawn(watch::follow(Arc::downgrade(&self.inner), file.into(), secrets)).abort_handle();
+        if let Some(before) = lock(&self.inner.watcher).replace(task) {
+            before.abort();
+        }
     }
 }
 

@@ -8,22 +8,28 @@ use std::time::{Duration, SystemTime};
 
 use super::{Bridge, Inner};
 use crate::config::{Config, Secrets};
+use crate::mcp::chain;
 
 /// How often the file is looked at. Asking for its age costs microseconds and works on every file system.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Follows a file for as long as the bridge lives.
 pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets) {
-    let mut seen = Stamp::of(&path, &secrets);
+    // Which files hold secrets is said in the file itself.
+    let mut files = match Config::load(&path, &secrets) {
+        Ok(config) => config.files,
+        Err(_) => Vec::new(),
+    };
+    let mut seen = Stamp::of(&path, &files);
     loop {
         tokio::time::sleep(LOOK).await;
-        let now = Stamp::of(&path, &secrets);
+        let now = Stamp::of(&path, &files);
         if now == seen {
             continue;
         }
         // Somebody may be writing right now: half a file is not looked at.
         tokio::time::sleep(LOOK / 5).await;
-        if Stamp::of(&path, &secrets) != now {
+        if Stamp::of(&path, &files) != now {
             continue;
         }
         seen = now;
@@ -31,13 +37,20 @@ pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets)
         let Some(inner) = bridge.upgrade() else { return };
         let bridge = Bridge { inner };
         match config {
-            Ok(config) => drop(bridge.reload(config).await),
-            Err(error) => {
-                let message = format!("the changed configuration is not used, the old one stays: {error}");
-                bridge.inner.roof.warn(None, message);
+            Ok(config) => {
+                files.clone_from(&config.files);
+                seen = Stamp::of(&path, &files);
+                if let Err(error) = bridge.reload(config).await {
+                    bridge.inner.roof.warn(None, not_used(&chain(&error)));
+                }
             }
+            Err(error) => bridge.inner.roof.warn(None, not_used(&chain(&error))),
         }
     }
+}
+
+fn not_used(why: &str) -> String {
+    format!("the changed configuration is not used, the old one stays: {why}")
 }
 
 /// By what a change is noticed: age and size of every file that takes part.
@@ -45,8 +58,8 @@ pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets)
 struct Stamp(BTreeMap<PathBuf, Option<(SystemTime, u64)>>);
 
 impl Stamp {
-    fn of(path: &Path, secrets: &Secrets) -> Self {
-        let files = std::iter::once(path.to_owned()).chain(secrets.files(path));
+    fn of(path: &Path, others: &[PathBuf]) -> Self {
+        let files = std::iter::once(path.to_owned()).chain(others.iter().cloned());
         let stamp = |file: &PathBuf| fs::metadata(file).and_then(|about| Ok((about.modified()?, about.len()))).ok();
         Self(files.map(|file| (file.clone(), stamp(&file))).collect())
     }

@@ -1,6 +1,7 @@
 //! One server among many: how it is reached, which of its tools are wanted, and under which names.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
@@ -23,6 +24,8 @@ pub struct Config {
     pub collisions: Collisions,
     /// What is odd about the file but was dealt with.
     pub warnings: Vec<String>,
+    /// The other files that take part: those with secrets.
+    pub files: Vec<PathBuf>,
 }
 
 impl Config {

@@ -32,10 +32,11 @@ impl Config {
         let folder = origin.parent().unwrap_or(Path::new(""));
         let home = secrets.home();
         let named = document.secrets_file.as_ref().map(|written| path(written, folder, home.as_deref()));
+        let files = secrets.files(folder, named.as_deref());
         let sources = secrets.open(folder, named)?;
         let workspace = workspace(origin);
         let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign: document.is_foreign };
-        document.resolve(origin, &around)
+        Ok(Self { files, ..document.resolve(origin, &around)? })
     }
 }
 

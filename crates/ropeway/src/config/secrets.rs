@@ -57,6 +57,12 @@ impl Secrets {
         self
     }
 
+    /// The files that are looked into for a configuration in this folder, whether they are there or not.
+    pub(super) fn files(&self, beside: &Path, named: Option<&Path>) -> Vec<PathBuf> {
+        let named = named.map(Path::to_owned);
+        std::iter::once(beside.join(".env")).chain(self.files.iter().cloned()).chain(named).collect()
+    }
+
     /// Reads the files.
     pub(super) fn open(&self, beside: &Path, named: Option<PathBuf>) -> Result<Sources, ConfigError> {
         let mut files = Vec::new();

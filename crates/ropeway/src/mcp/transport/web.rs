@@ -136,15 +136,20 @@ pub(crate) fn broken(error: reqwest::Error) -> ConnectError {
     while let Some(source) = last.source() {
         last = source;
     }
-    let system = last.downcast_ref::<std::io::Error>();
-    if let Some(error) = system.and_then(|error| error.get_ref()?.downcast_ref::<rustls::Error>()) {
+    if let Some(error) = tls_error(last) {
         return ConnectError::Tls { trouble: tls_trouble(error), source: error.to_string().into() };
     }
     // What the system said keeps its number, for whoever has to tell a closed port from a lost route.
-    match system.and_then(std::io::Error::raw_os_error) {
+    match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
         Some(number) => ConnectError::Broken(Box::new(std::io::Error::from_raw_os_error(number))),
         None => ConnectError::Broken(last.to_string().into()),
     }
+}
+
+/// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
+fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
+    error.downcast_ref().or_else(|| tls_error(wrapped()?))
 }
 
 fn tls_trouble(error: &rustls::Error) -> TlsTrouble {

@@ -107,7 +107,8 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
         bridge.start().await.expect("a start");
 
         // All are there, in both eras, and can be called.
-        let listing = until(&bridge, |listing| listing.verdicts.iter().all(|v| is_ready(listing, v.server.as_str()))).await;
+        let listing =
+            until(&bridge, |listing| listing.verdicts.iter().all(|v| is_ready(listing, v.server.as_str()))).await;
         assert_eq!(listing.verdicts.len(), PROCESSES.len() + LISTENING.len());
         for (alias, tool, arguments) in PROCESSES.into_iter().filter(|(_, tool, _)| !tool.is_empty()) {
             answers(&listing.registry, &format!("mcp_{alias}_{tool}"), arguments).await;
