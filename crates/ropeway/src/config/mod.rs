@@ -1,6 +1,7 @@
 //! Settings: of one server, and of many in one file.
 
 mod entry;
+mod hidden;
 mod server;
 
 pub use self::entry::{

@@ -11,7 +11,7 @@ use crate::secret::{Mask, Secret};
 use crate::tool::Alias;
 
 /// Everything that one connection needs to know about its server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// Our name for the server.
@@ -60,7 +60,7 @@ pub enum Transport {
 }
 
 /// A server that is a child process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StdioServer {
     /// The program, run as it is: no shell looks at it.
@@ -96,7 +96,7 @@ impl StdioServer {
 }
 
 /// A server behind a URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpServer {
     /// Where it listens.

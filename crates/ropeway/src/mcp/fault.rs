@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::RpcError;
+use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, CallError, Clock};
 
 /// Why there is no connection: it could not be made, or it was lost.
@@ -85,6 +86,15 @@ pub enum ConnectError {
     /// The connection was closed by its owner.
     #[error("the connection was closed")]
     Closed,
+}
+
+/// An error of the server as it may be seen.
+pub(crate) fn hidden(error: RpcError, mask: &Mask) -> RpcError {
+    let RpcError { code, message, mut data } = error;
+    if let Some(data) = &mut data {
+        mask.hide_json(data);
+    }
+    RpcError { code, message: mask.hide(&message).into_owned(), data }
 }
 
 fn saying(line: &Option<String>) -> String {
