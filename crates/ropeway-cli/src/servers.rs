@@ -154,7 +154,7 @@ impl Servers {
     fn hide_secrets(&self) {
         for entry in &self.config.servers {
             if let Settings::Known(config) = &entry.settings {
-                veil::hide(&config.mask);
+                veil::hide(&config.secrets());
             }
         }
     }

@@ -1,74 +1,111 @@
-//! Which values of a configuration must not be seen.
+//! What must not be seen of a server's settings, and settings shown without it.
 
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use std::fmt;
 
-use crate::secret::{Mask, Secret};
+use super::{HttpServer, ServerConfig, StdioServer, Transport};
+use crate::secret::{self, Mask, Secret};
 
-/// Words in the names of variables, headers and parameters that hold secrets.
-const TELLING: [&str; 9] = ["key", "token", "secret", "password", "passwd", "credential", "auth", "cookie", "pwd"];
-
-/// Values that look like secrets by their names but are words that everybody uses.
-const HARMLESS: [&str; 8] = ["true", "false", "none", "null", "bearer", "basic", "oauth", "default"];
-
-/// Whether a value is a secret, by its name.
-pub(super) fn is_telling(name: &str) -> bool {
-    let name = name.to_lowercase();
-    name != "pwd" && name != "oldpwd" && TELLING.iter().any(|word| name.contains(word))
+impl ServerConfig {
+    /// Hides all that must not be seen of this server: what its settings name, and what looks like a secret in them.
+    pub fn secrets(&self) -> Mask {
+        let found = match &self.transport {
+            Transport::Http(server) | Transport::Sse(server) => server.secrets(),
+            Transport::Stdio(server) => server.secrets(),
+            Transport::InProcess(_) => Mask::default(),
+        };
+        self.mask.with(&found)
+    }
 }
 
-/// Values that must not be seen.
-#[derive(Default)]
-pub(super) struct Hidden(Vec<Secret>);
+impl HttpServer {
+    fn secrets(&self) -> Mask {
+        let mut secrets = secret::in_url(&self.url);
+        secrets.extend(self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose())));
+        secrets.extend(self.bearer.clone());
+        Mask::new(&secrets)
+    }
+}
 
-impl Hidden {
-    pub(super) fn add(&mut self, value: &str) {
-        if !value.is_empty() && !HARMLESS.contains(&value.to_lowercase().as_str()) {
-            self.0.push(Secret::new(value));
+impl StdioServer {
+    fn secrets(&self) -> Mask {
+        let mut secrets = secret::in_arguments(&self.args);
+        secrets.extend(self.env.iter().flat_map(|(name, value): &(String, Secret)| {
+            let mut found = secret::in_named(name, value.expose());
+            found.extend(secret::in_url(value.expose()));
+            found
+        }));
+        Mask::new(&secrets)
+    }
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mask = self.secrets();
+        let transport = if f.alternate() { format!("{:#?}", self.transport) } else { format!("{:?}", self.transport) };
+        f.debug_struct("ServerConfig")
+            .field("alias", &self.alias)
+            .field("transport", &format_args!("{}", mask.hide(&transport)))
+            .field("era", &self.era)
+            .field("timeouts", &self.timeouts)
+            .field("limits", &self.limits)
+            .field("reconnect", &self.reconnect)
+            .field("mask", &self.mask)
+            .finish()
+    }
+}
+
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer")
+            .field("url", &self.secrets().hide(&self.url))
+            .field("headers", &self.headers)
+            .field("bearer", &self.bearer)
+            .field("sse_fallback", &self.sse_fallback)
+            .finish()
+    }
+}
+
+impl fmt::Debug for StdioServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mask = self.secrets();
+        let args: Vec<_> = self.args.iter().map(|argument| mask.hide(argument)).collect();
+        f.debug_struct("StdioServer")
+            .field("command", &mask.hide(&self.command))
+            .field("args", &args)
+            .field("env", &self.env)
+            .field("cwd", &self.cwd)
+            .field("inherit_env", &self.inherit_env)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_shown_without_their_secrets() {
+        let http = HttpServer::new("http://ada:pass-w0rd@h/?token=t0ken-t0ken&x=y")
+            .with_header("X-Api-Key", "h3ader")
+            .with_bearer("b3arer");
+        let shown = r#"HttpServer { url: "http://ada:***@h/?token=***&x=y", headers: [("X-Api-Key", ***)], bearer: Some(***), sse_fallback: true }"#;
+        assert_eq!(format!("{http:?}"), shown);
+        let stdio = StdioServer::new("run", ["--token", "t0ken", "s3cret", "plain"]).with_env("A_KEY", "k3y-k3y");
+        let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, inherit_env: false }"#;
+        assert_eq!(format!("{stdio:?}"), shown);
+        let mut config = ServerConfig::new("s", stdio);
+        config.mask = Mask::new(&[Secret::new("s3cret")]);
+        for shown in [format!("{config:?}"), format!("{config:#?}")] {
+            assert!(shown.contains("plain") && !shown.contains("s3cret") && !shown.contains("t0ken"), "{shown}");
         }
     }
 
-    /// A password or a token, also as servers like to write it down again.
-    pub(super) fn add_credential(&mut self, value: &str) {
-        if value.is_empty() {
-            return;
-        }
-        self.add(value);
-        for alphabet in [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD] {
-            self.add(&alphabet.encode(value));
-        }
-    }
-
-    /// A value with a name: of a variable, or of a header.
-    pub(super) fn add_named(&mut self, name: &str, value: &str) {
-        if is_telling(name) {
-            self.add(value);
-            // `Bearer abc`: servers tell the second half alone.
-            if let Some((_, credential)) = value.split_once(' ') {
-                self.add(credential.trim());
-            }
-        }
-        self.add_url(value);
-    }
-
-    /// What a URL holds: a password before the host, and parameters whose names tell.
-    pub(super) fn add_url(&mut self, url: &str) {
-        let Some((_, rest)) = url.split_once("://") else { return };
-        let (authority, _) = rest.split_once(['/', '?', '#']).unwrap_or((rest, ""));
-        if let Some((user, _)) = authority.rsplit_once('@') {
-            let (_, password) = user.split_once(':').unwrap_or(("", user));
-            self.add(password);
-        }
-        let (_, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (query, _) = query.split_once('#').unwrap_or((query, ""));
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            if is_telling(name) {
-                self.add(value);
-            }
-        }
-    }
-
-    pub(super) fn into_mask(self) -> Mask {
-        Mask::new(&self.0)
+    #[test]
+    fn what_is_hidden_is_what_the_settings_name_and_what_looks_secret_in_them() {
+        let stdio = StdioServer::new("run", ["--mode", "fast"]).with_env("DB_URL", "pg://u:pass-w0rd@h/d");
+        let mut config = ServerConfig::new("s", stdio.with_env("TOKEN", "t0ken").with_env("LEVEL", "level"));
+        config.mask = Mask::new(&[Secret::new("s3cret")]);
+        let shown = config.secrets().hide("fast level t0ken s3cret pass-w0rd u").into_owned();
+        assert_eq!(shown, "fast level *** *** *** u");
     }
 }

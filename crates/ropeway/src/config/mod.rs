@@ -1,9 +1,10 @@
 //! Settings: of one server, and of many in one file.
 
 #[cfg(feature = "bridge")]
+mod credential;
+#[cfg(feature = "bridge")]
 mod decode;
 mod entry;
-#[cfg(feature = "bridge")]
 mod hidden;
 #[cfg(feature = "bridge")]
 mod json;

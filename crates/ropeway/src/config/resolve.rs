@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use globset::Glob;
 use serde_json::{Map, Value};
 
-use super::hidden::Hidden;
+use super::credential::Hidden;
 use super::node::{Node, Step, path_text};
 use super::problem::{ConfigProblem, in_backticks, nearest};
 use super::raw::{

@@ -45,22 +45,6 @@ impl ServerConfig {
     }
 }
 
-impl fmt::Debug for ServerConfig {
-    /// Arguments and URLs are plain texts but may hold what the mask hides.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { alias, transport, era, timeouts, limits, reconnect, mask } = self;
-        f.debug_struct("ServerConfig")
-            .field("alias", alias)
-            .field("transport", &transport.masked(mask))
-            .field("era", era)
-            .field("timeouts", timeouts)
-            .field("limits", limits)
-            .field("reconnect", reconnect)
-            .field("mask", mask)
-            .finish()
-    }
-}
-
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -75,22 +59,8 @@ pub enum Transport {
     InProcess(InProcessServer),
 }
 
-impl Transport {
-    /// The same without what the mask hides.
-    fn masked(&self, mask: &Mask) -> Self {
-        let mut masked = self.clone();
-        let hide = |text: &mut String| *text = mask.hide(text).into_owned();
-        match &mut masked {
-            Self::Stdio(server) => std::iter::once(&mut server.command).chain(&mut server.args).for_each(hide),
-            Self::Http(server) | Self::Sse(server) => hide(&mut server.url),
-            Self::InProcess(_) => {}
-        }
-        masked
-    }
-}
-
 /// A server that is a child process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StdioServer {
     /// The program, run as it is: no shell looks at it.
@@ -126,7 +96,7 @@ impl StdioServer {
 }
 
 /// A server behind a URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpServer {
     /// Where it listens.

@@ -86,11 +86,12 @@ mod tests {
     use super::*;
     use crate::event::Events;
     use crate::mcp::host::Handlers;
+    use crate::secret::Mask;
 
     fn quick(message: &'static [u8]) -> Result<Value, serde_json::Error> {
         let (_, range) = protocol::quick_answer(message).expect("a usual beginning");
         let message = Bytes::from_static(message);
-        let host = Host::new("s".into(), Handlers::new(), Events::default());
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Mask::default());
         Answer::likely(message.slice(range), message).read(&host)
     }
 

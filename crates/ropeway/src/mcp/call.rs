@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::answer::FromAnswer;
+use super::fault::{Fault, hidden};
 use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools;
 use super::transport::Request;
 use crate::event::Event;
-use crate::protocol::{Era, code};
+use crate::protocol::{Era, RpcError, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolOutput};
 
 /// How often a task is asked after when the server does not say.
@@ -269,7 +270,7 @@ impl<'a> Call<'a> {
     }
 
     fn broken(&self, what: String) -> CallError {
-        CallError::Protocol { server: self.shared.alias().clone(), source: what.into() }
+        CallError::Protocol { server: self.shared.alias().clone(), source: self.shared.host.hide(&what).into() }
     }
 
     /// Lets the host answer what the server asks for in the modern way.
@@ -290,6 +291,7 @@ impl<'a> Call<'a> {
                 Err(refusal) => {
                     let server = self.shared.alias().clone();
                     let message = format!("`{method}` was not answered: {}", refusal.message);
+                    let message = self.shared.host.hide(&message);
                     return Err(CallError::Refused { server, code: refusal.code, message, data: None });
                 }
             };
@@ -395,12 +397,12 @@ impl Task {
 
     fn failure(&self, shared: &Shared) -> CallError {
         let error = self.error.as_ref().unwrap_or(&Value::Null);
-        CallError::Refused {
-            server: shared.alias().clone(),
+        let error = RpcError {
             code: error["code"].as_i64().unwrap_or(code::INTERNAL),
             message: error["message"].as_str().unwrap_or("the task failed").to_owned(),
             data: error.get("data").cloned(),
-        }
+        };
+        Fault::Refused(hidden(error, shared.host.mask())).into_call_error(shared.alias())
     }
 }
 

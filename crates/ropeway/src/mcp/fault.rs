@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::RpcError;
+use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, CallError, Clock};
 
 /// Why there is no connection: it could not be made, or it was lost.
@@ -112,6 +113,15 @@ pub enum TlsTrouble {
     NotTls,
     /// Something else.
     Other,
+}
+
+/// An error of the server as it may be seen.
+pub(crate) fn hidden(error: RpcError, mask: &Mask) -> RpcError {
+    let RpcError { code, message, mut data } = error;
+    if let Some(data) = &mut data {
+        mask.hide_json(data);
+    }
+    RpcError { code, message: mask.hide(&message).into_owned(), data }
 }
 
 fn saying(line: &Option<String>) -> String {

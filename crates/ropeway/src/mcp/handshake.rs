@@ -219,7 +219,7 @@ impl Handshake<'_> {
             Err(Fault::Refused(error)) if error.code == code::UNSUPPORTED_VERSION && !supported(&error).is_empty() => {
                 let theirs = supported(&error);
                 if theirs.iter().all(|version| is_modern(version)) {
-                    let cause = Arc::new(ConnectError::Version { theirs: theirs.join(", ") });
+                    let cause = Arc::new(ConnectError::Version { theirs: self.host.hide(&theirs.join(", ")) });
                     return Err(Fault::Lost { started: false, cause });
                 }
                 return Err(Fault::Refused(error));
@@ -230,7 +230,7 @@ impl Handshake<'_> {
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
             // An answer that offers no version of ours is as good as a refusal.
-            let message = format!("it supports {}", versions.join(", "));
+            let message = self.host.hide(&format!("it supports {}", versions.join(", ")));
             return Err(Fault::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
         }
         Ok(self.info(&result, Era::Modern, MODERN.to_owned()))
@@ -287,7 +287,7 @@ impl Handshake<'_> {
         };
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
             if is_modern(&version) || version.len() != MODERN.len() {
-                return Err(Arc::new(ConnectError::Version { theirs: version }));
+                return Err(Arc::new(ConnectError::Version { theirs: self.host.hide(&version) }));
             }
             self.host.warn(&format!("the server speaks protocol version {version}, which nobody has published"));
         }
@@ -311,7 +311,7 @@ impl Handshake<'_> {
     }
 
     fn object(&self, answer: &Answer) -> Result<Map<String, Value>, String> {
-        answer.read(self.host).map_err(|error| format!("the result is not an object: {error}"))
+        answer.read(self.host).map_err(|error| self.host.hide(&format!("the result is not an object: {error}")))
     }
 
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {

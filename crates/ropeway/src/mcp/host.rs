@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::transport::stdio::Stderr;
 use crate::event::{Event, Events};
 use crate::protocol::{self, Era, code, meta};
+use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// How many requests of one server may be worked on at once; what comes on top is refused.
@@ -162,6 +163,7 @@ pub(crate) struct Host {
     alias: Alias,
     handlers: Handlers,
     events: Events,
+    mask: Mask,
     /// Counts the changes of the tool list, so that a list fetched before a change is known to be old.
     tools_changed: AtomicU64,
     /// Wakes whoever keeps the tool list fresh.
@@ -174,11 +176,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events) -> Self {
+    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, mask: Mask) -> Self {
         Self {
             alias,
             handlers,
             events,
+            mask,
             tools_changed: AtomicU64::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
@@ -193,6 +196,16 @@ impl Host {
 
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Hides what must not be seen in logs, events and errors, also when the server says it.
+    pub(crate) fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// Text of the server as it may be seen.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        self.mask.hide(text).into_owned()
     }
 
     /// How often the tool list has changed so far.
@@ -229,8 +242,10 @@ impl Host {
 
     /// Tells an oddity that was dealt with.
     pub(crate) fn warn(&self, message: &str) {
+        // Some end in the beginning of what the server said.
+        let message = self.mask.hide_cut(message);
         tracing::warn!(server = %self.alias, "{message}");
-        self.events.tell(Event::Warning { server: Some(self.alias.clone()), message: message.to_owned() });
+        self.events.tell(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
     }
 
     /// Ends the work on all requests of the server: the link that they came on is no more.
@@ -265,19 +280,23 @@ impl Host {
             "notifications/prompts/list_changed" => self.events.tell(Event::PromptsChanged { server: server() }),
             "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => {
-                let uri = params()["uri"].as_str().unwrap_or_default().to_owned();
+                let uri = self.hide(params()["uri"].as_str().unwrap_or_default());
                 self.events.tell(Event::ResourceUpdated { server: server(), uri });
             }
             "notifications/message" => {
                 let mut params = params();
+                let mut data = params["data"].take();
+                self.mask.hide_json(&mut data);
                 self.events.tell(Event::Log {
                     server: server(),
-                    level: params["level"].as_str().unwrap_or("info").to_owned(),
-                    logger: params["logger"].as_str().map(str::to_owned),
-                    data: params["data"].take(),
+                    level: self.hide(params["level"].as_str().unwrap_or("info")),
+                    logger: params["logger"].as_str().map(|logger| self.hide(logger)),
+                    data,
                 });
             }
-            _ => tracing::debug!(server = %self.alias, method, "a notification was passed over"),
+            _ => {
+                tracing::debug!(server = %self.alias, method = %self.mask.hide(method), "a notification was passed over");
+            }
         }
     }
 
@@ -379,7 +398,7 @@ mod tests {
     use super::*;
 
     fn host(handlers: Handlers) -> Host {
-        Host::new("s".into(), handlers, Events::default())
+        Host::new("s".into(), handlers, Events::default(), Mask::default())
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::fault::{ConnectError, Fault};
+use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
 use crate::event::Event;
 use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
@@ -147,8 +147,9 @@ impl Inbox {
             Incoming::Answer { id, outcome } => {
                 let outcome = outcome.map(|raw| Answer::certain(text.slice_ref(raw.get().as_bytes())));
                 match (id.or(owner), outcome) {
-                    (Some(id), outcome) => self.settle(id, outcome.map_err(Fault::Refused)),
-                    (None, Err(error)) => self.settle_orphan(error),
+                    (Some(id), Ok(answer)) => self.settle(id, Ok(answer)),
+                    (Some(id), Err(error)) => self.settle(id, Err(Fault::Refused(hidden(error, self.host.mask())))),
+                    (None, Err(error)) => self.settle_orphan(hidden(error, self.host.mask())),
                     (None, Ok(_)) => self.host.warn("a result that names no request was passed over"),
                 }
             }
@@ -235,7 +236,7 @@ impl Inbox {
         let progress = Progress {
             progress: params["progress"].as_f64().unwrap_or_default(),
             total: params["total"].as_f64(),
-            message: params["message"].as_str().map(str::to_owned),
+            message: params["message"].as_str().map(|message| self.host.hide(message)),
         };
         let cx = {
             let mut open = self.open();

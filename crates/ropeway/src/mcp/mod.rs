@@ -80,7 +80,9 @@ struct Running {
 
 impl fmt::Debug for Mcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mcp").field("server", self.alias()).field("state", &*self.handle.shared.state.borrow()).finish()
+        let Shared { host, state, .. } = &*self.handle.shared;
+        let state = host.hide(&format!("{:?}", *state.borrow()));
+        f.debug_struct("Mcp").field("server", self.alias()).field("state", &format_args!("{state}")).finish()
     }
 }
 
@@ -92,7 +94,7 @@ impl Mcp {
 
     /// The same for a host that answers servers' requests and gathers the events of several connections.
     pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
-        let host = Arc::new(Host::new(config.alias.clone(), handlers, events));
+        let host = Arc::new(Host::new(config.alias.clone(), handlers, events, config.secrets()));
         let shared = Arc::new(Shared::new(config, host));
         Self { handle: Arc::new(Handle { shared, running: Mutex::default() }) }
     }

@@ -96,7 +96,9 @@ impl Shared {
         let server = self.alias().clone();
         let event = match &state {
             State::Connecting { failures } => Event::Connecting { server, failures: *failures },
-            State::Ready { server: info } => Event::Ready { server, protocol_version: info.protocol_version.clone() },
+            State::Ready { server: info } => {
+                Event::Ready { server, protocol_version: self.host.hide(&info.protocol_version) }
+            }
             State::NeedsAuth { .. } => Event::NeedsAuth { server },
             State::Down { cause, retry_at } => {
                 let now = std::time::Instant::now();

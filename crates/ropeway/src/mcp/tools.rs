@@ -124,7 +124,8 @@ impl ToolList {
 }
 
 pub(crate) fn unreadable(shared: &Shared, error: serde_json::Error) -> CallError {
-    CallError::Protocol { server: shared.alias().clone(), source: Box::new(error) }
+    // Its words may quote the server's.
+    CallError::Protocol { server: shared.alias().clone(), source: shared.host.hide(&error.to_string()).into() }
 }
 
 /// A definition under the name that a model knows it by.

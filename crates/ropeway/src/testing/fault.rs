@@ -194,6 +194,8 @@ pub enum Fault {
         /// So many bytes.
         bytes: usize,
     },
+    /// The server writes this line to stderr before it answers (stdio only).
+    StderrLine(String),
     /// Something goes wrong with the HTTP answer (HTTP only).
     Http(HttpFault),
 }

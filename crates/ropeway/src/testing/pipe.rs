@@ -27,13 +27,14 @@ pub(super) enum End {
 pub(super) struct Owner {
     pub(super) close_output: fn(),
     pub(super) stderr: fn(usize),
+    pub(super) stderr_line: fn(&str),
 }
 
 /// Starts the server on one end of a pipe and gives the other.
 pub(super) fn open(scripted: &Scripted) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (read, write) = tokio::io::split(ours);
-    let owner = Owner { close_output: || {}, stderr: |_| {} };
+    let owner = Owner { close_output: || {}, stderr: |_| {}, stderr_line: |_| {} };
     tokio::spawn(serve(scripted.clone(), read, write, owner));
     theirs
 }
@@ -133,6 +134,7 @@ async fn write_all(
                 (owner.close_output)();
             }
             Some(Deed::Stderr { bytes }) => (owner.stderr)(bytes),
+            Some(Deed::StderrLine(line)) => (owner.stderr_line)(&line),
             _ => {}
         }
     }

@@ -23,7 +23,7 @@ pub async fn serve_stdio(script: Script) -> i32 {
     write_stderr(process.stderr_bytes);
     let conversation = async {
         tokio::time::sleep(Duration::from_millis(process.start_delay_ms)).await;
-        let owner = Owner { close_output, stderr: write_stderr };
+        let owner = Owner { close_output, stderr: write_stderr, stderr_line: |line| eprintln!("{line}") };
         match pipe::serve(scripted, tokio::io::stdin(), tokio::io::stdout(), owner).await {
             End::Exit(code) => code,
             End::Closed if process.ignore_eof => std::future::pending().await,

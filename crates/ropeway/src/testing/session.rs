@@ -46,6 +46,8 @@ pub(super) enum Deed {
     Cancel { to: Value },
     /// Write so much to stderr.
     Stderr { bytes: usize },
+    /// Write this line to stderr.
+    StderrLine(String),
     /// Close the output and live on.
     CloseOutput,
     /// End.

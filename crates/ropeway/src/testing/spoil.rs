@@ -43,6 +43,7 @@ pub(super) fn spoil(faults: &[Fault], to: Option<&Value>, token: Option<&Value>,
             Fault::OddProgress => before.extend(odd_progress(token)),
             Fault::Noise(noise) => rest.push(Deed::Raw { bytes: noise.bytes(), to: to.cloned() }),
             Fault::Stderr { bytes } => rest.push(Deed::Stderr { bytes: *bytes }),
+            Fault::StderrLine(line) => rest.push(Deed::StderrLine(line.clone())),
             // The HTTP face has dealt with it.
             Fault::Http(_) => {}
             fault => answer = answer.map(|answer| rewrite(answer, fault)),

@@ -13,7 +13,7 @@ use super::Request;
 use super::cancel::CancelOnDrop;
 use super::errands::{Errands, Messenger, mention, reply};
 use super::loss::Loss;
-use super::web::{Body, Events, Refused, Web, broken};
+use super::web::{Body, Events, Refused, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -63,7 +63,7 @@ struct Terms {
 
 impl Http {
     pub(crate) fn new(server: &HttpServer, inbox: Arc<Inbox>, limit: usize) -> Result<Arc<Self>, ConnectError> {
-        let web = Web::new(server, limit)?;
+        let web = Web::new(server, limit, inbox.host().mask().clone())?;
         let terms = Terms { era: Era::Modern, version: Some(MODERN.to_owned()), session: None, streaming: false };
         Ok(Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -138,7 +138,7 @@ impl Http {
             if response.status().is_success() {
                 return self.answered(id, request, response).await;
             }
-            let refused = Refused::read(response).await;
+            let refused = self.web.refused(response).await;
             if self.has_expired(&refused) {
                 return Err(Fault::Lost { started: false, cause: Arc::new(ConnectError::SessionExpired) });
             }
@@ -167,7 +167,7 @@ impl Http {
             }
             post
         };
-        let lost = |started, error| Fault::Lost { started, cause: Arc::new(broken(error)) };
+        let lost = |started, error| Fault::Lost { started, cause: Arc::new(self.web.broken(error)) };
         match build().send().await {
             Ok(response) => Ok(response),
             Err(error) if error.is_connect() => Err(lost(false, error)),
@@ -216,7 +216,7 @@ impl Http {
             self.terms.write().unwrap_or_else(PoisonError::into_inner).session = session;
         }
         let status = response.status();
-        match Body::read(response, self.web.limit).await? {
+        match self.web.body(response).await? {
             Body::Json(text) => {
                 let reply = reply(&self.this);
                 self.inbox
@@ -270,13 +270,13 @@ impl Http {
             tokio::time::sleep(resume.retry).await;
             let response = self.dress(self.web.get()).header("Last-Event-ID", last).send().await;
             let fault = match response {
-                Ok(response) if response.status().is_success() => match Body::read(response, self.web.limit).await {
+                Ok(response) if response.status().is_success() => match self.web.body(response).await {
                     Ok(Body::Events(events)) => return Ok(events),
                     Ok(_) => Fault::Unreadable("no event stream to go on with".to_owned()),
                     Err(fault) => fault,
                 },
-                Ok(response) => return Err(Refused::read(response).await.into_fault()),
-                Err(error) => Fault::Lost { started: true, cause: Arc::new(broken(error)) },
+                Ok(response) => return Err(self.web.refused(response).await.into_fault()),
+                Err(error) => Fault::Lost { started: true, cause: Arc::new(self.web.broken(error)) },
             };
             if resume.tries >= RESUME_TRIES {
                 return Err(fault);
@@ -308,13 +308,14 @@ impl Http {
                 get = get.header("Last-Event-ID", last);
             }
             let response = get.send().await;
-            let Some(limit) = this.upgrade().map(|link| link.web.limit) else { return };
+            let taken = |link: Arc<Self>| (link.web.limit, link.web.mask.clone());
+            let Some((limit, mask)) = this.upgrade().map(taken) else { return };
             match response {
                 Ok(response) if response.status().is_success() => {
                     this.upgrade().inspect(|link| link.set_streaming(true));
                     drop(opened.take());
                     let began = Instant::now();
-                    if let Ok(Body::Events(mut events)) = Body::read(response, limit).await {
+                    if let Ok(Body::Events(mut events)) = Body::read(response, limit, &mask).await {
                         while let Ok(Some(event)) = events.next().await {
                             resume.note(&event);
                             let Some(link) = this.upgrade() else { return };
@@ -363,12 +364,12 @@ impl Messenger for Http {
 
     async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
         let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
-        let lost = |error| Fault::Lost { started: false, cause: Arc::new(broken(error)) };
+        let lost = |error| Fault::Lost { started: false, cause: Arc::new(self.web.broken(error)) };
         let response = post.send().await.map_err(lost)?;
         if response.status().is_success() {
             return Ok(());
         }
-        let refused = Refused::read(response).await;
+        let refused = self.web.refused(response).await;
         if self.has_expired(&refused) {
             let cause = Arc::new(ConnectError::SessionExpired);
             self.retire(&cause);

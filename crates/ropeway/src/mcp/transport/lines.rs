@@ -37,6 +37,9 @@ const GATHER: usize = 8;
 /// How much may wait for a server that does not read.
 const BACKLOG: usize = 256 << 20;
 
+/// How much of a line that is no message is looked at to tell what it says.
+const NOISE: usize = 16 << 10;
+
 /// How long a child that has hung up is waited for, to learn how it ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -344,10 +347,16 @@ impl Pump {
         let remains = Remains::of(line);
         let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
         if looks_like_json && !is_json && remains.request_id().is_some() {
-            return self.inbox.settle_broken(&remains, None, Fault::Unreadable(cause(malformed)));
+            return self.inbox.settle_broken(
+                &remains,
+                None,
+                Fault::Unreadable(self.inbox.host().hide(&cause(malformed))),
+            );
         }
         self.inbox.host().count_noise();
-        let text: String = String::from_utf8_lossy(line).chars().take(200).collect();
+        // Hidden before it is cut: half a secret would not be found.
+        let text = self.inbox.host().hide(&String::from_utf8_lossy(&line[..line.len().min(NOISE)]));
+        let text: String = text.chars().take(200).collect();
         tracing::debug!(server = %self.inbox.host().alias(), "noise on stdout: {text}");
     }
 }

@@ -9,7 +9,7 @@ use super::Request;
 use super::cancel::CancelOnDrop;
 use super::errands::{Errands, Messenger, mention, reply};
 use super::loss::Loss;
-use super::web::{Body, Events, Refused, Web, broken};
+use super::web::{Body, Events, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
@@ -39,13 +39,13 @@ impl Sse {
         inbox: Arc<Inbox>,
         limit: usize,
     ) -> Result<Arc<Self>, Arc<ConnectError>> {
-        let web = Web::new(server, limit)?;
-        let response = web.get().send().await.map_err(broken)?;
+        let web = Web::new(server, limit, inbox.host().mask().clone())?;
+        let response = web.get().send().await.map_err(|error| web.broken(error))?;
         if !response.status().is_success() {
-            return Err(Refused::read(response).await.into_fault().into_connect_error());
+            return Err(web.refused(response).await.into_fault().into_connect_error());
         }
         let opening = async {
-            let Body::Events(mut events) = Body::read(response, limit).await.map_err(Fault::into_connect_error)? else {
+            let Body::Events(mut events) = web.body(response).await.map_err(Fault::into_connect_error)? else {
                 return Err(protocol_error("the server opened no event stream"));
             };
             while let Some(event) = events.next().await.map_err(Fault::into_connect_error)? {
@@ -128,7 +128,7 @@ impl Messenger for Sse {
             Ok(response) => response,
             Err(error) => {
                 let started = !error.is_connect();
-                let cause = Arc::new(broken(error));
+                let cause = Arc::new(self.web.broken(error));
                 if !started {
                     self.lose(cause.clone());
                 }
@@ -138,7 +138,7 @@ impl Messenger for Sse {
         if response.status().is_success() {
             return Ok(());
         }
-        let fault = Refused::read(response).await.into_fault();
+        let fault = self.web.refused(response).await.into_fault();
         if let Fault::Lost { started: false, cause } = &fault {
             self.retire(cause.clone());
         }

@@ -15,6 +15,7 @@ use super::lines::Lines;
 use crate::config::{Limits, StdioServer};
 use crate::mcp::fault::ConnectError;
 use crate::mcp::inbox::Inbox;
+use crate::secret::Mask;
 use crate::tool::Alias;
 
 /// What a child gets of our environment when it does not get all of it.
@@ -68,8 +69,11 @@ fn kill(group: Option<Pid>, signal: Signal) {
 
 /// Starts the server and a link to it.
 pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) -> Result<Arc<Lines>, ConnectError> {
-    let (child, stdin, stdout, stderr) = ChildGroup::start(server)?;
-    let stderr = Stderr::keep(stderr, limits.stderr_bytes, inbox.host().alias().clone());
+    let host = inbox.host();
+    let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.mask())?;
+    let keeper =
+        StderrKeeper { capacity: limits.stderr_bytes, server: host.alias().clone(), mask: host.mask().clone() };
+    let stderr = Stderr::keep(stderr, keeper);
     inbox.host().hear(stderr.clone());
     Ok(Lines::start(stdout, stdin, inbox, limits.message_bytes, Some((child, stderr))))
 }
@@ -82,8 +86,8 @@ pub(crate) struct ChildGroup {
 }
 
 impl ChildGroup {
-    fn start(server: &StdioServer) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectError> {
-        let spawn_error = |source| ConnectError::Spawn { program: server.command.clone(), source };
+    fn start(server: &StdioServer, mask: &Mask) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectError> {
+        let spawn_error = |source| ConnectError::Spawn { program: mask.hide(&server.command).into_owned(), source };
         let mut command = Command::new(&server.command);
         command.args(&server.args).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -178,10 +182,10 @@ struct Ring {
 }
 
 impl Stderr {
-    fn keep(pipe: impl AsyncRead + Send + Unpin + 'static, capacity: usize, server: Alias) -> Arc<Self> {
+    fn keep(pipe: impl AsyncRead + Send + Unpin + 'static, keeper: StderrKeeper) -> Arc<Self> {
         let (ending, ended) = watch::channel(());
         let stderr = Arc::new(Self { ring: Mutex::default(), ended, reader: Mutex::default() });
-        let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), capacity, server, ending));
+        let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), keeper, ending));
         *stderr.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
         stderr
     }
@@ -218,8 +222,7 @@ impl Stderr {
 async fn read(
     mut pipe: impl AsyncRead + Unpin,
     stderr: std::sync::Weak<Stderr>,
-    capacity: usize,
-    server: Alias,
+    keeper: StderrKeeper,
     _ending: watch::Sender<()>,
 ) {
     let mut chunk = vec![0; 4096];
@@ -229,27 +232,54 @@ async fn read(
             if byte != b'\n' {
                 line.push(byte);
             }
-            if byte == b'\n' || line.len() >= LONGEST_LINE {
-                keep_line(&stderr, &mut line, capacity, &server);
+            if byte == b'\n' {
+                keeper.line(&stderr, &mut line);
+            } else if line.len() >= LONGEST_LINE {
+                keeper.part(&stderr, &mut line);
             }
         }
     }
     if !line.is_empty() {
-        keep_line(&stderr, &mut line, capacity, &server);
+        keeper.line(&stderr, &mut line);
     }
 }
 
-fn keep_line(stderr: &std::sync::Weak<Stderr>, line: &mut Vec<u8>, capacity: usize, server: &Alias) {
-    let text = String::from_utf8_lossy(line).trim_end().to_owned();
-    line.clear();
-    tracing::debug!(server = %server, "stderr: {text}");
-    let Some(stderr) = stderr.upgrade() else { return };
-    let mut ring = stderr.ring.lock().unwrap_or_else(PoisonError::into_inner);
-    ring.bytes += text.len() + 1;
-    ring.lines.push_back(text);
-    while ring.bytes > capacity
-        && let Some(oldest) = ring.lines.pop_front()
-    {
-        ring.bytes -= oldest.len() + 1;
+/// What it takes to keep a line: how much is kept, whose it is, and what must not be seen of it.
+struct StderrKeeper {
+    capacity: usize,
+    server: Alias,
+    mask: Mask,
+}
+
+impl StderrKeeper {
+    /// Keeps a whole line.
+    fn line(&self, stderr: &std::sync::Weak<Stderr>, line: &mut Vec<u8>) {
+        let text = self.mask.hide(&String::from_utf8_lossy(line)).trim_end().to_owned();
+        line.clear();
+        self.keep(stderr, text);
+    }
+
+    /// Keeps the beginning of a line that is too long; a secret that goes on where it is cut stays with the rest.
+    fn part(&self, stderr: &std::sync::Weak<Stderr>, line: &mut Vec<u8>) {
+        let text = self.mask.hide(&String::from_utf8_lossy(line)).into_owned();
+        // Percent-encoded, a secret takes three times its length.
+        let rest = (3 * self.mask.longest()).min(LONGEST_LINE / 2).min(text.len());
+        let cut = text.floor_char_boundary(text.len() - rest);
+        let (text, rest) = text.split_at(cut);
+        *line = rest.as_bytes().to_vec();
+        self.keep(stderr, text.to_owned());
+    }
+
+    fn keep(&self, stderr: &std::sync::Weak<Stderr>, text: String) {
+        tracing::debug!(server = %self.server, "stderr: {text}");
+        let Some(stderr) = stderr.upgrade() else { return };
+        let mut ring = stderr.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.bytes += text.len() + 1;
+        ring.lines.push_back(text);
+        while ring.bytes > self.capacity
+            && let Some(oldest) = ring.lines.pop_front()
+        {
+            ring.bytes -= oldest.len() + 1;
+        }
     }
 }

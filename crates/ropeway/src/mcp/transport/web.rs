@@ -1,6 +1,7 @@
 //! What both HTTP transports share: the client, the headers, the reading of answers.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +12,10 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 
 use crate::config::HttpServer;
-use crate::mcp::fault::{ConnectError, Fault, TlsTrouble};
+use crate::mcp::fault::{ConnectError, Fault, TlsTrouble, hidden};
 use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
+use crate::secret::Mask;
+use crate::tool::BoxError;
 
 /// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
@@ -30,30 +33,38 @@ const REFUSAL: usize = 64 << 10;
 const ANSWERS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// A server's URL and all that goes with every request to it.
-#[derive(Debug)]
 pub(crate) struct Web {
     client: RwLock<Client>,
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
+    pub(crate) mask: Mask,
+}
+
+impl fmt::Debug for Web {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Web").field("url", &self.mask.hide(self.url.as_str())).finish_non_exhaustive()
+    }
 }
 
 impl Web {
-    pub(crate) fn new(server: &HttpServer, limit: usize) -> Result<Self, ConnectError> {
-        let url = Url::parse(&server.url).map_err(|error| unusable(&server.url, error))?;
+    /// A way to a server; `mask` hides what must not be seen of it and of what it says.
+    pub(crate) fn new(server: &HttpServer, limit: usize, mask: Mask) -> Result<Self, ConnectError> {
+        let unusable = |what: &str, source: BoxError| unusable(&mask.hide(what), source);
+        let url = Url::parse(&server.url).map_err(|error| unusable(&server.url, error.into()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(unusable(&server.url, "only http and https are spoken here"));
+            return Err(unusable(&server.url, "only http and https are spoken here".into()));
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &server.headers {
-            let header = HeaderName::try_from(name).map_err(|error| unusable(name, error))?;
+            let header = HeaderName::try_from(name).map_err(|error| unusable(name, error.into()))?;
             headers.append(header, secret(name, value.expose())?);
         }
         if let Some(token) = &server.bearer {
             headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
         }
-        let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error))?;
-        Ok(Self { client: RwLock::new(client), url, headers, limit })
+        let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error.into()))?;
+        Ok(Self { client: RwLock::new(client), url, headers, limit, mask })
     }
 
     /// A request for an event stream.
@@ -71,6 +82,21 @@ impl Web {
         client.request(method, url).headers(self.headers.clone())
     }
 
+    /// Reads the body of an answer.
+    pub(crate) async fn body(&self, response: Response) -> Result<Body, Fault> {
+        Body::read(response, self.limit, &self.mask).await
+    }
+
+    /// Reads what there is to know of a refusal.
+    pub(crate) async fn refused(&self, response: Response) -> Refused {
+        Refused::read(response, &self.mask).await
+    }
+
+    /// What went wrong on the way to the server.
+    pub(crate) fn broken(&self, error: reqwest::Error) -> ConnectError {
+        broken(error, &self.mask)
+    }
+
     /// Lets go of all kept connections. When one breaks, the server may have gone, and the others with it: the next
     /// request must not meet one of them.
     pub(crate) fn forget_connections(&self) {
@@ -80,12 +106,12 @@ impl Web {
     }
 }
 
-fn unusable(what: &str, source: impl Into<crate::tool::BoxError>) -> ConnectError {
-    ConnectError::Address { what: what.to_owned(), source: source.into() }
+fn unusable(what: &str, source: BoxError) -> ConnectError {
+    ConnectError::Address { what: what.to_owned(), source }
 }
 
 fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
-    let mut value = HeaderValue::try_from(value).map_err(|error| unusable(name, error))?;
+    let mut value = HeaderValue::try_from(value).map_err(|error| unusable(name, error.into()))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -130,19 +156,19 @@ fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 /// What went wrong on the way to the server. The last cause says it all; those above it say only that something
 /// went wrong, and may hold the URL with its secrets.
-pub(crate) fn broken(error: reqwest::Error) -> ConnectError {
+fn broken(error: reqwest::Error, mask: &Mask) -> ConnectError {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;
     while let Some(source) = last.source() {
         last = source;
     }
     if let Some(error) = tls_error(last) {
-        return ConnectError::Tls { trouble: tls_trouble(error), source: error.to_string().into() };
+        return ConnectError::Tls { trouble: tls_trouble(error), source: mask.hide(&error.to_string()).into() };
     }
     // What the system said keeps its number, for whoever has to tell a closed port from a lost route.
     match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
         Some(number) => ConnectError::Broken(Box::new(std::io::Error::from_raw_os_error(number))),
-        None => ConnectError::Broken(last.to_string().into()),
+        None => ConnectError::Broken(mask.hide(&last.to_string()).into()),
     }
 }
 
@@ -177,12 +203,11 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Reads what there is to know of a refusal.
-    pub(crate) async fn read(mut response: Response) -> Self {
+    async fn read(mut response: Response, mask: &Mask) -> Self {
         let status = response.status();
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let challenge = header(WWW_AUTHENTICATE);
+        let challenge = header(WWW_AUTHENTICATE).map(|challenge| mask.hide(&challenge).into_owned());
         let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(&value, SystemTime::now()));
         let location = header(reqwest::header::LOCATION);
         let mut body = Vec::new();
@@ -199,12 +224,12 @@ impl Refused {
         let mut rpc = None;
         let _ = protocol::read(&body, |message| {
             if let Incoming::Answer { outcome: Err(error), .. } = message {
-                rpc = Some(error);
+                rpc = Some(hidden(error, mask));
             }
         });
         let body = match location {
-            Some(location) if status.is_redirection() => format!("a redirect to {location}"),
-            _ => brief(&body),
+            Some(location) if status.is_redirection() => format!("a redirect to {}", mask.hide(&location)),
+            _ => brief(&body, mask),
         };
         Self { status, challenge, retry_after, rpc, body }
     }
@@ -241,11 +266,14 @@ impl Refused {
 }
 
 /// The beginning of a body in one line; of a page only what a person would read.
-fn brief(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(4000)]);
+fn brief(body: &[u8], mask: &Mask) -> String {
+    let text = String::from_utf8_lossy(body);
+    // Hidden before anything is cut or left out: half a secret would not be found.
+    let text = mask.hide(&text);
+    let text = &text[..text.floor_char_boundary(4000)];
     let text = match text.trim_start().starts_with('<') {
-        true => without_tags(&text),
-        false => text.into_owned(),
+        true => without_tags(text),
+        false => text.to_owned(),
     };
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(200).collect()
@@ -286,11 +314,12 @@ pub(crate) struct Events {
     parser: SseParser,
     ready: VecDeque<SseEvent>,
     ended: bool,
+    mask: Mask,
 }
 
 impl Body {
     /// Reads a JSON body whole, and an event stream's beginning.
-    pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Self, Fault> {
+    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Mask) -> Result<Self, Fault> {
         let said_events = response
             .headers()
             .get(CONTENT_TYPE)
@@ -303,24 +332,22 @@ impl Body {
             match response.chunk().await {
                 Ok(Some(chunk)) => start = chunk,
                 Ok(None) => {
-                    let none =
-                        || Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: true };
-                    return Ok(if said_events { Self::Events(Box::new(none())) } else { Self::Empty });
+                    let none = || Self::Events(Box::new(Events::new(response, limit, true, mask)));
+                    return Ok(if said_events { none() } else { Self::Empty });
                 }
-                Err(error) => return Err(cut_off(error)),
+                Err(error) => return Err(cut_off(error, mask)),
             }
         }
         match start.trim_ascii_start().first() {
-            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, length, limit).await?)),
+            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, length, limit, mask).await?)),
             _ if said_events || looks_like_events(&start) => {
-                let mut events =
-                    Events { response, parser: SseParser::new(limit), ready: VecDeque::new(), ended: false };
+                let mut events = Events::new(response, limit, false, mask);
                 events.take(&start);
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
-                let body = whole(response, start, None, limit.min(REFUSAL)).await.unwrap_or_default();
-                Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body))))
+                let body = whole(response, start, None, limit.min(REFUSAL), mask).await.unwrap_or_default();
+                Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body, mask))))
             }
         }
     }
@@ -333,7 +360,13 @@ fn looks_like_events(start: &[u8]) -> bool {
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
 }
 
-async fn whole(mut response: Response, start: Bytes, length: Option<usize>, limit: usize) -> Result<Bytes, Fault> {
+async fn whole(
+    mut response: Response,
+    start: Bytes,
+    length: Option<usize>,
+    limit: usize,
+    mask: &Mask,
+) -> Result<Bytes, Fault> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
         return Err(Fault::TooLarge { limit });
     }
@@ -342,7 +375,7 @@ async fn whole(mut response: Response, start: Bytes, length: Option<usize>, limi
     }
     let mut body = BytesMut::with_capacity(length.unwrap_or_default());
     body.extend_from_slice(&start);
-    while let Some(chunk) = response.chunk().await.map_err(cut_off)? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| cut_off(error, mask))? {
         if body.len() + chunk.len() > limit {
             return Err(Fault::TooLarge { limit });
         }
@@ -351,11 +384,16 @@ async fn whole(mut response: Response, start: Bytes, length: Option<usize>, limi
     Ok(body.freeze())
 }
 
-fn cut_off(error: reqwest::Error) -> Fault {
-    Fault::Lost { started: true, cause: Arc::new(broken(error)) }
+fn cut_off(error: reqwest::Error, mask: &Mask) -> Fault {
+    Fault::Lost { started: true, cause: Arc::new(broken(error, mask)) }
 }
 
 impl Events {
+    fn new(response: Response, limit: usize, ended: bool, mask: &Mask) -> Self {
+        let (parser, ready) = (SseParser::new(limit), VecDeque::new());
+        Self { response, parser, ready, ended, mask: mask.clone() }
+    }
+
     fn take(&mut self, chunk: &[u8]) {
         let ready = &mut self.ready;
         self.parser.push(chunk, |event| ready.push_back(event));
@@ -375,7 +413,7 @@ impl Events {
                 Ok(None) => self.ended = true,
                 Err(error) => {
                     self.ended = true;
-                    return Err(cut_off(error));
+                    return Err(cut_off(error, &self.mask));
                 }
             }
         }
@@ -405,14 +443,15 @@ mod tests {
     fn of_a_page_only_the_words_are_told() {
         let page =
             b"<!DOCTYPE html>\n<html><head><title>Error</title></head><body><pre>Cannot POST /sse</pre></body></html>";
-        assert_eq!(brief(page), "Error Cannot POST /sse");
-        assert_eq!(brief(b" plain\n 1 < 2 "), "plain 1 < 2");
+        assert_eq!(brief(page, &Mask::default()), "Error Cannot POST /sse");
+        assert_eq!(brief(b" plain\n 1 < 2 ", &Mask::default()), "plain 1 < 2");
     }
 
     #[test]
     fn a_url_that_is_not_http_is_refused_with_its_name() {
-        let error = Web::new(&HttpServer::new("ftp://example.com"), 1).expect_err("not http");
+        let web = |server: HttpServer| Web::new(&server, 1, Mask::default());
+        let error = web(HttpServer::new("ftp://example.com")).expect_err("not http");
         assert_eq!(error.to_string(), "`ftp://example.com` cannot be used");
-        assert!(Web::new(&HttpServer::new("http://a").with_header("bad name", "x"), 1).is_err());
+        assert!(web(HttpServer::new("http://a").with_header("bad name", "x")).is_err());
     }
 }

@@ -1,0 +1,206 @@
+//! Signs of a secret: where settings are likely to hold one, by the names that people give them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::Secret;
+
+/// What the name of a secret is likely to contain.
+const SIGNS: [&str; 8] = ["key", "token", "secret", "password", "passwd", "credential", "auth", "cookie"];
+
+/// A user name shorter than this is hardly a token.
+const SHORTEST_USER: usize = 8;
+
+/// Is this the name of a secret, by the looks of it?
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| name.contains(sign))
+}
+
+/// A value that is no secret whatever its name is: to hide it would spoil every text.
+fn is_plain(value: &str) -> bool {
+    let word = value.trim().to_ascii_lowercase();
+    matches!(word.as_str(), "true" | "false" | "none" | "null" | "basic" | "bearer")
+        || (word.len() < 6 && word.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The secrets in a value that has a name.
+pub(crate) fn in_named(name: &str, value: &str) -> Vec<Secret> {
+    if looks_secret(name) && !is_plain(value) { vec![Secret::new(value)] } else { Vec::new() }
+}
+
+/// The secrets in the value of a header: all of it, what stands behind its scheme, and each cookie by itself.
+pub(crate) fn in_header(name: &str, value: &str) -> Vec<Secret> {
+    let mut secrets = in_named(name, value);
+    if secrets.is_empty() {
+        return secrets;
+    }
+    if name.to_ascii_lowercase().contains("cookie") {
+        let values = value.split(';').filter_map(|pair| pair.split_once('='));
+        secrets.extend(values.map(|(_, value)| Secret::new(value.trim())));
+    } else if let Some((scheme, rest)) = value.trim().split_once(' ') {
+        let rest = rest.trim();
+        secrets.push(Secret::new(rest));
+        if scheme.eq_ignore_ascii_case("basic")
+            && let Some((user, password)) = STANDARD.decode(rest).ok().as_deref().and_then(pair)
+        {
+            secrets.extend(user_and_password(&user, Some(&password)));
+        }
+    }
+    secrets
+}
+
+fn pair(bytes: &[u8]) -> Option<(String, String)> {
+    let (user, password) = std::str::from_utf8(bytes).ok()?.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+fn user_and_password(user: &str, password: Option<&str>) -> Vec<Secret> {
+    // Without a password the name is the secret; beside one, a long name may well be a token.
+    let user = Some(user).filter(|user| password.is_none() || user.len() >= SHORTEST_USER);
+    user.into_iter().chain(password).map(Secret::new).collect()
+}
+
+/// The secrets in a URL: its credentials, and the values of parameters whose names look secret. It need not be valid.
+pub(crate) fn in_url(url: &str) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    let mut add = |value: &str| secrets.extend([Secret::new(value), Secret::new(decoded(value))]);
+    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split_once("://").map_or(rest, |(_, rest)| rest);
+    let authority = authority.split_once('/').map_or(authority, |(authority, _)| authority);
+    if let Some((credentials, _)) = authority.rsplit_once('@') {
+        let (user, password) = match credentials.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (credentials, None),
+        };
+        for secret in user_and_password(user, password) {
+            add(secret.expose());
+        }
+        // This is how they are sent.
+        let sent = format!("{}:{}", decoded(user), password.map(decoded).unwrap_or_default());
+        add(&STANDARD.encode(sent));
+    }
+    for pair in query.split(['&', ';']).chain(fragment.split('&')) {
+        if let Some((name, value)) = pair.split_once('=')
+            && looks_secret(&decoded(name))
+            && !is_plain(value)
+        {
+            add(value);
+        }
+    }
+    secrets
+}
+
+/// The secrets among the arguments of a program: `--token=x`, `--token x`, `-e TOKEN=x`, and URLs that hold one.
+pub(crate) fn in_arguments(arguments: &[String]) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    let mut named = false;
+    for argument in arguments {
+        let is_flag = argument.starts_with('-');
+        if std::mem::take(&mut named) && !is_flag && !is_plain(argument) {
+            secrets.push(Secret::new(argument.as_str()));
+        }
+        if argument.contains("://") {
+            secrets.extend(in_url(argument.split_once('=').filter(|_| is_flag).map_or(argument, |(_, url)| url)));
+        }
+        match argument.split_once('=') {
+            Some((name, value)) if is_name(name) => secrets.extend(in_named(name, value)),
+            Some((name, header)) if is_flag && name.ends_with("header") => secrets.extend(in_header_line(header)),
+            _ => {}
+        }
+        secrets.extend(in_header_line(argument));
+        named = is_flag && !argument.contains('=') && looks_secret(argument);
+    }
+    secrets
+}
+
+/// The secrets in a line such as `Authorization: Bearer x`.
+fn in_header_line(line: &str) -> Vec<Secret> {
+    match line.split_once(": ") {
+        Some((name, value)) if is_name(name) => in_header(name, value),
+        _ => Vec::new(),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+/// Percent-encoded text as what it means.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        match rest.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[at + 3..];
+            }
+            None => {
+                bytes.push(b'%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(secrets: Vec<Secret>) -> Vec<String> {
+        let mut values: Vec<String> = secrets.iter().map(|secret| secret.expose().to_owned()).collect();
+        values.sort();
+        values.dedup();
+        values
+    }
+
+    #[test]
+    fn a_name_tells_a_secret_and_a_plain_word_is_none() {
+        assert_eq!(shown(in_named("GITHUB_TOKEN", "abcd")), ["abcd"]);
+        assert_eq!(shown(in_named("X-Api-Key", "abcd")), ["abcd"]);
+        assert_eq!(shown(in_named("LOG_LEVEL", "debug")), [""; 0]);
+        assert_eq!(shown(in_named("AUTH_ENABLED", "true")), [""; 0]);
+        assert_eq!(shown(in_named("MAX_TOKENS", "4096")), [""; 0]);
+    }
+
+    #[test]
+    fn a_url_is_searched_for_credentials_and_parameters() {
+        let url = "https://ada:pa%20ss@example.com:8080/a@b?x=1&api_key=k%2Fy&q=auth#access_token=tok";
+        let basic = STANDARD.encode("ada:pa ss");
+        let mut expected = ["pa%20ss", "pa ss", "k%2Fy", "k/y", "tok", &basic].map(str::to_owned).to_vec();
+        expected.sort();
+        assert_eq!(shown(in_url(url)), expected);
+        assert_eq!(shown(in_url("http://tok@h/")), [STANDARD.encode("tok:"), "tok".to_owned()]);
+        assert_eq!(shown(in_url("http://example.com/a?b=c")), [""; 0]);
+        assert_eq!(shown(in_url("not a url ?token=%zz%4")), ["%zz%4"]);
+    }
+
+    #[test]
+    fn a_header_is_hidden_whole_and_in_its_parts() {
+        assert_eq!(shown(in_header("Authorization", "Bearer tok")), ["Bearer tok", "tok"]);
+        let basic = STANDARD.encode("ada:password1");
+        let expected = [format!("Basic {basic}"), basic.clone(), "password1".to_owned()];
+        assert_eq!(shown(in_header("authorization", &format!("Basic {basic}"))), expected);
+        assert_eq!(shown(in_header("Cookie", "a=bb; c=dd")), ["a=bb; c=dd", "bb", "dd"]);
+        assert_eq!(shown(in_header("X-Version", "Bearer tok")), [""; 0]);
+    }
+
+    #[test]
+    fn arguments_are_searched_by_the_names_of_their_flags() {
+        let found = |arguments: &[&str]| {
+            shown(in_arguments(&arguments.iter().map(|argument| (*argument).to_owned()).collect::<Vec<_>>()))
+        };
+        assert_eq!(found(&["--api-key", "abcd", "plain"]), ["abcd"]);
+        assert_eq!(found(&["--token=abcd"]), ["abcd"]);
+        assert_eq!(found(&["-e", "GITHUB_TOKEN=abcd"]), ["abcd"]);
+        assert_eq!(found(&["--no-auth", "--verbose", "x"]), [""; 0]);
+        assert_eq!(found(&["--header", "Authorization: Bearer abcd"]), ["Bearer abcd", "abcd"]);
+        assert_eq!(found(&["https://h/?key=abcd", "--url=http://h/?token=efgh"]), ["abcd", "efgh"]);
+        assert_eq!(found(&[r#"{"api_key": 1, "x=y": 2}"#]), [""; 0]);
+    }
+}

@@ -1,0 +1,345 @@
+//! Secrets: whatever a server does with them, nobody sees them but in a tool's own result.
+
+use std::error::Error;
+
+use ropeway::config::{HttpServer, Secret, ServerConfig};
+use ropeway::event::{EventStream, Events};
+use ropeway::mcp::{Handlers, Mcp};
+use ropeway::secret::Mask;
+use ropeway::testing::{Fault, HttpFault, Noise, On, Script, Scripted};
+use ropeway::tool::{CallContext, CallError, Progress};
+use serde_json::{Value, json};
+
+use crate::hasty::{arguments, at, call, chain, child, hasty, listening, state};
+use crate::log::{Log, logged};
+use crate::scene::scene;
+
+/// All secrets hold this word, so that one search finds every one of them, in whatever spelling.
+const MARK: &str = "S3CRET";
+
+const URL: &str = "u/S3CRET é";
+const URL_ENCODED: &str = "u%2FS3CRET%20%C3%A9";
+const HEADER: &str = "S3CRET \"header\\";
+const BEARER: &str = "S3CRET-bearer";
+const ENV: &str = "S3CRET-env\n\"S3CRET\\ é";
+const ARGUMENT: &str = "S3CRET 'argument' \u{1F511}";
+const PASSWORD: &str = "S3CRET%pass";
+
+fn all() -> Vec<&'static str> {
+    vec![URL, URL_ENCODED, HEADER, BEARER, ENV, ARGUMENT, PASSWORD]
+}
+
+/// The secrets in one text.
+fn words() -> String {
+    all().join(" and ")
+}
+
+/// The secrets in a JSON value: as texts, in the middle of one, as JSON within JSON, and as keys.
+fn tree() -> Value {
+    let keys: Value = all().into_iter().map(|secret| (secret.to_owned(), json!([secret]))).collect();
+    json!({"text": words(), "json": keys.to_string(), "debug": format!("{:?}", all()), "keys": keys})
+}
+
+fn error() -> Fault {
+    Fault::Error(json!({"code": -32000, "message": words(), "data": tree()}))
+}
+
+fn notification(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+/// A server that says all that it knows wherever it can say something.
+fn talkative() -> Script {
+    let text = json!({"type": "text", "text": words()});
+    let told = json!({"content": [text], "structuredContent": tree(), "isError": true});
+    let odd = json!([words(), "x".repeat(60) + &words(), {"name": "odd", "inputSchema": {}, "x": words()}]);
+    Script::default()
+        .tool(json!({"name": "tell"}), told)
+        .fault(On::tool("refuse"), error())
+        .fault(On::tool("echo"), Fault::Result(json!(words())))
+        .fault(On::tool("roots"), Fault::Result(json!({"resultType": words(), "content": []})))
+        .fault(On::tool("fail"), Fault::idless_error(-32000, words()))
+        .fault(On::method("tools/list"), Fault::set("/result/tools", odd))
+        .fault(On::method("prompts/list"), Fault::Result(json!({"prompts": [words(), {"name": words()}]})))
+        .fault(On::method("resources/read"), Fault::Result(json!({"contents": [{"uri": words()}, words()]})))
+        .fault(
+            On::tool("log"),
+            Fault::Before(vec![
+                notification("notifications/message", json!({"level": words(), "logger": words(), "data": tree()})),
+                notification("notifications/resources/updated", json!({"uri": words()})),
+                notification(&words(), tree()),
+                json!({"jsonrpc": "2.0", "id": "r", "method": words(), "params": tree()}),
+            ]),
+        )
+}
+
+/// Everything that came to light.
+#[derive(Default)]
+struct Light {
+    seen: Vec<String>,
+}
+
+impl Light {
+    fn error(&mut self, error: &(dyn Error + 'static)) {
+        self.seen.push(format!("{error} / {error:?} / {error:#?} / {}", chain(error)));
+    }
+
+    fn refused(&mut self, outcome: Result<ropeway::tool::ToolOutput, CallError>) {
+        self.error(&outcome.expect_err("no answer"));
+    }
+
+    fn events(&mut self, events: &mut EventStream) {
+        while let Some(event) = events.try_next() {
+            self.seen.push(format!("{} {event:?}", serde_json::to_string(&event).expect("JSON")));
+        }
+    }
+
+    fn server(&mut self, server: &Mcp) {
+        self.seen.push(format!("{server:?} {server:#?} {:?}", server.stderr_tail()));
+        self.seen.push(format!("{:?}", *server.state().borrow()));
+    }
+
+    fn log(&mut self, log: &Log) {
+        self.seen.push(log.text());
+    }
+
+    /// Nothing of it may hold a secret, and there must be something that says where one stood.
+    fn assert_clean(&self) {
+        for seen in &self.seen {
+            if let Some(at) = seen.find(MARK) {
+                let start = seen.floor_char_boundary(at.saturating_sub(300));
+                let end = seen.ceil_char_boundary(at + 100);
+                panic!("a secret came to light: {}", &seen[start..end]);
+            }
+        }
+        assert!(self.seen.iter().any(|seen| seen.contains("***")));
+    }
+}
+
+fn mask(secrets: &[&str]) -> Mask {
+    let secrets: Vec<Secret> = secrets.iter().map(|secret| Secret::new(*secret)).collect();
+    Mask::new(&secrets)
+}
+
+/// Makes the server talk in every way that all transports share.
+async fn converse(server: &Mcp, light: &mut Light) {
+    let told = call(server, "tell", json!({})).await.expect("the tool's own result");
+    assert_eq!((told.plain_text(), told.structured, told.is_error), (Some(words()), Some(tree()), true));
+    for tool in ["refuse", "echo", "fail"] {
+        light.refused(call(server, tool, json!({})).await);
+    }
+    // It says so in the modern era only.
+    if let Err(error) = call(server, "roots", json!({})).await {
+        light.error(&error);
+    }
+    let refused = server.request("no/such", arguments(json!({"a": words()})), &CallContext::default()).await;
+    light.error(&refused.expect_err("a refusal"));
+    call(server, "log", json!({})).await.expect("an answer");
+    assert_eq!(server.list_tool_definitions(None).await.expect("tools").len(), 1);
+    assert_eq!(server.list_prompts().await.expect("prompts").len(), 1);
+    let read = server.read_resource("test://hello", &CallContext::default()).await;
+    assert_eq!(read.expect("contents"), []);
+    light.server(server);
+}
+
+fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
+    light.seen.push(format!("{config:?} {config:#?}"));
+    let events = Events::default();
+    let server = Mcp::with_host(config.clone(), Handlers::new(), events.clone());
+    (server, events.listen())
+}
+
+#[test]
+fn a_child_process_may_say_what_it_likes() {
+    scene(|scene| async move {
+        let script = talkative()
+            .fault(On::connect(), Fault::StderrLine(words()))
+            .fault(On::tool("tell"), Fault::StderrLine("x".repeat(4090) + BEARER + " and more"))
+            .fault(On::tool("tell"), Noise::Text(words()))
+            .fault(On::tool("tell"), Noise::Text(format!("{{\"id\":1,{}", words())))
+            .fault(On::tool("crash"), Fault::StderrLine(format!("the end: {}", words())));
+        let mut transport = child(&scene, &script).with_env("API_TOKEN", ENV);
+        transport.args.extend(["--api-key".to_owned(), ARGUMENT.to_owned()]);
+        let mut config = hasty(transport);
+        config.mask = mask(&[URL, HEADER, BEARER, PASSWORD]);
+        config.reconnect.enabled = false;
+        let mut light = Light::default();
+        let told = logged(move |_| async move {
+            let (server, mut events) = connection(&config, &mut light);
+            server.connect().await.expect("a connection");
+            converse(&server, &mut light).await;
+            assert!(server.stderr_tail().iter().any(|line| line.contains("***")));
+            light.refused(call(&server, "crash", json!({})).await);
+            state(&server, |state| matches!(state, ropeway::mcp::State::Down { .. })).await;
+            light.refused(call(&server, "tell", json!({})).await);
+            light.server(&server);
+            server.close().await;
+            light.events(&mut events);
+
+            let missing = ropeway::config::StdioServer::new(format!("/nowhere/{BEARER}"), [ARGUMENT]);
+            let mut config = hasty(missing);
+            config.mask = mask(&[BEARER, ARGUMENT]);
+            let (server, mut events) = connection(&config, &mut light);
+            light.error(&server.connect().await.expect_err("no program"));
+            server.close().await;
+            light.events(&mut events);
+            light.assert_clean();
+        })
+        .await;
+        let mut light = Light::default();
+        light.log(&told);
+        light.assert_clean();
+    });
+}
+
+fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Fault {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    HttpFault::Status { status, headers, body: body.to_owned() }.into()
+}
+
+/// A server at this address that is told a secret in every way that there is.
+fn told_all(url: &str) -> HttpServer {
+    let url = format!("{url}?x=1&api_key={URL_ENCODED}").replace("//", "//ada:S3CRET%25pass@");
+    at(url).with_header("X-Secret-Header", HEADER).with_bearer(BEARER)
+}
+
+#[test]
+fn a_server_behind_a_url_may_say_what_it_likes() {
+    scene(|_| async {
+        let challenge = format!("Bearer realm=\"{BEARER}\", scope={URL_ENCODED}");
+        let page = format!("<html><title>{}</title>{}</html>", HEADER.replace('"', "&quot;"), words());
+        let script = talkative()
+            .fault(On::tool("crash"), status(500, &[("Content-Type", "text/html")], &page))
+            .fault(
+                On::tool("sleep"),
+                status(
+                    400,
+                    &[],
+                    &json!({"jsonrpc": "2.0", "error": {"code": 1, "message": words(), "data": tree()}}).to_string(),
+                ),
+            )
+            .fault(On::tool("add"), status(302, &[("Location", &format!("/x?a={URL_ENCODED}"))], ""))
+            .fault(
+                On::tool("touch"),
+                status(200, &[("Content-Type", "text/plain")], &format!("{}{}", " ".repeat(180), words())),
+            )
+            .fault(On::tool("pid"), status(401, &[("WWW-Authenticate", &challenge)], &words()));
+        let scripted = listening(script).await;
+        let mut config = hasty(told_all(&scripted.url()));
+        config.mask = mask(&[ENV, ARGUMENT]);
+        let sse = at(scripted.sse_url() + "?token=" + URL_ENCODED);
+        let told = logged(move |_| async move {
+            let mut light = Light::default();
+            let (server, mut events) = connection(&config, &mut light);
+            server.connect().await.expect("a connection");
+            converse(&server, &mut light).await;
+            for tool in ["crash", "sleep", "add", "touch", "pid"] {
+                light.refused(call(&server, tool, json!({})).await);
+            }
+            light.server(&server);
+            server.close().await;
+            light.events(&mut events);
+
+            let mut config = hasty(ropeway::config::Transport::Sse(sse));
+            config.mask = mask(&all());
+            let (server, mut events) = connection(&config, &mut light);
+            server.connect().await.expect("a connection");
+            converse(&server, &mut light).await;
+            server.close().await;
+            light.events(&mut events);
+            light.assert_clean();
+        })
+        .await;
+        let mut light = Light::default();
+        light.log(&told);
+        light.assert_clean();
+        // It did get what it was sent.
+        let request = scripted.requests().into_iter().next().expect("a request");
+        assert!(format!("{request:?}").contains(BEARER), "{request:?}");
+    });
+}
+
+#[test]
+fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
+    scene(|_| async {
+        let refusals = [
+            status(401, &[("WWW-Authenticate", &format!("Bearer realm=\"{BEARER}\""))], ""),
+            status(403, &[("WWW-Authenticate", &format!("Bearer realm=\"{BEARER}\""))], ""),
+            status(500, &[], &words()),
+            status(404, &[], &words()),
+            error(),
+            Fault::Result(json!(words())),
+        ];
+        let mut servers = Vec::new();
+        for refusal in refusals {
+            servers.push(listening(Script::default().fault(On::any(), refusal)).await);
+        }
+        for (script, place, versions) in [
+            (Script::legacy(), "/result/protocolVersion", json!(words())),
+            (Script::modern(), "/result/supportedVersions", json!([words()])),
+        ] {
+            servers.push(listening(script.fault(On::any(), Fault::set(place, versions))).await);
+        }
+        let mut addresses: Vec<HttpServer> = servers.iter().map(|server| told_all(&server.url())).collect();
+        addresses.push(told_all("ftp://127.0.0.1/"));
+        addresses.push(told_all("http://127.0.0.1:1/mcp"));
+        addresses.push(told_all("http://[::1"));
+        addresses.push(at("http://127.0.0.1:1/".to_owned()).with_header("X-Token", "S3CRET\nline"));
+        addresses
+            .push(at("http://127.0.0.1:1/".to_owned()).with_header(format!("X {BEARER}"), "x").with_bearer(BEARER));
+        let told = logged(move |_| async move {
+            let mut light = Light::default();
+            for address in addresses {
+                let mut config = hasty(address);
+                config.mask = mask(&[ENV, ARGUMENT]);
+                config.reconnect.enabled = false;
+                let (server, mut events) = connection(&config, &mut light);
+                light.error(&server.connect().await.expect_err("no connection"));
+                light.refused(call(&server, "echo", json!({})).await);
+                light.server(&server);
+                server.close().await;
+                light.events(&mut events);
+            }
+            light.assert_clean();
+        })
+        .await;
+        let mut light = Light::default();
+        light.log(&told);
+        assert!(!light.seen[0].contains(MARK));
+    });
+}
+
+#[test]
+fn progress_and_its_words_are_told_without_secrets() {
+    scene(|_| async {
+        let told = logged(|_| async {
+            let mut light = Light::default();
+            let scripted = Scripted::new(Script::legacy());
+            let mut config = hasty(scripted.in_process());
+            config.mask = mask(&all());
+            let (server, mut events) = connection(&config, &mut light);
+            server.connect().await.expect("a connection");
+            let (sink, mut heard) = tokio::sync::mpsc::unbounded_channel::<Progress>();
+            let cx = CallContext::default().with_progress(move |progress| drop(sink.send(progress)));
+            let sleeping = server.call_tool("sleep", arguments(json!({"ms": 10_000})), &cx);
+            let pushing = async {
+                let asked = scripted.heard("tools/call", 1).await;
+                let token = &asked["params"]["_meta"]["progressToken"];
+                let params = json!({"progressToken": token, "progress": 0.5, "message": words()});
+                scripted.push(notification("notifications/progress", params));
+                heard.recv().await.expect("progress")
+            };
+            let progress = tokio::select! {
+                _ = sleeping => panic!("it was to be given up"),
+                progress = pushing => progress,
+            };
+            let hidden = vec!["***"; all().len()].join(" and ");
+            assert_eq!(progress.message, Some(hidden));
+            server.close().await;
+            light.events(&mut events);
+            light.assert_clean();
+        })
+        .await;
+        assert!(!told.text().contains(MARK));
+    });
+}
