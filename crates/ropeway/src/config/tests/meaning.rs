@@ -18,6 +18,7 @@ fn a_short_file_means_a_server_with_the_usual_settings() {
     let server = StdioServer::new("uvx", ["mcp-server-git", "--port", "8080"]);
     let mut expected = Config::new([ServerConfig::new("git", server)]);
     expected.collisions = Collisions::Error;
+    expected.files = vec!["nowhere/.env".into()];
     assert_eq!(config, expected);
 }
 
