@@ -51,11 +51,11 @@ impl Trial {
             command.args(["--timeout", &timeout]);
         });
         let started = Instant::now();
-        let Running { child, mark } = command.start();
+        let Running { child, mark, place } = command.start();
         let run = Run::from(child.wait_with_output().expect("an end"));
         let took = started.elapsed();
         assert!(took < self.timeout + LATE, "it took {took:?}\n{}", run.stderr);
-        drop(mark);
+        drop((mark, place));
         run
     }
 

@@ -1,0 +1,63 @@
+//! A place: a home of its own for commands, in which nothing of this machine shows.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::mark::Mark;
+use crate::{Ropeway, Run};
+
+/// What would change where files are looked for, and what is printed.
+const VARIABLES: [&str; 6] =
+    ["NO_COLOR", "CLICOLOR_FORCE", "ROPEWAY_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
+
+/// A folder that is the home and the working folder of all commands that run in it.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        // Paths of one length, whatever the machine: they are shown, and lines are wrapped.
+        Self(tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder"))
+    }
+
+    /// A place with a configuration.
+    pub(crate) fn with(config: &str) -> Self {
+        let place = Self::new();
+        place.write("ropeway.yaml", config);
+        place
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Puts a file there.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
+    /// A command that is about to run here.
+    pub(crate) fn ropeway(&self, arguments: &[&str]) -> Ropeway {
+        self.of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
+    }
+
+    /// The same of a copy of the binary.
+    pub(crate) fn of(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Ropeway {
+        let mark = Mark::new();
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).current_dir(self.path()).env("HOME", self.path());
+        VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+        mark.put_on(&mut command);
+        Ropeway { command, mark, place: None }
+    }
+
+    /// Runs a command here to its end; it is typed as in a shell.
+    pub(crate) fn run(&self, typed: &str) -> Run {
+        let words = shlex::split(typed).expect("words of a shell");
+        self.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()).run()
+    }
+}
