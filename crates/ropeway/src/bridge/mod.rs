@@ -16,12 +16,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::discover::{connect_and_discover, discover_and_register};
 pub use self::health::{Health, ServerHealth};
 
+use self::health::PATIENCE;
 use self::memory::Memory;
 use self::slot::{Roof, Slot};
 use crate::config::{Collisions, Config, Secrets, ServerEntry};
@@ -309,12 +311,22 @@ impl Bridge {
         Listing { registry: assembled.registry.clone(), verdicts }
     }
 
+    /// How each server stands; the tools are not put together for it.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.slots().iter().map(|slot| Verdict::new(slot.alias().clone(), slot.verdict())).collect()
+    }
+
     /// Asks every server at once whether it is alive.
     pub async fn health_check(&self) -> Health {
+        self.health_check_within(PATIENCE).await
+    }
+
+    /// The same, when there is only so much time for the answers.
+    pub async fn health_check_within(&self, patience: Duration) -> Health {
         let mut checks = JoinSet::new();
         let slots = self.slots();
         for (number, slot) in slots.iter().cloned().enumerate() {
-            checks.spawn(async move { (number, ServerHealth::of(&slot).await) });
+            checks.spawn(async move { (number, ServerHealth::of(&slot, patience).await) });
         }
         let mut servers = checks.join_all().await;
         servers.sort_by_key(|(number, _)| *number);
@@ -335,6 +347,19 @@ impl Bridge {
             // The sender lives as long as `self`.
             if done(&listing) || changes.changed().await.is_err() {
                 return listing;
+            }
+        }
+    }
+
+    /// Waits until `done` says of the verdicts that they are as wanted.
+    pub async fn until_verdicts(&self, mut done: impl FnMut(&[Verdict]) -> bool) -> Vec<Verdict> {
+        let mut changes = self.inner.roof.changes();
+        loop {
+            changes.borrow_and_update();
+            let verdicts = self.verdicts();
+            // The sender lives as long as `self`.
+            if done(&verdicts) || changes.changed().await.is_err() {
+                return verdicts;
             }
         }
     }
@@ -472,7 +497,7 @@ impl ToolSource for Bridge {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        self.tools().verdicts
+        self.verdicts()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

@@ -310,6 +310,12 @@ impl Slot {
         View { tools: if shown { tools.handed_out.clone() } else { Vec::new() }, outcome }
     }
 
+    /// How the server does.
+    pub(super) fn verdict(&self) -> Outcome {
+        let tools = lock(&self.tools);
+        self.outcome(tools.handed_out.len(), tools.sources.len())
+    }
+
     fn outcome(&self, tools: usize, of: usize) -> Outcome {
         if !self.entry.enabled {
             return Outcome::Disabled;
