@@ -19,3 +19,4 @@ mod scripted;
 mod secrets;
 mod sent;
 mod specification;
+mod traces;
