@@ -1,6 +1,6 @@
 //! Where events are told, and heard.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use tokio::sync::broadcast;
@@ -20,6 +20,8 @@ struct Teller {
     relays: RwLock<Vec<Onward>>,
     /// How many relays there are, so that the many tellers without one need no lock.
     count: AtomicUsize,
+    /// What tools are called with and what they answer is told as well.
+    payloads: AtomicBool,
 }
 
 /// Where else events are told, and under which name of the server.
@@ -40,7 +42,25 @@ impl Events {
     /// Keeps up to `capacity` events for a slow listener.
     pub fn new(capacity: usize) -> Self {
         let own = broadcast::Sender::new(capacity.max(1));
-        Self(Arc::new(Teller { own, relays: RwLock::default(), count: AtomicUsize::new(0) }))
+        Self(Arc::new(Teller {
+            own,
+            relays: RwLock::default(),
+            count: AtomicUsize::new(0),
+            payloads: AtomicBool::new(false),
+        }))
+    }
+
+    /// From here on tells also what tools are called with and what they answer, without what is known to be secret.
+    #[must_use]
+    pub fn with_payloads(self) -> Self {
+        self.0.payloads.store(true, Ordering::Release);
+        self
+    }
+
+    /// Does anybody who listens want to know what tools are called with and what they answer?
+    pub(crate) fn wants_payloads(&self) -> bool {
+        (self.0.tells_payloads() && self.0.own.receiver_count() > 0)
+            || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.wants_payloads()))
     }
 
     /// Tells an event to everybody who listens now.
@@ -50,8 +70,10 @@ impl Events {
                 onward.to.tell(event.clone().renamed(&onward.alias));
             }
         }
+        // Who did not ask for them is not told them, though somebody else may be.
+        let plain = event.has_payload() && !self.0.tells_payloads();
         // An error only says that nobody listens.
-        let _ = self.0.own.send(event);
+        let _ = self.0.own.send(if plain { event.without_payload() } else { event });
     }
 
     /// Is anybody listening? Spares the making of an event that nobody would hear.
@@ -78,6 +100,10 @@ impl Events {
 }
 
 impl Teller {
+    fn tells_payloads(&self) -> bool {
+        self.payloads.load(Ordering::Acquire)
+    }
+
     fn is_relayed(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
@@ -122,6 +148,11 @@ impl EventStream {
         }
     }
 
+    /// How many events wait to be heard, those that are lost already included.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.len()
+    }
+
     /// The next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
         match self.0.try_recv() {
@@ -134,7 +165,12 @@ impl EventStream {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
     use super::*;
+    use crate::tool::CallId;
 
     fn closed(name: &str) -> Event {
         Event::Closed { server: name.into() }
@@ -179,6 +215,30 @@ mod tests {
         assert_eq!(all(&mut at_two), [closed("two"), general, closed("two")]);
         drop(at_two);
         assert!(!shared.heard());
+    }
+
+    #[test]
+    fn only_who_asks_for_payloads_is_told_them() {
+        let called = |arguments: Option<Value>| Event::ToolCalled {
+            server: "one".into(),
+            tool: "t".into(),
+            call: CallId("c".into()),
+            took: Duration::ZERO,
+            is_error: false,
+            result: arguments.clone().map(Arc::new),
+            arguments: arguments.map(Arc::new),
+        };
+        let (shared, plain, full) = (Events::default(), Events::default(), Events::default().with_payloads());
+        let _relays = [shared.relay("one".into(), plain.clone()), shared.relay("one".into(), full.clone())];
+        let (mut at_shared, mut at_plain) = (shared.listen(), plain.listen());
+        assert!(!shared.wants_payloads());
+        let mut at_full = full.listen();
+        assert!(shared.wants_payloads());
+        let secret = Some(Value::from("private"));
+        shared.tell(called(secret.clone()));
+        assert_eq!(at_shared.try_next(), Some(called(None)));
+        assert_eq!(at_plain.try_next(), Some(called(None)));
+        assert_eq!(at_full.try_next(), Some(called(secret)));
     }
 
     #[test]

@@ -1,13 +1,18 @@
 //! Events: what happens, for whoever wants to know.
 
 mod events;
+mod log;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+#[allow(unused_imports, reason = "it is the bridge that shares connections")]
+pub(crate) use self::events::Relay;
 pub use self::events::{EventStream, Events};
+pub use self::log::EventLog;
 use crate::tool::{Alias, CallId, Progress};
 
 /// Something that happened.
@@ -94,6 +99,12 @@ pub enum Event {
         took: Duration,
         /// The tool reports a failure.
         is_error: bool,
+        /// What it was called with, where [`Events::with_payloads`] asks for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arguments: Option<Arc<Value>>,
+        /// What it answered, where [`Events::with_payloads`] asks for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Arc<Value>>,
     },
     /// A call has no answer.
     #[serde(rename = "mcp.tool_failed")]
@@ -109,6 +120,9 @@ pub enum Event {
         took: Duration,
         /// Why there is no answer.
         cause: String,
+        /// What it was called with, where [`Events::with_payloads`] asks for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arguments: Option<Arc<Value>>,
     },
     /// A call has come a little further.
     #[serde(rename = "progress")]
@@ -183,6 +197,26 @@ impl Event {
         }
     }
 
+    /// Does it tell what a tool was called with, or what it answered?
+    fn has_payload(&self) -> bool {
+        matches!(
+            self,
+            Self::ToolCalled { arguments: Some(_), .. }
+                | Self::ToolCalled { result: Some(_), .. }
+                | Self::ToolFailed { arguments: Some(_), .. }
+        )
+    }
+
+    /// The same event without what a tool was called with and what it answered.
+    fn without_payload(mut self) -> Self {
+        match &mut self {
+            Self::ToolCalled { arguments, result, .. } => (*arguments, *result) = (None, None),
+            Self::ToolFailed { arguments, .. } => *arguments = None,
+            _ => {}
+        }
+        self
+    }
+
     /// The same event of a server that goes by another name here.
     fn renamed(mut self, alias: &Alias) -> Self {
         match &mut self {
@@ -218,6 +252,7 @@ mod tests {
             call: CallId("c".into()),
             took: Duration::from_micros(1500),
             cause: "why".into(),
+            arguments: None,
         };
         let expected = serde_json::json!({"event": "mcp.tool_failed", "server": "a", "tool": "t", "call": "c", "took_ms": 1.5, "cause": "why"});
         assert_eq!(serde_json::to_value(event).expect("JSON"), expected);

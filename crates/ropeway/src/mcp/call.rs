@@ -32,7 +32,8 @@ pub(crate) async fn call_tool(
 ) -> Result<ToolOutput, CallError> {
     let clocks = shared.clocks(cx);
     let trace = Trace::of_tool(shared, tool, cx);
-    let mut told = Told { shared, tool, cx, trace: &trace, started: clocks.started, done: false };
+    let mut told =
+        Told { shared, tool, arguments: &arguments, cx, trace: &trace, started: clocks.started, done: false };
     let outcome = drive_tool(shared, tool, &arguments, cx, clocks, &trace).instrument(trace.span.clone()).await;
     told.tell(Some(&outcome));
     outcome
@@ -42,6 +43,7 @@ pub(crate) async fn call_tool(
 struct Told<'a> {
     shared: &'a Shared,
     tool: &'a str,
+    arguments: &'a Arguments,
     cx: &'a CallContext,
     trace: &'a Trace,
     started: Instant,
@@ -59,16 +61,21 @@ impl Told<'_> {
             Some(Err(error)) => self.trace.has_failed(error),
             None => self.trace.has_failed(&CallError::Cancelled),
         }
-        if !self.shared.host.events().heard() {
+        let host = &self.shared.host;
+        if !host.events().heard() {
             return;
         }
         let took = self.started.elapsed();
         let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
-        let cause = |error: &CallError| chain(error);
-        self.shared.host.events().tell(match outcome {
-            Some(Ok(output)) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
-            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: cause(error) },
-            None => Event::ToolFailed { server, tool, call, took, cause: cause(&CallError::Cancelled) },
+        let payloads = host.events().wants_payloads();
+        let arguments = payloads.then(|| host.shown(self.arguments));
+        host.events().tell(match outcome {
+            Some(Ok(output)) => {
+                let result = payloads.then(|| host.shown(output));
+                Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
+            }
+            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
+            None => Event::ToolFailed { server, tool, call, took, cause: chain(&CallError::Cancelled), arguments },
         });
     }
 }

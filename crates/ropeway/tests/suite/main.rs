@@ -3,6 +3,7 @@
 mod calls;
 mod connection;
 mod eras;
+mod event_log;
 mod faults;
 mod faults_http;
 mod faults_stdio;
