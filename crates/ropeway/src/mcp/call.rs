@@ -66,7 +66,7 @@ impl Told<'_> {
             return;
         }
         let took = self.started.elapsed();
-        let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
+        let (server, tool, call) = (self.shared.alias().clone(), host.hide(self.tool), self.cx.id().clone());
         let payloads = host.events().wants_payloads();
         let arguments = payloads.then(|| host.shown(self.arguments));
         host.events().tell(match outcome {
@@ -95,7 +95,7 @@ async fn drive_tool(
     trace: &Trace,
 ) -> Result<ToolOutput, CallError> {
     let session = shared.session(cx, clocks).await?;
-    trace.on(&session);
+    trace.on(&session, &shared.host);
     let params = encode(shared, &ToolParams { name: tool, arguments })?;
     let mut call = Call::new(shared, cx, clocks, trace, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
@@ -156,7 +156,7 @@ pub(crate) async fn request(
     let trace = Trace::of_request(shared, method, name.as_deref(), &cx);
     let asking = async {
         let session = shared.session(&cx, clocks).await?;
-        trace.on(&session);
+        trace.on(&session, &shared.host);
         let mut call = Call::new(shared, &cx, clocks, &trace, method, name.as_deref(), encode(shared, &params)?);
         call.idempotent = !matches!(method, "tools/call" | "tasks/update");
         call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
