@@ -14,7 +14,9 @@ mod session;
 mod shared;
 mod signals;
 mod supervisor;
+mod task;
 mod tools;
+mod trace;
 mod transport;
 
 use std::fmt;
