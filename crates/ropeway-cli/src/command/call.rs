@@ -46,7 +46,7 @@ impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.only_for(&self.tool);
         let typed = Typed::read(&self.words, self.args)?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        Session::with(servers, &setting, async |session| {
             let tool = session.tool(&self.tool)?;
             let arguments = typed.for_tool(tool.definition())?;
             let envelope = session.call(&tool, arguments).await?;

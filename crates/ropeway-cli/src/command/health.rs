@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use ropeway::bridge::{Health as Record, ServerHealth};
 use ropeway::mcp::Era;
-use ropeway::registry::Outcome;
+use ropeway::registry::{Outcome, Verdict};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
+use crate::help::{Help, faint, line};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
 use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::text::{clean_line, cut, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default();
 
 /// How many of a server's last lines are shown.
 const SERVER_LINES: usize = 5;
@@ -34,11 +34,11 @@ pub(super) struct Health {
 impl Health {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
-        Session::with_any(servers, setting.deadline, setting.status, async |session| {
-            let health = session.health().await?;
+        Session::with_any(servers, &setting, async |session| {
+            let health = session.health().await;
             match setting.json {
                 true => print_json(&health)?,
-                false => print(&show(&health))?,
+                false => print(&show(&health, &session.help))?,
             }
             Ok(exit(&health))
         })
@@ -52,27 +52,24 @@ fn exit(health: &Record) -> Exit {
         health.servers.iter().filter(|server| !server.is_well()).map(|server| &server.outcome).collect();
     match () {
         () if ill.is_empty() => Exit::Done,
+        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted)) => Exit::Timeout,
         () if ill.iter().any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => {
             Exit::Unreachable
         }
         () if ill.iter().any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting)) => Exit::Timeout,
         () => Exit::Usage,
     }
 }
 
-fn show(health: &Record) -> String {
+fn show(health: &Record, help: &Help) -> String {
+    if health.servers.is_empty() {
+        return "No server is configured.\n".to_owned();
+    }
     let width = terminal_width(&std::io::stdout());
     let mut table = Table::new(&["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"], Overflow::Cut);
     health.servers.iter().for_each(|server| table.row(row(server)));
-    let mut text = table.render(width, 0);
-    for server in &health.servers {
-        text.push_str(&details(server, width.unwrap_or(usize::MAX)));
-    }
-    if health.servers.is_empty() {
-        text = "No server is configured.\n".to_owned();
-    }
-    text
+    let details = health.servers.iter().map(|server| details(server, help, width.unwrap_or(usize::MAX)));
+    table.render(width, 0) + &details.collect::<String>()
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
@@ -120,29 +117,28 @@ fn latency(latency: Duration) -> String {
     }
 }
 
-/// What is the matter with a server, and its last words.
-fn details(server: &ServerHealth, width: usize) -> String {
-    let why = match &server.outcome {
-        Outcome::Skipped { .. } | Outcome::NeedsAuth | Outcome::FilteredToZero { .. } => {
-            Some(Mark::words(&server.outcome))
-        }
-        _ => server.last_error.clone(),
+/// What is the matter with a server, its last words, and what can be done about it.
+fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
+    let verdict = Verdict::new(server.server.clone(), server.outcome.clone());
+    let unanswered = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
+    let (mark, words) = match (&server.outcome, &server.last_error) {
+        // It works, but something was wrong before.
+        (Outcome::Ready { .. }, Some(error)) if !unanswered => (Mark::Half, format!("last error: {error}")),
+        (Outcome::Ready { .. }, Some(error)) => (Mark::Bad, error.clone()),
+        (Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Disabled, _) => return String::new(),
+        (outcome, _) => (Mark::of(outcome), help.words(outcome)),
     };
-    if why.is_none() && (server.is_well() || server.stderr.is_empty()) {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", clean_line(server.server.as_str()));
-    if let Some(why) = why {
-        let ago =
-            server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!(" ({} s ago)", ago.as_secs()));
-        let why = wrap(&format!("{}{}", clean_line(&why), ago.unwrap_or_default()), width, 2);
-        text.push_str(&format!("{BAD}{}{BAD:#}\n", why.trim_end()));
-    }
-    if !server.is_well() {
-        for line in server.stderr.iter().rev().take(SERVER_LINES).rev() {
-            text.push_str(&format!("  {FAINT}stderr: {}{FAINT:#}\n", clean_line(line)));
+    let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!("{} s ago", ago.as_secs()));
+    let mut text = format!("\n{}", line(mark, &server.server, &words, ago.as_deref().unwrap_or_default()));
+    if mark == Mark::Bad || server.outcome == Outcome::Connecting {
+        for said in server.stderr.iter().rev().take(SERVER_LINES).rev() {
+            text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
-        text.push_str(&format!("  {FAINT}`ropeway doctor {}` looks for the cause{FAINT:#}\n", server.server));
     }
+    let advice = match unanswered {
+        true => help.advice(&Verdict::new(server.server.clone(), Outcome::Down { cause: String::new() })),
+        false => help.advice(&verdict),
+    };
+    advice.into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
     text
 }

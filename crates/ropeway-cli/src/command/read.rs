@@ -35,11 +35,11 @@ impl Read {
             [uri, ..] => (None, uri.as_str()),
             [] => (None, ""),
         };
-        let servers = self.server.servers()?.maybe_only(name)?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        let servers = self.server.servers()?.awake().maybe_only(name)?;
+        Session::with(servers, &setting, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = CallContext::default();
-            let contents = session.step("reading from", server.read_resource(uri, &cx)).await??;
+            let contents = session.step("reading from", &alias, server.read_resource(uri, &cx)).await??;
             let folder = self.save.as_deref().map(|path| Folder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
             if setting.json {

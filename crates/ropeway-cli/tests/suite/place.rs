@@ -50,7 +50,9 @@ impl Place {
         let mark = Mark::new();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).current_dir(self.path()).env("HOME", self.path());
-        VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
         mark.put_on(&mut command);
         Ropeway { command, mark, place: None }
     }

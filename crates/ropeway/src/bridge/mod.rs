@@ -30,7 +30,7 @@ use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{ContextItem, ContextSource, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict};
-use crate::tool::{Alias, BoxFuture, ToolDefinition};
+use crate::tool::{Alias, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -372,6 +372,12 @@ impl Bridge {
     /// The connection to a server, once the bridge is started. It may be shared with others: do not close it.
     pub fn server(&self, alias: &Alias) -> Option<Mcp> {
         self.slots().iter().find(|slot| slot.alias() == alias).and_then(|slot| slot.mcp())
+    }
+
+    /// Starts a server that sleeps; one that does not is left alone.
+    pub async fn wake(&self, alias: &Alias) -> Result<(), CallError> {
+        let slot = self.slots().into_iter().find(|slot| slot.alias() == alias);
+        slot.ok_or_else(|| CallError::NotConnected { server: alias.clone() })?.wake().await
     }
 
     /// Takes over a new configuration: only servers whose entry has changed are started, stopped or restarted.
