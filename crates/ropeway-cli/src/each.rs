@@ -16,7 +16,7 @@ use crate::failure::{Exit, Failure};
 use crate::help::{self, Help};
 use crate::mark::Mark;
 use crate::session::Session;
-use crate::text::width;
+use crate::text::{clean_line, width, wrap};
 
 /// What became of a question to one server.
 pub(crate) enum Answer<T> {
@@ -162,11 +162,25 @@ impl<T> Each<T> {
         })
     }
 
+    /// That nobody has any of these.
+    pub(crate) fn nothing(&self, what: &str) -> String {
+        match (&self.answers[..], self.there().count()) {
+            ([(verdict, Answer::There(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
+            ([], _) => "No server is configured.\n".to_owned(),
+            (_, 0) => "No server is there.\n".to_owned(),
+            (_, 1) => format!("The server that is there has no {what}.\n"),
+            (_, count) => format!("None of the {count} servers that are there has {what}.\n"),
+        }
+    }
+
     /// The servers that gave no answer, and what can be done about it.
     pub(crate) fn absent(&self) -> String {
         let trouble = |(verdict, answer): &(Verdict, Answer<T>)| match answer {
             Answer::There(_) => String::new(),
-            Answer::Failed(error) => help::line(Mark::Bad, &verdict.server, &reason(error), ""),
+            Answer::Failed(error) => {
+                let reason = wrap(&clean_line(&reason(error)), width(), 4);
+                help::line(Mark::Bad, &verdict.server, "no answer", "") + &reason
+            }
             // It has arrived, and still not answered.
             Answer::Late if !is_on_its_way(verdict) => help::line(Mark::Half, &verdict.server, &self.late, ""),
             Answer::Absent if verdict.outcome == Outcome::Disabled => String::new(),

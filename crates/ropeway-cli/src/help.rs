@@ -45,7 +45,7 @@ impl Help {
             (Outcome::Connecting | Outcome::NotStarted, Some(patience)) => format!("no answer within {patience:?}"),
             (Outcome::Connecting, None) => "connecting".to_owned(),
             (Outcome::NeedsAuth, _) => "needs authentication".to_owned(),
-            (Outcome::Down { cause }, _) => format!("down: {cause}"),
+            (Outcome::Down { .. }, _) => "down".to_owned(),
             (Outcome::Skipped { secrets }, _) => {
                 let are = if secrets.len() == 1 { "is" } else { "are" };
                 format!("skipped: `{}` {are} not set", secrets.join("`, `"))
@@ -89,6 +89,12 @@ impl Help {
         }
     }
 
+    /// Servers that are not there, by name, and what says why.
+    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+        let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
+        format!("{} (`ropeway health` says why)", clean_line(&names.join(", ")))
+    }
+
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
     pub(crate) fn heading(&self, verdict: &Verdict, more: &str) -> String {
         line(Mark::of(&verdict.outcome), &verdict.server, &self.words(&verdict.outcome), more)
@@ -97,6 +103,9 @@ impl Help {
     /// A server that is not as it should be, and what can be done about it.
     pub(crate) fn trouble(&self, verdict: &Verdict, width: usize) -> String {
         let mut text = self.heading(verdict, "");
+        if let Outcome::Down { cause } = &verdict.outcome {
+            text.push_str(&wrap(&clean_line(cause), width, 4));
+        }
         // That somebody has switched it off is no trouble.
         if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != Outcome::Disabled) {
             text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
@@ -185,7 +194,7 @@ mod tests {
         );
         assert_eq!(
             trouble(Outcome::Down { cause: "no\n\u{1b}[1mway".into() }),
-            "✗ web · down: no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
+            "✗ web · down\n    no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
         );
         assert_eq!(
             trouble(Outcome::NeedsAuth),

@@ -49,6 +49,15 @@ impl Names {
         }
     }
 
+    /// A tool under the name that people type: alone where models call it so too, else behind the server's name.
+    pub(crate) fn shown(&self, definition: &ToolDefinition) -> ToolDefinition {
+        let mut shown = definition.clone();
+        if self.short(definition) != definition.name {
+            shown.name = self.dotted(definition);
+        }
+        shown
+    }
+
     /// Which tool a person means: by the name that models know, by the one that is shown, by the server's own, or by
     /// any of them behind the server's name.
     pub(crate) fn choose(&self, tools: &[&ToolDefinition], name: &str) -> Result<usize, Failure> {
@@ -94,7 +103,7 @@ impl Names {
         let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MOST).collect();
         match suggest::ask(&near).or_else(|| suggest::question(asked, names.iter().map(String::as_str))) {
             Some(question) => failure.hint(question),
-            None if names.is_empty() => failure.hint("there are no tools"),
+            None if names.is_empty() => failure,
             None if names.len() <= FEW => failure.hint(format!("{whose}: {}", names.join(", "))),
             None => failure
                 .hint(format!("`ropeway tools` lists all {}, and `ropeway tools --find WORDS` finds one", names.len())),

@@ -154,7 +154,12 @@ impl Session {
                 let advice = self.help.advice(&Verdict::new(alias.clone(), Outcome::NeedsAuth));
                 advice.into_iter().fold(failure, Failure::hint)
             }
-            (Some(alias), _) if failure.concerns_the_server() => failure.server_said(self.stderr_tail(alias)),
+            (Some(alias), exit) if failure.concerns_the_server() => {
+                let failure = failure.server_said(self.stderr_tail(alias));
+                let down = Verdict::new(alias.clone(), Outcome::Down { cause: String::new() });
+                let advice = self.help.advice(&down).filter(|_| exit == Exit::Unreachable);
+                advice.into_iter().fold(failure, Failure::hint)
+            }
             _ => failure,
         }
     }
@@ -205,8 +210,13 @@ impl Session {
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
         self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
             // What is not there may be a tool of one that is not there.
-            let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
-            absent.fold(failure, |failure, verdict| failure.hint(verdict.to_string()))
+            let absent: Vec<&Verdict> = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+            match &absent[..] {
+                [] if tools.is_empty() => failure.hint("there are no tools"),
+                [] => failure,
+                [verdict] => failure.hint(verdict.to_string()),
+                many => failure.hint(format!("not there: {}", self.help.names(many.iter().copied()))),
+            }
         })
     }
 
@@ -220,7 +230,11 @@ impl Session {
         let envelope = self.step("waiting for", server, tool.call(arguments, &context)).await?;
         match envelope.error.as_deref() {
             None => Ok(envelope),
-            Some(error @ CallError::InvalidArguments { .. }) => Err(Failure::from(error).about(definition)),
+            Some(CallError::InvalidArguments { problems, .. }) => {
+                let shown = self.names.shown(definition);
+                let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
+                Err(Failure::from(error).about(&shown))
+            }
             Some(error) => Err(Failure::from(error)),
         }
     }

@@ -19,28 +19,24 @@ pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
     signature_as(&tool.name, tool, width)
 }
 
-/// The tool as code in one line behind its server's name: of arguments that do not fit, the optional ones are counted.
+/// The tool as code in one line behind its server's name. Where it does not fit, less is said: types and values of
+/// optional arguments go first, then all types, then optional arguments are only counted.
 pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usize) -> String {
     let (server, name) = (clean_line(server), clean_line(name));
     let all = fields(&tool.input_schema);
+    let (required, optional): (Vec<&Field>, Vec<&Field>) = all.iter().partition(|field| field.required);
+    let counted = (!optional.is_empty()).then(|| Piece::faint(&format!("{} optional", optional.len())));
+    let less = |field: &Field| if field.required { argument(field) } else { Piece::name(field) };
+    let ways: [Vec<Piece>; 4] = [
+        all.iter().map(argument).collect(),
+        all.iter().map(less).collect(),
+        all.iter().map(Piece::name).collect(),
+        required.iter().map(|field| Piece::name(field)).chain(counted).collect(),
+    ];
     let room = width.saturating_sub(columns(&server) + columns(&name) + 3);
-    let total = |pieces: &[Piece]| pieces.iter().map(|piece| piece.width + 2).sum::<usize>().saturating_sub(2);
-    let mut pieces: Vec<Piece> = all.iter().map(argument).collect();
-    if total(&pieces) > room {
-        let required = all.iter().filter(|field| field.required);
-        let optional = all.len() - required.clone().count();
-        pieces = required.map(argument).collect();
-        if total(&pieces) + 14 > room {
-            // Their types are told where there is room for them.
-            pieces =
-                all.iter().filter(|field| field.required).map(|field| Piece::of(&clean_line(&field.name))).collect();
-        }
-        if optional > 0 {
-            let more = format!("{optional} optional");
-            pieces.push(Piece { width: columns(&more), styled: format!("{FAINT}{more}{FAINT:#}") });
-        }
-    }
-    let pieces: Vec<&str> = pieces.iter().map(|piece| piece.styled.as_str()).collect();
+    let fits = |way: &&Vec<Piece>| way.iter().map(|piece| piece.width + 2).sum::<usize>() <= room + 2;
+    let pieces: Vec<&str> =
+        ways.iter().find(fits).unwrap_or(&ways[3]).iter().map(|piece| piece.styled.as_str()).collect();
     format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})", pieces.join(", "))
 }
 
@@ -101,9 +97,17 @@ struct Piece {
 }
 
 impl Piece {
-    /// Without colours.
-    fn of(text: &str) -> Self {
-        Self { styled: text.to_owned(), width: columns(text) }
+    fn faint(text: &str) -> Self {
+        Self { styled: format!("{FAINT}{text}{FAINT:#}"), width: columns(text) }
+    }
+
+    /// An argument of which only the name is said.
+    fn name(field: &Field) -> Self {
+        let name = clean_line(&field.name);
+        match field.required {
+            true => Self { width: columns(&name), styled: name },
+            false => Self::faint(&format!("{name}?")),
+        }
     }
 }
 
@@ -154,10 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_among_many_takes_one_line_and_counts_what_does_not_fit() {
+    fn a_tool_among_many_takes_one_line_and_says_less_where_it_does_not_fit() {
         let plain = |width| anstream::adapter::strip_str(&brief("web", "chart", &chart(), width)).to_string();
         assert_eq!(plain(80), r#"web.chart(values: number[], title?: string, kind?: "bar" | "line")"#);
-        assert_eq!(plain(50), "web.chart(values: number[], 2 optional)");
+        assert_eq!(plain(50), "web.chart(values: number[], title?, kind?)");
+        assert_eq!(plain(33), "web.chart(values, title?, kind?)");
         assert_eq!(plain(30), "web.chart(values, 2 optional)");
     }
 

@@ -66,7 +66,8 @@ fn show(health: &Record, help: &Help) -> String {
         return "No server is configured.\n".to_owned();
     }
     let width = terminal_width(&std::io::stdout());
-    let mut table = Table::new(&["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"], Overflow::Cut);
+    let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
+    let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8);
     health.servers.iter().for_each(|server| table.row(row(server)));
     let details = health.servers.iter().map(|server| details(server, help, width.unwrap_or(usize::MAX)));
     table.render(width, 0) + &details.collect::<String>()
@@ -103,7 +104,7 @@ fn state(outcome: &Outcome) -> &'static str {
         Outcome::NeedsAuth => "needs auth",
         Outcome::Down { .. } => "down",
         Outcome::Skipped { .. } => "skipped",
-        Outcome::FilteredToZero { .. } => "no tools wanted",
+        Outcome::FilteredToZero { .. } => "no tools",
         Outcome::Disabled => "disabled",
         _ => "not started",
     }
@@ -119,26 +120,29 @@ fn latency(latency: Duration) -> String {
 
 /// What is the matter with a server, its last words, and what can be done about it.
 fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
-    let verdict = Verdict::new(server.server.clone(), server.outcome.clone());
-    let unanswered = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
-    let (mark, words) = match (&server.outcome, &server.last_error) {
-        // It works, but something was wrong before.
-        (Outcome::Ready { .. }, Some(error)) if !unanswered => (Mark::Half, format!("last error: {error}")),
-        (Outcome::Ready { .. }, Some(error)) => (Mark::Bad, error.clone()),
-        (Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Disabled, _) => return String::new(),
-        (outcome, _) => (Mark::of(outcome), help.words(outcome)),
+    let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
+    let mut verdict = Verdict::new(server.server.clone(), server.outcome.clone());
+    let mut text = match (&server.outcome, &server.last_error) {
+        (Outcome::Cached { .. } | Outcome::Disabled, _) | (Outcome::Ready { .. }, None) => return String::new(),
+        (Outcome::Ready { .. }, Some(error)) => {
+            // It is there, and something is or was wrong with it all the same.
+            let words = if silent { "gives no sign of life" } else { "had trouble" };
+            if silent {
+                verdict.outcome = Outcome::Down { cause: error.clone() };
+            }
+            let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
+            let ago = ago.map(|ago| format!("{} s ago", ago.as_secs())).unwrap_or_default();
+            let mark = if silent { Mark::Bad } else { Mark::Half };
+            line(mark, &server.server, words, &ago) + &wrap(&clean_line(error), width, 4)
+        }
+        (Outcome::Down { cause }, _) => help.heading(&verdict, "") + &wrap(&clean_line(cause), width, 4),
+        _ => help.heading(&verdict, ""),
     };
-    let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!("{} s ago", ago.as_secs()));
-    let mut text = format!("\n{}", line(mark, &server.server, &words, ago.as_deref().unwrap_or_default()));
-    if mark == Mark::Bad || server.outcome == Outcome::Connecting {
+    if !server.is_well() {
         for said in server.stderr.iter().rev().take(SERVER_LINES).rev() {
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
     }
-    let advice = match unanswered {
-        true => help.advice(&Verdict::new(server.server.clone(), Outcome::Down { cause: String::new() })),
-        false => help.advice(&verdict),
-    };
-    advice.into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
-    text
+    help.advice(&verdict).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
+    format!("\n{text}")
 }

@@ -49,7 +49,7 @@ impl GetPrompt {
             let result = session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??;
             print_answer(&match setting.json {
                 true => json_text(&result)?,
-                false => result.messages.iter().map(message).collect::<Result<String, Failure>>()?,
+                false => result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
             })?;
             Ok(Exit::Done)
         })

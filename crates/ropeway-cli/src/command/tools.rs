@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, tools as count};
+use crate::help::{exit, faint, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
@@ -186,12 +186,17 @@ fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> Str
         text = format!("{all} about `{}`.\n", clean_line(words));
     }
     // What is not there cannot be found.
-    let absent = |verdict: &&Verdict| {
-        !matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Disabled)
+    let is_absent = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Down { .. } | Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Connecting)
     };
-    let absent: String =
-        listing.verdicts.iter().filter(absent).map(|verdict| session.help.trouble(verdict, width)).collect();
-    if absent.is_empty() { text } else { format!("{text}\n{absent}") }
+    let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
+    if absent.peek().is_some() {
+        text.push_str(&format!(
+            "\n{}",
+            faint(&wrap(&format!("Not searched: {}", session.help.names(absent)), width, 0))
+        ));
+    }
+    text
 }
 
 fn found_json(listing: &Listing, words: &str) -> Value {
