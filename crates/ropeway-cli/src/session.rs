@@ -44,24 +44,27 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, does the work once every server is there or has failed, and closes; `work` should print what it has,
-    /// since closing takes its time.
+    /// Connects, does the work, and closes; `work` should print what it has, since closing takes its time.
     ///
-    /// Where there is just one server, that it cannot be reached is a failure; of many, it is a verdict.
+    /// Where there is just one server, the work begins when it is there, and that it cannot be reached is a failure. Of
+    /// many it is a verdict, and the work begins at once: [`Session::arrive`] waits for all of them.
     pub(crate) async fn with<T>(
         servers: Servers,
         setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let single = servers.single().map(|entry| entry.alias.clone());
+        let alone = single.is_some();
         let arrived = async |session: &Self| {
-            session.arrive().await?;
+            if alone {
+                session.arrive().await?;
+            }
             work(session).await
         };
         Self::run(servers, single, setting, arrived).await
     }
 
-    /// The same, but the work begins at once, and also of one server that it cannot be reached is only a verdict.
+    /// The same, but also of one server that it cannot be reached is only a verdict.
     pub(crate) async fn with_any<T>(
         servers: Servers,
         setting: &Setting,
@@ -106,7 +109,7 @@ impl Session {
     }
 
     /// Waits until every server is there or has failed, or the time is over.
-    async fn arrive(&self) -> Result<(), Failure> {
+    pub(crate) async fn arrive(&self) -> Result<(), Failure> {
         let until = self.deadline.as_ref().map(Deadline::at);
         let answers = ask(self, "connecting to", until, async |_| Ok(())).await;
         let (Some(alias), [(verdict, answer)]) = (&self.single, &answers[..]) else { return Ok(()) };

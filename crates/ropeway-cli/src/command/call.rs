@@ -47,6 +47,7 @@ impl Call {
         let servers = self.server.servers()?.only_for(&self.tool);
         let typed = Typed::read(&self.words, self.args)?;
         Session::with(servers, &setting, async |session| {
+            session.arrive().await?;
             let tool = session.tool(&self.tool)?;
             let shown_tool = session.names.shown(tool.definition());
             let arguments = typed.for_tool(&shown_tool)?;

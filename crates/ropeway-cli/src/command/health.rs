@@ -1,13 +1,12 @@
 //! `ropeway health`: how the servers do.
 
-use std::time::Duration;
-
 use anstyle::Style;
 use ropeway::bridge::{Health as Record, ServerHealth};
 use ropeway::mcp::Era;
 use ropeway::registry::{Outcome, Verdict};
 
 use super::{Setting, print, print_json};
+use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::{Help, faint, line};
 use crate::mark::Mark;
@@ -90,7 +89,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         mark.cell(state(&server.outcome)),
         faint(era),
         faint(server.protocol_version.as_deref()),
-        faint(server.latency.map(latency).as_deref()),
+        faint(server.latency.map(words).as_deref()),
         Cell::new(&server.tools.to_string()),
         faint(version.as_deref()),
     ]
@@ -110,14 +109,6 @@ fn state(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn latency(latency: Duration) -> String {
-    match latency.as_micros() {
-        micros @ 0..1000 => format!("{micros} µs"),
-        micros @ 1000..10_000 => format!("{:.1} ms", micros as f64 / 1000.0),
-        micros => format!("{} ms", micros / 1000),
-    }
-}
-
 /// What is the matter with a server, its last words, and what can be done about it.
 fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
     let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
@@ -126,14 +117,14 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
         (Outcome::Cached { .. } | Outcome::Disabled, _) | (Outcome::Ready { .. }, None) => return String::new(),
         (Outcome::Ready { .. }, Some(error)) => {
             // It is there, and something is or was wrong with it all the same.
-            let words = if silent { "gives no sign of life" } else { "had trouble" };
+            let state = if silent { "gives no sign of life" } else { "had trouble" };
             if silent {
                 verdict.outcome = Outcome::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
-            let ago = ago.map(|ago| format!("{} s ago", ago.as_secs())).unwrap_or_default();
+            let ago = ago.map(|ago| format!("{} ago", words(ago))).unwrap_or_default();
             let mark = if silent { Mark::Bad } else { Mark::Half };
-            line(mark, &server.server, words, &ago) + &wrap(&clean_line(error), width, 4)
+            line(mark, &server.server, state, &ago) + &wrap(&clean_line(error), width, 4)
         }
         (Outcome::Down { cause }, _) => help.heading(&verdict, "") + &wrap(&clean_line(cause), width, 4),
         _ => help.heading(&verdict, ""),

@@ -97,14 +97,14 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
 
 /// The servers that list a resource, or that have a template for it; true where it is the resource itself.
 async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Failure> {
-    let found = each(session, "looking for it at", async |server| {
+    let found = each(session, "asking", async |server| {
         let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
         let like = |template: &ResourceTemplate| fits(&template.uri_template, uri);
         Ok((exact, exact || server.list_resource_templates().await?.iter().any(like)))
     });
     let found = found.await?;
     if found.exit() == Exit::Timeout && !found.there().any(|(_, (exact, _))| *exact) {
-        return Err(session.late("looking for it at"));
+        return Err(session.late("asking"));
     }
     Ok(found.there().filter(|(_, (_, like))| *like).map(|(alias, (exact, _))| (alias.clone(), *exact)).collect())
 }

@@ -44,6 +44,7 @@ impl Tools {
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         Session::with(servers, &setting, async |session| {
+            session.arrive().await?;
             let listing = session.listing();
             match (&self.find, setting.json) {
                 (Some(words), true) => print_json(&found_json(&listing, words))?,

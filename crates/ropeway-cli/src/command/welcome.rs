@@ -46,6 +46,7 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
         return configured(file, &servers, &setting);
     }
     Session::with(servers, &setting, async |session| {
+        session.arrive().await?;
         let listing = session.listing();
         if setting.json {
             print_json(&list_json(session, &listing))?;
