@@ -37,6 +37,9 @@ impl GetPrompt {
         Session::with(servers, &setting, async |session| {
             let (alias, server, prompt) = choose(session, &self.prompt).await?;
             let arguments = typed.for_tool(&as_tool(&prompt))?;
+            for name in arguments.keys() {
+                known(&prompt, name)?;
+            }
             if let Some(missing) =
                 prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
             {
@@ -63,6 +66,20 @@ fn message(message: &PromptMessage) -> Result<String, Failure> {
     let content: [&ContentPart; 1] = [&message.content];
     let shown = show_parts(&mut content.into_iter(), None)?;
     Ok(format!("{ROLE}{role}:{ROLE:#}\n{}", shown.text))
+}
+
+/// A failure when the prompt has no such argument.
+fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
+    let names = || prompt.arguments.iter().map(|argument| argument.name.as_str());
+    if names().any(|known| known == name) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("prompt `{}` has no argument `{name}`", prompt.name));
+    Err(match suggest::question(name, names()) {
+        Some(question) => failure.hint(question),
+        None if prompt.arguments.is_empty() => failure.hint("it takes none"),
+        None => failure.hint(format!("it has: {}", names().collect::<Vec<_>>().join(", "))),
+    })
 }
 
 /// A prompt as a tool, whose arguments are all text.

@@ -4,6 +4,8 @@ mod command;
 mod completions;
 mod demo_server;
 mod doctor;
+mod events;
+mod many;
 mod mark;
 mod picture;
 mod place;

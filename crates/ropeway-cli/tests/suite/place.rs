@@ -4,14 +4,31 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ropeway::testing::Script;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::mark::Mark;
+use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// What would change where files are looked for, and what is printed.
 const VARIABLES: [&str; 6] =
     ["NO_COLOR", "CLICOLOR_FORCE", "ROPEWAY_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
+
+/// A scripted server, as a configuration has it.
+pub(crate) fn entry(alias: &str, script: &Script) -> Value {
+    let script = serde_json::to_string(script).expect("a script is JSON");
+    json!({ "alias": alias, "command": binary(), "args": [script] })
+}
+
+/// An entry with more keys, or with others.
+pub(crate) fn having(mut entry: Value, more: Value) -> Value {
+    for (key, value) in more.as_object().expect("keys") {
+        entry[key] = value.clone();
+    }
+    entry
+}
 
 /// A folder that is the home and the working folder of all commands that run in it.
 pub(crate) struct Place(TempDir);
@@ -22,11 +39,17 @@ impl Place {
         Self(tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder"))
     }
 
-    /// A place with a configuration.
-    pub(crate) fn with(config: &str) -> Self {
+    /// A place whose configuration names these servers.
+    pub(crate) fn with(servers: &[Value]) -> Self {
         let place = Self::new();
-        place.write("ropeway.yaml", config);
+        place.configure(servers);
         place
+    }
+
+    /// Names these servers in the configuration.
+    pub(crate) fn configure(&self, servers: &[Value]) {
+        // Every JSON is YAML.
+        self.write("ropeway.yaml", &json!({ "servers": servers }).to_string());
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -79,7 +79,7 @@ pub(crate) fn scripted(script: &Script) -> String {
 }
 
 /// Where cargo puts the scripted server, which it builds as an example of this package.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_ropeway")).with_file_name("examples").join("scripted-server");
     assert!(binary.exists(), "run `cargo build -p ropeway-cli --example scripted-server` first");
     binary
