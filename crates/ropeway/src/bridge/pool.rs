@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::config::{EraChoice, ServerConfig, StdioServer, Transport};
-use crate::event::{Events, Relay};
+use crate::event::{Event, Events, Relay};
 use crate::mcp::{Handlers, Mcp};
 use crate::tool::Alias;
 
@@ -38,6 +38,8 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Lease {
     mcp: Arc<Mcp>,
+    alias: Alias,
+    events: Events,
     /// While it lives, the events of the connection are told under our name for the server.
     _relay: Relay,
 }
@@ -50,7 +52,7 @@ impl Lease {
             None => Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::default())),
         };
         let relay = mcp.relay(alias.clone(), events.clone());
-        Self { mcp, _relay: relay }
+        Self { mcp, alias: alias.clone(), events: events.clone(), _relay: relay }
     }
 
     /// The connection.
@@ -74,8 +76,10 @@ impl Lease {
             }
             last
         };
-        if last {
-            self.mcp.close().await;
+        match last {
+            true => self.mcp.close().await,
+            // The connection stays, but not for us.
+            false => self.events.tell(Event::Closed { server: self.alias.clone() }),
         }
     }
 }
