@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::answer::FromAnswer;
 use super::fault::{Fault, hidden};
@@ -13,6 +14,7 @@ use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools;
+use super::trace::Trace;
 use super::transport::Request;
 use crate::event::Event;
 use crate::protocol::{Era, RpcError, code};
@@ -29,8 +31,10 @@ pub(crate) async fn call_tool(
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
     let clocks = shared.clocks(cx);
-    let mut told = Told { shared, tool, cx, started: clocks.started, done: false };
-    let outcome = drive_tool(shared, tool, &arguments, cx, clocks).await;
+    let trace = Trace::of_tool(shared, tool, cx);
+    let mut told =
+        Told { shared, tool, arguments: &arguments, cx, trace: &trace, started: clocks.started, done: false };
+    let outcome = drive_tool(shared, tool, &arguments, cx, clocks, &trace).instrument(trace.span.clone()).await;
     told.tell(Some(&outcome));
     outcome
 }
@@ -39,23 +43,39 @@ pub(crate) async fn call_tool(
 struct Told<'a> {
     shared: &'a Shared,
     tool: &'a str,
+    arguments: &'a Arguments,
     cx: &'a CallContext,
+    trace: &'a Trace,
     started: Instant,
     done: bool,
 }
 
 impl Told<'_> {
     fn tell(&mut self, outcome: Option<&Result<ToolOutput, CallError>>) {
-        if std::mem::replace(&mut self.done, true) || !self.shared.host.events().heard() {
+        if std::mem::replace(&mut self.done, true) {
+            return;
+        }
+        match outcome {
+            Some(Ok(output)) if output.is_error => self.trace.tool_failed(),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => self.trace.has_failed(error),
+            None => self.trace.has_failed(&CallError::Cancelled),
+        }
+        let host = &self.shared.host;
+        if !host.events().heard() {
             return;
         }
         let took = self.started.elapsed();
         let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
-        let cause = |error: &CallError| chain(error);
-        self.shared.host.events().tell(match outcome {
-            Some(Ok(output)) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
-            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: cause(error) },
-            None => Event::ToolFailed { server, tool, call, took, cause: cause(&CallError::Cancelled) },
+        let payloads = host.events().wants_payloads();
+        let arguments = payloads.then(|| host.shown(self.arguments));
+        host.events().tell(match outcome {
+            Some(Ok(output)) => {
+                let result = payloads.then(|| host.shown(output));
+                Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
+            }
+            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
+            None => Event::ToolFailed { server, tool, call, took, cause: chain(&CallError::Cancelled), arguments },
         });
     }
 }
@@ -72,10 +92,12 @@ async fn drive_tool(
     arguments: &Arguments,
     cx: &CallContext,
     clocks: Clocks,
+    trace: &Trace,
 ) -> Result<ToolOutput, CallError> {
     let session = shared.session(cx, clocks).await?;
+    trace.on(&session);
     let params = encode(shared, &ToolParams { name: tool, arguments })?;
-    let mut call = Call::new(shared, cx, clocks, "tools/call", Some(tool), params);
+    let mut call = Call::new(shared, cx, clocks, trace, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
     if wants_headers || session.info.can(&["tasks", "requests", "tools", "call"]) {
         call.learn(tool, arguments, &session, false).await?;
@@ -131,10 +153,19 @@ pub(crate) async fn request(
     };
     let name = params.get(key).and_then(Value::as_str).map(str::to_owned);
     let clocks = shared.clocks(&cx);
-    let session = shared.session(&cx, clocks).await?;
-    let mut call = Call::new(shared, &cx, clocks, method, name.as_deref(), encode(shared, &params)?);
-    call.idempotent = !matches!(method, "tools/call" | "tasks/update");
-    call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
+    let trace = Trace::of_request(shared, method, name.as_deref(), &cx);
+    let asking = async {
+        let session = shared.session(&cx, clocks).await?;
+        trace.on(&session);
+        let mut call = Call::new(shared, &cx, clocks, &trace, method, name.as_deref(), encode(shared, &params)?);
+        call.idempotent = !matches!(method, "tools/call" | "tasks/update");
+        call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
+    };
+    let outcome = asking.instrument(trace.span.clone()).await;
+    if let Err(error) = &outcome {
+        trace.has_failed(error);
+    }
+    outcome
 }
 
 /// Asks the server something that it can answer at once, and tells how long that took.
@@ -160,6 +191,7 @@ struct Call<'a> {
     shared: &'a Arc<Shared>,
     cx: &'a CallContext,
     clocks: Clocks,
+    trace: &'a Trace,
     method: &'a str,
     name: Option<&'a str>,
     /// The parameters, as the text of a JSON object.
@@ -174,11 +206,12 @@ impl<'a> Call<'a> {
         shared: &'a Arc<Shared>,
         cx: &'a CallContext,
         clocks: Clocks,
+        trace: &'a Trace,
         method: &'a str,
         name: Option<&'a str>,
         params: Vec<u8>,
     ) -> Self {
-        Self { shared, cx, clocks, method, name, params, headers: Vec::new(), idempotent: false, as_task: false }
+        Self { shared, cx, clocks, trace, method, name, params, headers: Vec::new(), idempotent: false, as_task: false }
     }
 
     /// Looks up what the tool's definition asks of its calls: headers, or to be run as a task.
@@ -215,6 +248,7 @@ impl<'a> Call<'a> {
             name: self.name,
             headers: &self.headers,
             idempotent: self.idempotent,
+            trace: Some(self.trace),
             ..Request::new(self.method, params)
         };
         let (answer, session) = self.shared.request(&request, self.cx, self.clocks, session).await?;
@@ -365,7 +399,7 @@ impl<'a> Call<'a> {
     /// A request about a task, on the clocks of this call.
     fn about<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
-        Call::new(self.shared, self.cx, self.clocks, method, Some(task), params)
+        Call::new(self.shared, self.cx, self.clocks, self.trace, method, Some(task), params)
     }
 }
 

@@ -15,6 +15,7 @@ mod shared;
 mod signals;
 mod supervisor;
 mod tools;
+mod trace;
 mod transport;
 
 use std::fmt;

@@ -5,6 +5,7 @@ mod definition;
 mod error;
 mod local;
 mod output;
+mod trace;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ pub use definition::{Alias, Annotations, Origin, ToolDefinition};
 pub use error::{BoxError, CallError, Clock, Problem};
 pub use local::LocalTool;
 pub use output::ToolOutput;
+pub use trace::{NotTraceParent, TraceParent};
 
 /// A future that can be stored and sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
