@@ -4,6 +4,8 @@
 mod decode;
 mod entry;
 #[cfg(feature = "bridge")]
+mod foreign;
+#[cfg(feature = "bridge")]
 mod hidden;
 #[cfg(feature = "bridge")]
 mod json;
@@ -34,6 +36,8 @@ mod yaml;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
+#[cfg(feature = "bridge")]
+pub use self::foreign::{Foreign, ForeignServer, read_foreign};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]
