@@ -1,7 +1,13 @@
 //! Settings: of one server, and of many in one file.
 
 #[cfg(feature = "bridge")]
+mod auth;
+#[cfg(feature = "bridge")]
 mod decode;
+#[cfg(feature = "bridge")]
+pub mod edit;
+#[cfg(feature = "bridge")]
+mod emit;
 mod entry;
 #[cfg(feature = "bridge")]
 mod foreign;
@@ -24,6 +30,8 @@ mod resolve;
 #[cfg(feature = "bridge")]
 mod secrets;
 mod server;
+#[cfg(feature = "bridge")]
+mod short;
 #[cfg(all(test, feature = "bridge"))]
 mod tests;
 #[cfg(feature = "bridge")]
