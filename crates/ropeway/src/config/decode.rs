@@ -21,14 +21,14 @@ pub(super) struct Mistake {
     /// The steps that led there, the last first.
     steps: Vec<Step>,
     found: Option<String>,
-    expected: String,
-    suggestion: Option<String>,
+    expected: Box<str>,
+    suggestion: Option<Box<str>>,
     /// The value may be a secret and is not shown.
     hides: bool,
 }
 
 impl Mistake {
-    fn new(expected: impl Into<String>) -> Self {
+    fn new(expected: impl Into<Box<str>>) -> Self {
         let expected = expected.into();
         Self { place: None, steps: Vec::new(), found: None, expected, suggestion: None, hides: false }
     }
@@ -39,7 +39,7 @@ impl Mistake {
     }
 
     fn suggest(mut self, suggestion: Option<&str>) -> Self {
-        self.suggestion = suggestion.map(str::to_owned);
+        self.suggestion = suggestion.map(Into::into);
         self
     }
 

@@ -285,14 +285,14 @@ command = "x"
 
 #[test]
 fn an_extension_manifest_and_a_list_of_services() {
-    let a = stdio("a", StdioServer::new("x", ["y"]));
+    let expected = [stdio("a", StdioServer::new("x", ["y"]))];
     let server = r#"{"name": "a", "command": "x", "args": ["y"]}"#;
     let list = format!(r#"{{"name": "ext", "config": {{"servers": [{server}]}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &list)), [a.clone()]);
+    assert_eq!(servers(&load("manifest.json", &list)), expected);
     let map = format!(r#"{{"config": {{"servers": {{"a": {server}}}}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &map)), [a.clone()]);
+    assert_eq!(servers(&load("manifest.json", &map)), expected);
     let services = "services:\n  web: {port: 80}\n  mcp:\n    - name: a\n      command: x\n      args: [y]\n";
-    assert_eq!(servers(&load("app.yaml", services)), [a]);
+    assert_eq!(servers(&load("app.yaml", services)), expected);
     let nameless = "services:\n  mcp:\n    - command: x\n";
     let error = Config::parse(nameless, Path::new("app.yaml"), &Secrets::none()).unwrap_err();
     assert_eq!(error.to_string(), "app.yaml:3:7: services.mcp[0]: found no `alias`, expected one");
