@@ -9,19 +9,16 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::answer::FromAnswer;
-use super::fault::{Fault, hidden};
 use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
+use super::task::{CancelTask, Task};
 use super::tools;
 use super::trace::Trace;
 use super::transport::Request;
 use crate::event::Event;
-use crate::protocol::{Era, RpcError, code};
+use crate::protocol::{Era, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolOutput};
-
-/// How often a task is asked after when the server does not say.
-const POLL: Duration = Duration::from_secs(1);
 
 /// Calls a tool by the server's own name for it, and tells how it went.
 pub(crate) async fn call_tool(
@@ -66,7 +63,7 @@ impl Told<'_> {
             return;
         }
         let took = self.started.elapsed();
-        let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
+        let (server, tool, call) = (self.shared.alias().clone(), host.hide(self.tool), self.cx.id().clone());
         let payloads = host.events().wants_payloads();
         let arguments = payloads.then(|| host.shown(self.arguments));
         host.events().tell(match outcome {
@@ -95,7 +92,7 @@ async fn drive_tool(
     trace: &Trace,
 ) -> Result<ToolOutput, CallError> {
     let session = shared.session(cx, clocks).await?;
-    trace.on(&session);
+    trace.on(&session, &shared.host);
     let params = encode(shared, &ToolParams { name: tool, arguments })?;
     let mut call = Call::new(shared, cx, clocks, trace, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
@@ -156,7 +153,7 @@ pub(crate) async fn request(
     let trace = Trace::of_request(shared, method, name.as_deref(), &cx);
     let asking = async {
         let session = shared.session(&cx, clocks).await?;
-        trace.on(&session);
+        trace.on(&session, &shared.host);
         let mut call = Call::new(shared, &cx, clocks, &trace, method, name.as_deref(), encode(shared, &params)?);
         call.idempotent = !matches!(method, "tools/call" | "tasks/update");
         call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
@@ -400,66 +397,5 @@ impl<'a> Call<'a> {
     fn about<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
         Call::new(self.shared, self.cx, self.clocks, self.trace, method, Some(task), params)
-    }
-}
-
-/// A task as the server describes it.
-#[derive(Debug)]
-struct Task {
-    id: String,
-    status: String,
-    poll: Duration,
-    result: Option<Value>,
-    error: Option<Value>,
-    inputs: Option<Map<String, Value>>,
-}
-
-impl Task {
-    fn read(fields: &Map<String, Value>, interval: &str) -> Self {
-        let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let poll =
-            fields.get(interval).and_then(Value::as_f64).map_or(POLL, |ms| Duration::from_millis(ms.max(0.0) as u64));
-        Self {
-            id: text("taskId"),
-            status: text("status"),
-            poll: poll.clamp(Duration::from_millis(20), Duration::from_secs(30)),
-            result: fields.get("result").cloned(),
-            error: fields.get("error").cloned(),
-            inputs: fields.get("inputRequests").and_then(Value::as_object).cloned(),
-        }
-    }
-
-    fn failure(&self, shared: &Shared) -> CallError {
-        let error = self.error.as_ref().unwrap_or(&Value::Null);
-        let error = RpcError {
-            code: error["code"].as_i64().unwrap_or(code::INTERNAL),
-            message: error["message"].as_str().unwrap_or("the task failed").to_owned(),
-            data: error.get("data").cloned(),
-        };
-        Fault::Refused(hidden(error, shared.host.mask())).into_call_error(shared.alias())
-    }
-}
-
-/// Cancels a task whose caller has left.
-struct CancelTask<'a> {
-    shared: &'a Arc<Shared>,
-    id: Option<String>,
-}
-
-impl Drop for CancelTask<'_> {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let (Ok(runtime), Some(session)) = (tokio::runtime::Handle::try_current(), self.shared.current()) else {
-            return;
-        };
-        let shared = self.shared.clone();
-        runtime.spawn(async move {
-            let params = json!({"taskId": id}).to_string();
-            let request =
-                Request { name: Some(&id), cancellable: false, ..Request::new("tasks/cancel", params.as_bytes()) };
-            let cx = CallContext::default().with_timeout(Duration::from_secs(5));
-            // The server forgets the task by itself, sooner or later.
-            let _ = session.request(&request, &cx, shared.clocks(&cx)).await;
-        });
     }
 }

@@ -14,6 +14,7 @@ mod session;
 mod shared;
 mod signals;
 mod supervisor;
+mod task;
 mod tools;
 mod trace;
 mod transport;

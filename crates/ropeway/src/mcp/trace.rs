@@ -2,10 +2,13 @@
 //!
 //! The names are those of OpenTelemetry's conventions for MCP and for generative AI.
 
+use std::fmt;
+
 use tracing::Span;
 use tracing::field::Empty;
 use tracing::subscriber::NoSubscriber;
 
+use super::host::Host;
 use super::session::Session;
 use super::shared::Shared;
 use crate::config::Transport;
@@ -27,14 +30,14 @@ impl Trace {
     pub(crate) fn of_tool(shared: &Shared, tool: &str, cx: &CallContext) -> Self {
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %format_args!("tools/call {tool}"),
+            otel.name = %format_args!("tools/call {}", shared.host.mask().hide(tool)),
             otel.kind = "client",
             otel.status_code = Empty,
             server = %shared.alias(),
             mcp.method.name = "tools/call",
             mcp.protocol.version = Empty,
             gen_ai.operation.name = "execute_tool",
-            gen_ai.tool.name = tool,
+            gen_ai.tool.name = %shared.host.mask().hide(tool),
             gen_ai.tool.call.id = %cx.id(),
             jsonrpc.request.id = Empty,
             network.transport = network_transport(shared),
@@ -51,11 +54,9 @@ impl Trace {
         let tool = name.filter(|_| method == "tools/call");
         let prompt = name.filter(|_| method == "prompts/get");
         let uri = name.filter(|_| method == "resources/read");
-        // A URI would make as many names as there are resources.
-        let target = tool.or(prompt);
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %format_args!("{method}{}{}", target.map_or("", |_| " "), target.unwrap_or_default()),
+            otel.name = %SpanName { method, target: tool.or(prompt).map(|name| shared.host.hide(name)) },
             otel.kind = "client",
             otel.status_code = Empty,
             server = %shared.alias(),
@@ -63,8 +64,8 @@ impl Trace {
             mcp.protocol.version = Empty,
             mcp.resource.uri = uri.map(|uri| shared.host.hide(uri)),
             gen_ai.operation.name = tool.map(|_| "execute_tool"),
-            gen_ai.tool.name = tool,
-            gen_ai.prompt.name = prompt,
+            gen_ai.tool.name = tool.map(|name| shared.host.hide(name)),
+            gen_ai.prompt.name = prompt.map(|name| shared.host.hide(name)),
             jsonrpc.request.id = Empty,
             network.transport = network_transport(shared),
             network.protocol.name = network_protocol(shared),
@@ -89,9 +90,9 @@ impl Trace {
     }
 
     /// The call is made on this session.
-    pub(crate) fn on(&self, session: &Session) {
+    pub(crate) fn on(&self, session: &Session, host: &Host) {
         if !self.span.is_disabled() {
-            self.span.record("mcp.protocol.version", session.info.protocol_version.as_str());
+            self.span.record("mcp.protocol.version", host.hide(&session.info.protocol_version));
         }
     }
 
@@ -126,6 +127,21 @@ impl Trace {
     fn failed(&self, kind: &str) {
         self.span.record("error.type", kind);
         self.span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// What a span is called: the method, and the tool or prompt. A URI would make as many names as there are resources.
+struct SpanName<'a> {
+    method: &'a str,
+    target: Option<String>,
+}
+
+impl fmt::Display for SpanName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Some(target) => write!(f, "{} {target}", self.method),
+            None => f.write_str(self.method),
+        }
     }
 }
 
