@@ -1,13 +1,15 @@
-//! The benchmark: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
+//! The engine: one connection to one server, beside a hand-written client and the official Rust SDK's.
 
 use std::collections::HashMap;
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::{Value, json};
+
+use super::trial;
+use super::verdict::Verdict;
+use super::{cores, median};
 
 /// Names are written once, here.
 type Name = &'static str;
@@ -21,8 +23,6 @@ const CONTESTANTS: [Name; 3] = [FLOOR, RMCP, OURS];
 const SERVERS: [Name; 2] = ["echo-server", "rmcp-server"];
 /// The base64 text of the image.
 const IMAGE_KIB: f64 = 4096.0;
-/// No run takes this long unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is measured, and how many calls it takes for a stable median.
 struct Scenario {
@@ -42,61 +42,15 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "list200", calls: 100, key: "p50_us" },
 ];
 
-/// Runs `bench engine [--json] [--quick]`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let (mut json, mut quick) = (false, false);
-    match args.split_first() {
-        Some((what, flags)) if what == "engine" => {
-            for flag in flags {
-                match flag.as_str() {
-                    "--json" => json = true,
-                    "--quick" => quick = true,
-                    _ => bail!("unknown flag `{flag}`"),
-                }
-            }
-        }
-        _ => bail!("usage: cargo xtask bench engine [--json] [--quick]"),
-    }
-    let board = Board::fill(&build_peers()?, quick)?;
-    if json {
-        println!("{}", board.to_json());
-    } else {
-        print!("{}", board.to_text());
-    }
-    Ok(())
-}
-
-/// Builds the contestants and servers, and says where they are.
-fn build_peers() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // `cargo run` told us about the package xtask; build scripts that watch these variables would run again.
-    for (name, _) in
-        env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-    {
-        cargo.env_remove(name);
-    }
-    let built = cargo
-        .args(["build", "--quiet", "--release", "--package", "ropeway-peers", "--bins"])
-        .current_dir(&root)
-        .status()
-        .context("could not start cargo")?;
-    if !built.success() {
-        bail!("the peers could not be built");
-    }
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    target.join("release").canonicalize().context("the built peers are not where they should be")
-}
-
 /// What each contestant reported, round by round; a run that failed holds why.
-struct Board {
+pub(super) struct Board {
     rounds: usize,
     reports: HashMap<(Name, Name, Name), Vec<Result<Value, String>>>,
 }
 
 impl Board {
     /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
-    fn fill(peers: &Path, quick: bool) -> Result<Self> {
+    pub(super) fn fill(peers: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 5 };
         let mut board = Self { rounds, reports: HashMap::new() };
         for round in 1..=rounds {
@@ -155,7 +109,7 @@ impl Board {
         ]
     }
 
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut results = Vec::new();
         for server in SERVERS {
             for scenario in &SCENARIOS {
@@ -191,7 +145,7 @@ impl Board {
         })
     }
 
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text = format!("{} cores, medians of {} interleaved rounds\n", cores(), self.rounds);
         for server in SERVERS {
             text += &format!(
@@ -234,47 +188,7 @@ impl Board {
     }
 }
 
-/// A promise of speed, and whether it was kept.
-struct Verdict {
-    promise: &'static str,
-    what: &'static str,
-    ratio: Option<f64>,
-    limit: f64,
-    at_least: bool,
-}
-
-impl Verdict {
-    fn at_most(promise: &'static str, what: &'static str, ratio: Option<f64>, limit: f64) -> Self {
-        Self { promise, what, ratio, limit, at_least: false }
-    }
-
-    fn at_least(promise: &'static str, what: &'static str, ratio: Option<f64>, limit: f64) -> Self {
-        Self { promise, what, ratio, limit, at_least: true }
-    }
-
-    fn reached(&self) -> Option<bool> {
-        self.ratio.map(|ratio| if self.at_least { ratio >= self.limit } else { ratio <= self.limit })
-    }
-
-    fn to_json(&self) -> Value {
-        let bound = if self.at_least { "at_least" } else { "at_most" };
-        json!({"promise": self.promise, "what": self.what, "ratio": self.ratio, bound: self.limit, "reached": self.reached()})
-    }
-
-    fn to_text(&self) -> String {
-        let outcome = match self.reached() {
-            Some(true) => "reached",
-            Some(false) => "NOT reached",
-            None => "not measured",
-        };
-        let ratio = self.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} ×"));
-        let bound = if self.at_least { "at least" } else { "at most" };
-        format!("{:<8} {:<42} {ratio:>8}  ({bound} {} ×)  {outcome}\n", self.promise, self.what, self.limit)
-    }
-}
-
-/// One run of one contestant, in a process of its own so that its memory is its own. A run that fails is reported,
-/// not fatal: the others still count.
+/// One run of one contestant.
 fn measure(
     peers: &Path,
     contestant: &str,
@@ -283,41 +197,11 @@ fn measure(
     calls: usize,
 ) -> Result<Result<Value, String>> {
     let tools = if scenario.name == "list200" { " --tools 200" } else { "" };
-    let mut child = Command::new(peers.join(format!("bench-{contestant}")))
+    let mut command = Command::new(peers.join(format!("bench-{contestant}")));
+    command
         .args(["--scenario", scenario.name, "--rounds", &calls.to_string()])
-        .args(["--server", &format!("{}{tools}", peers.join(server).display())])
-        .env("RUST_BACKTRACE", "0")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("could not start `bench-{contestant}`"))?;
-    let started = Instant::now();
-    while child.try_wait()?.is_none() {
-        if started.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            return Ok(Err(format!("not done after {PATIENCE:?}")));
-        }
-        // Coarse on purpose: the waiter must not take CPU from what it measures.
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("note: ")).take(3).collect();
-        return Ok(Err(said.join(" ")));
-    }
-    Ok(serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()))
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+        .args(["--server", &format!("{}{tools}", peers.join(server).display())]);
+    trial::report(&mut command)
 }
 
 #[cfg(test)]
@@ -344,11 +228,5 @@ mod tests {
         let verdicts = board([5.0; 3], [9.0; 3]).verdicts();
         assert_eq!(verdicts[0].reached(), Some(true));
         assert_eq!(verdicts[1].reached(), None);
-    }
-
-    #[test]
-    fn a_promise_of_at_least_is_missed_from_below() {
-        assert_eq!(Verdict::at_least("S15.1", "rate", Some(3.9), 4.0).reached(), Some(false));
-        assert_eq!(Verdict::at_most("S15.1", "time", Some(3.9), 4.0).reached(), Some(true));
     }
 }
