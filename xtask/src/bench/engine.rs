@@ -1,15 +1,14 @@
 //! The engine: one connection to one server, beside a hand-written client and the official Rust SDK's.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::trial;
+use super::rounds::Rounds;
 use super::verdict::Verdict;
-use super::{cores, median};
+use super::{cores, trial};
 
 /// Names are written once, here.
 type Name = &'static str;
@@ -42,17 +41,17 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "list200", calls: 100, key: "p50_us" },
 ];
 
-/// What each contestant reported, round by round; a run that failed holds why.
+/// What each contestant reported of each scenario on each server.
 pub(super) struct Board {
     rounds: usize,
-    reports: HashMap<(Name, Name, Name), Vec<Result<Value, String>>>,
+    reports: Rounds<(Name, Name, Name)>,
 }
 
 impl Board {
     /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
     pub(super) fn fill(peers: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 5 };
-        let mut board = Self { rounds, reports: HashMap::new() };
+        let mut board = Self { rounds, reports: Rounds::new() };
         for round in 1..=rounds {
             for server in SERVERS {
                 for scenario in &SCENARIOS {
@@ -60,7 +59,7 @@ impl Board {
                     for contestant in CONTESTANTS {
                         let calls = if quick { (scenario.calls / 10).max(3) } else { scenario.calls };
                         let report = measure(peers, contestant, scenario, server, calls)?;
-                        board.reports.entry((server, scenario.name, contestant)).or_default().push(report);
+                        board.reports.add((server, scenario.name, contestant), report);
                     }
                 }
             }
@@ -68,26 +67,16 @@ impl Board {
         Ok(board)
     }
 
-    /// The median over the rounds; nothing when a round failed.
     fn figure(&self, server: Name, scenario: Name, contestant: Name, key: &str) -> Option<f64> {
-        median(self.figures(server, scenario, contestant, key)?)
+        self.reports.figure(&(server, scenario, contestant), key)
     }
 
-    /// The median of the rounds' ratios: both sides of one ratio were measured in the same minute.
     fn ratio(&self, server: Name, scenario: Name, (contestant, other): (Name, Name), key: &str) -> Option<f64> {
-        let ours = self.figures(server, scenario, contestant, key)?;
-        let theirs = self.figures(server, scenario, other, key)?;
-        median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
-    }
-
-    fn figures(&self, server: Name, scenario: Name, contestant: Name, key: &str) -> Option<Vec<f64>> {
-        let reports = self.reports.get(&(server, scenario, contestant))?;
-        reports.iter().map(|report| report.as_ref().ok()?[key].as_f64()).collect()
+        self.reports.ratio(&(server, scenario, contestant), &(server, scenario, other), key)
     }
 
     fn failure(&self, server: Name, scenario: Name, contestant: Name) -> Option<&str> {
-        let reports = self.reports.get(&(server, scenario, contestant))?;
-        reports.iter().find_map(|report| report.as_ref().err()).map(String::as_str)
+        self.reports.failure(&(server, scenario, contestant))
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
@@ -208,24 +197,13 @@ fn measure(
 mod tests {
     use super::*;
 
-    fn board(floor: [f64; 3], ours: [f64; 3]) -> Board {
-        let reports = |figures: [f64; 3]| figures.map(|p50| Ok(json!({ "p50_us": p50 }))).to_vec();
-        let reports = [
-            (("echo-server", "sequential", FLOOR), reports(floor)),
-            (("echo-server", "sequential", OURS), reports(ours)),
-        ];
-        Board { rounds: 3, reports: reports.into() }
-    }
-
-    #[test]
-    fn a_ratio_compares_within_rounds_so_a_busy_round_does_not_count() {
-        let board = board([5.0, 50.0, 6.0], [10.0, 100.0, 6.0]);
-        assert_eq!(board.ratio("echo-server", "sequential", (OURS, FLOOR), "p50_us"), Some(2.0));
-    }
-
     #[test]
     fn what_was_not_measured_is_neither_reached_nor_missed() {
-        let verdicts = board([5.0; 3], [9.0; 3]).verdicts();
+        let mut reports = Rounds::new();
+        for (contestant, time) in [(FLOOR, 5.0), (OURS, 9.0)] {
+            reports.add(("echo-server", "sequential", contestant), Ok(json!({ "p50_us": time })));
+        }
+        let verdicts = Board { rounds: 1, reports }.verdicts();
         assert_eq!(verdicts[0].reached(), Some(true));
         assert_eq!(verdicts[1].reached(), None);
     }

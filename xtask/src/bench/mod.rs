@@ -1,6 +1,7 @@
 //! Benchmarks: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
 
 mod engine;
+mod rounds;
 mod trial;
 mod verdict;
 
@@ -54,11 +55,6 @@ fn build_peers() -> Result<PathBuf> {
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     target.join("release").canonicalize().context("the built peers are not where they should be")
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 fn cores() -> usize {
