@@ -1,9 +1,9 @@
 //! A crowd of servers: how soon all of them are ready with their tools, and what that takes in memory.
 //!
-//! `bench-bridge --contestant ropeway|floor --server PROGRAM [--servers N] [--tools N] [--delay-ms N] [--multi-thread]`
+//! `bench-bridge --contestant ropeway|floor --server PROGRAM [--servers N] [--tools N] [--delay-ms N]`
 //! starts the benchmark's server N times. The floor does by hand what has to be done at the least.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use ropeway::bridge::Bridge;
@@ -22,7 +22,6 @@ struct Crowd {
     /// Of each server.
     tools: usize,
     delay_ms: usize,
-    multi_thread: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -38,6 +37,9 @@ struct Report {
     tools: usize,
     /// From the first thing done to the last tool known.
     ready_us: f64,
+    /// How much of that went by until the last process was started, where that can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spawned_us: Option<f64>,
     /// Before the first thing done.
     before_kib: u64,
     /// While all connections are held.
@@ -47,20 +49,10 @@ struct Report {
 
 impl Crowd {
     fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self> {
-        let mut crowd = Self {
-            contestant: Contestant::Ropeway,
-            program: String::new(),
-            servers: 1,
-            tools: 4,
-            delay_ms: 0,
-            multi_thread: false,
-        };
+        let mut crowd =
+            Self { contestant: Contestant::Ropeway, program: String::new(), servers: 1, tools: 4, delay_ms: 0 };
         let mut args = args.into_iter();
         while let Some(flag) = args.next() {
-            if flag == "--multi-thread" {
-                crowd.multi_thread = true;
-                continue;
-            }
             let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
             let number = || value.parse().with_context(|| format!("`{value}` is not a number"));
             match (flag.as_str(), value.as_str()) {
@@ -92,10 +84,18 @@ impl Crowd {
 
     /// Fails when tools are missing: a contestant that forgets some must not win.
     fn report(&self, started: Instant, before_kib: u64, tools: usize) -> Result<Report> {
-        let ready: Duration = started.elapsed();
+        let ready = started.elapsed();
         check("the list of all tools", self.servers * self.tools, tools)?;
         let (held_kib, peak_kib) = (resident_kib(), peak_kib());
-        Ok(Report { servers: self.servers, tools, ready_us: micros(ready), before_kib, held_kib, peak_kib })
+        Ok(Report {
+            servers: self.servers,
+            tools,
+            ready_us: micros(ready),
+            spawned_us: None,
+            before_kib,
+            held_kib,
+            peak_kib,
+        })
     }
 }
 
@@ -104,11 +104,7 @@ fn main() -> Result<()> {
     let report = match crowd.contestant {
         Contestant::Floor => by_hand(&crowd)?,
         Contestant::Ropeway => {
-            let mut builder = match crowd.multi_thread {
-                true => tokio::runtime::Builder::new_multi_thread(),
-                false => tokio::runtime::Builder::new_current_thread(),
-            };
-            builder.enable_all().build()?.block_on(by_bridge(&crowd))?
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(by_bridge(&crowd))?
         }
     };
     println!("{}", serde_json::to_string(&report)?);
@@ -138,6 +134,7 @@ fn by_hand(crowd: &Crowd) -> Result<Report> {
     let before = resident_kib();
     let started = Instant::now();
     let mut clients = commands.iter().map(|command| Client::start(command)).collect::<Result<Vec<_>>>()?;
+    let spawned = started.elapsed();
     for client in &mut clients {
         client.greet()?;
         client.ask_list()?;
@@ -146,9 +143,9 @@ fn by_hand(crowd: &Crowd) -> Result<Report> {
     for client in &mut clients {
         tools += client.take_list()?;
     }
-    let report = crowd.report(started, before, tools);
+    let report = crowd.report(started, before, tools)?;
     clients.into_iter().try_for_each(Client::close)?;
-    report
+    Ok(Report { spawned_us: Some(micros(spawned)), ..report })
 }
 
 #[cfg(test)]
@@ -165,7 +162,6 @@ mod tests {
             servers: 2,
             tools: 32,
             delay_ms: 0,
-            multi_thread: false,
         };
         assert_eq!(crowd, expected);
         let args: Vec<_> = crowd.names().map(|name| crowd.args(&name).join(" ")).collect();
