@@ -7,6 +7,9 @@ use crate::event::{Event, Events, Relay};
 use crate::mcp::{Handlers, Mcp};
 use crate::tool::Alias;
 
+/// A connection's own events are heard by a few tasks that keep up, or look again: a long memory would be megabytes.
+const REMEMBERED_EVENTS: usize = 32;
+
 /// Every shared connection of this program. What nobody uses any more is swept out when the next one is asked for.
 static SHARED: Mutex<Vec<(Key, Weak<Mcp>)>> = Mutex::new(Vec::new());
 
@@ -49,7 +52,7 @@ impl Lease {
     pub(super) fn new(config: &ServerConfig, alias: &Alias, handlers: &Handlers, events: &Events) -> Self {
         let mcp = match Key::of(config, handlers) {
             Some(key) => shared(key, config),
-            None => Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::default())),
+            None => Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::new(REMEMBERED_EVENTS))),
         };
         let relay = mcp.relay(alias.clone(), events.clone());
         Self { mcp, alias: alias.clone(), events: events.clone(), _relay: relay }
@@ -90,7 +93,7 @@ fn shared(key: Key, config: &ServerConfig) -> Arc<Mcp> {
     if let Some(mcp) = shared.iter().filter(|(other, _)| other.fits(&key)).find_map(|(_, mcp)| mcp.upgrade()) {
         return mcp;
     }
-    let mcp = Arc::new(Mcp::with_host(config.clone(), key.handlers.clone(), Events::default()));
+    let mcp = Arc::new(Mcp::with_host(config.clone(), key.handlers.clone(), Events::new(REMEMBERED_EVENTS)));
     shared.push((key, Arc::downgrade(&mcp)));
     mcp
 }
