@@ -1,10 +1,18 @@
 //! Settings: of one server, and of many in one file.
 
 #[cfg(feature = "bridge")]
+mod auth;
+#[cfg(feature = "bridge")]
 mod credential;
 #[cfg(feature = "bridge")]
 mod decode;
+#[cfg(feature = "bridge")]
+pub mod edit;
+#[cfg(feature = "bridge")]
+mod emit;
 mod entry;
+#[cfg(feature = "bridge")]
+mod foreign;
 mod hidden;
 #[cfg(feature = "bridge")]
 mod json;
@@ -23,6 +31,8 @@ mod resolve;
 #[cfg(feature = "bridge")]
 mod secrets;
 mod server;
+#[cfg(feature = "bridge")]
+mod short;
 #[cfg(all(test, feature = "bridge"))]
 mod tests;
 #[cfg(feature = "bridge")]
@@ -35,6 +45,8 @@ mod yaml;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
+#[cfg(feature = "bridge")]
+pub use self::foreign::{Foreign, ForeignServer, read_foreign};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]

@@ -66,7 +66,9 @@ impl Events {
     /// Tells an event to everybody who listens now.
     pub fn tell(&self, event: Event) {
         if self.0.is_relayed() {
-            for onward in self.0.relays().iter().filter(|onward| onward.to.heard()) {
+            // That tools have changed is told by whoever has the new ones ready.
+            let is_passed_on = !matches!(event, Event::ToolsChanged { .. });
+            for onward in self.0.relays().iter().filter(|onward| is_passed_on && onward.to.heard()) {
                 onward.to.tell(event.clone().renamed(&onward.alias));
             }
         }
@@ -89,8 +91,9 @@ impl Events {
 
     /// From now on tells every event to somebody else as well, whose name for the server is `alias`.
     ///
-    /// For a connection that several owners share. Two that relay to each other would never come to an end.
-    #[allow(dead_code, reason = "it is the bridge that shares connections")]
+    /// For a connection that several owners share, each of whom tells changes of the tools itself. Two that relay to each
+    /// other would never come to an end.
+    #[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "it is the bridge that shares connections"))]
     pub(crate) fn relay(&self, alias: Alias, to: Self) -> Relay {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

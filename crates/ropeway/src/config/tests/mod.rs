@@ -1,5 +1,7 @@
 //! Reading configuration files.
 
+mod edit;
+mod foreign;
 mod meaning;
 mod problems;
 
