@@ -203,6 +203,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.0.kind {
             Kind::List(_) => self.deserialize_any(visitor),
+            // A key with nothing behind it.
+            _ if self.0.is_nothing() => visitor.visit_seq(Items { items: [].iter().enumerate() }),
             _ => Err(self.wrong("a list")),
         }
     }
@@ -210,6 +212,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.0.kind {
             Kind::Map(_) => self.deserialize_any(visitor),
+            _ if self.0.is_nothing() => visitor.visit_map(Entries { entries: [].iter(), value: None }),
             _ => Err(self.wrong("a map")),
         }
     }

@@ -5,6 +5,8 @@ mod credential;
 #[cfg(feature = "bridge")]
 mod decode;
 mod entry;
+#[cfg(feature = "bridge")]
+mod foreign;
 mod hidden;
 #[cfg(feature = "bridge")]
 mod json;
@@ -35,6 +37,8 @@ mod yaml;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
+#[cfg(feature = "bridge")]
+pub use self::foreign::{Foreign, ForeignServer, read_foreign};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]

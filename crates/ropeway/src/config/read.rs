@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
+use super::foreign::Translation;
 use super::node::{Entry, Kind, Node, Place, Step, path_text};
 use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
 use super::raw::{NO_DEFAULTS, RawCollisions, RawServer};
 use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, unknown_server};
 use super::secrets::Secrets;
-use super::{Collisions, Config, decode, json, toml, yaml};
+use super::{Collisions, Config, decode, foreign, json, toml, yaml};
 
 /// The largest file that is read.
 const LARGEST: usize = 4 << 20;
@@ -132,7 +133,12 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn parse(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let tree = parse_tree(text, origin)?;
-        Ok(Self::own(tree))
+        Ok(match foreign::translate(&tree) {
+            Some(Translation { servers, warnings, .. }) => {
+                Self { servers, warnings, is_foreign: true, ..Self::default() }
+            }
+            None => Self::own(tree),
+        })
     }
 
     /// A `ropeway.yaml`.

@@ -7,8 +7,8 @@ use std::path::Path;
 pub(super) enum Part<'a> {
     /// As it stands.
     Literal(&'a str),
-    /// The value of a name, or else of the default.
-    Name { name: &'a str, default: Option<&'a str> },
+    /// The value of a name, or else of the default. An input is what a client asks a person for.
+    Name { name: &'a str, default: Option<&'a str>, is_input: bool },
     /// The folder that the file belongs to.
     Workspace,
     /// The last part of that folder's path.
@@ -17,6 +17,8 @@ pub(super) enum Part<'a> {
     Home,
     /// What stands between the folders of a path.
     Separator,
+    /// The text of a file.
+    File(&'a str),
 }
 
 /// What is wrong with a reference.
@@ -63,18 +65,50 @@ fn reference(inside: &str) -> Result<Part<'_>, Broken> {
         "pathSeparator" | "/" => return Ok(Part::Separator),
         _ => {}
     }
-    let named = inside.strip_prefix("env:").or_else(|| inside.strip_prefix("input:")).unwrap_or(inside);
+    if let Some(path) = inside.strip_prefix("file:").filter(|path| !path.is_empty()) {
+        return Ok(Part::File(path));
+    }
+    let input = inside.strip_prefix("input:");
+    let named = input.or_else(|| inside.strip_prefix("env:")).unwrap_or(inside);
     let (name, default) = match named.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (named, None),
     };
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    if is_name { Ok(Part::Name { name, default }) } else { Err(Broken::Name(inside.to_owned())) }
+    if is_name {
+        Ok(Part::Name { name, default, is_input: input.is_some() })
+    } else {
+        Err(Broken::Name(inside.to_owned()))
+    }
+}
+
+/// The text with references that mean the same in any of our files; `input` gives what is asked for a name.
+pub(super) fn rewrite(text: &str, workspace: &Path, mut input: impl FnMut(&str) -> String) -> String {
+    let Ok(parts) = parts(text) else { return text.to_owned() };
+    let mut rewritten = String::new();
+    for part in parts {
+        match part {
+            Part::Literal("$") => rewritten.push_str("$$"),
+            Part::Literal(literal) => rewritten.push_str(literal),
+            Part::Name { name, default, is_input } => {
+                let name = if is_input { input(name) } else { name.to_owned() };
+                let default = default.map(|default| format!(":-{default}")).unwrap_or_default();
+                rewritten.push_str(&format!("${{{name}{default}}}"));
+            }
+            Part::Workspace => rewritten.push_str(&literal(&workspace.to_string_lossy())),
+            Part::WorkspaceName => {
+                rewritten.push_str(&literal(&workspace.file_name().unwrap_or_default().to_string_lossy()));
+            }
+            Part::Home => rewritten.push_str("${userHome}"),
+            Part::Separator => rewritten.push(std::path::MAIN_SEPARATOR),
+            Part::File(path) => rewritten.push_str(&format!("${{file:{path}}}")),
+        }
+    }
+    rewritten
 }
 
 /// A text that means itself: what would be a reference is none.
-#[cfg(test)]
 pub(super) fn literal(text: &str) -> String {
     let refers = text.contains("$$") || text.contains("${");
     if refers { text.replace('$', "$$") } else { text.to_owned() }

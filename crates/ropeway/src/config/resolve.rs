@@ -228,7 +228,7 @@ impl Resolver<'_> {
             return command.to_owned();
         }
         // Other clients name their folders so, and a folder is no choice from outside.
-        let fixed = |part: &Part<'_>| !matches!(part, Part::Name { .. });
+        let fixed = |part: &Part<'_>| !matches!(part, Part::Name { .. } | Part::File(_));
         if self.around.is_foreign && parts(command).is_ok_and(|parts| parts.iter().all(fixed)) {
             return self.text(&at, command);
         }
@@ -412,6 +412,11 @@ impl Resolver<'_> {
                 self.problem(at, "`${` without a `}`", "`${NAME}`, or `$$` for a dollar");
                 return String::new();
             }
+            // Other clients know more kinds of references than we do.
+            Err(Broken::Name(name)) if self.around.is_foreign => {
+                self.miss(&name);
+                return String::new();
+            }
             Err(Broken::Name(name)) => {
                 let found = in_backticks(&format!("${{{name}}}"));
                 let expected = "`${NAME}` or `${NAME:-default}`, or `$$` for a dollar";
@@ -423,7 +428,7 @@ impl Resolver<'_> {
         for part in parts {
             match part {
                 Part::Literal(literal) => value.push_str(literal),
-                Part::Name { name, default } => self.name(name, default, &mut value),
+                Part::Name { name, default, .. } => self.name(name, default, &mut value),
                 Part::Workspace => value.push_str(&self.around.workspace.to_string_lossy()),
                 Part::WorkspaceName => {
                     value.push_str(&self.around.workspace.file_name().unwrap_or_default().to_string_lossy());
@@ -433,6 +438,13 @@ impl Resolver<'_> {
                     None => self.miss("HOME"),
                 },
                 Part::Separator => value.push(std::path::MAIN_SEPARATOR),
+                Part::File(path) => match std::fs::read_to_string(self.path(path)) {
+                    Ok(text) => {
+                        self.hidden.add(text.trim_end());
+                        value.push_str(text.trim_end());
+                    }
+                    Err(_) => self.miss(&format!("file:{path}")),
+                },
             }
         }
         value

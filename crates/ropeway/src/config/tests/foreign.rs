@@ -1,0 +1,308 @@
+//! Files as other clients write them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::known;
+use crate::config::{
+    Config, HttpServer, Secrets, ServerConfig, ServerEntry, Settings, StdioServer, Transport, read_foreign,
+};
+
+fn load(origin: &str, text: &str) -> Config {
+    let secrets = Secrets::from_map([("HOME", "/home/me"), ("TOKEN", "from-environment")]);
+    Config::parse(text, Path::new(origin), &secrets).unwrap()
+}
+
+fn stdio(alias: &str, server: StdioServer) -> ServerEntry {
+    ServerEntry::new(ServerConfig::new(alias, server))
+}
+
+/// The entries without what they hide, which other tests look at.
+fn servers(config: &Config) -> Vec<ServerEntry> {
+    let mut servers = config.servers.clone();
+    for entry in &mut servers {
+        if let Settings::Known(config) = &mut entry.settings {
+            config.mask = Default::default();
+        }
+    }
+    servers
+}
+
+#[test]
+fn claude_desktop() {
+    let config = load(
+        "Claude/claude_desktop_config.json",
+        r#"{
+  "globalShortcut": "",
+  "mcpServers": {
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/me/Desktop"]
+    },
+    "brave search": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-brave-search"],
+      "env": { "BRAVE_API_KEY": "abcdef" }
+    }
+  }
+}"#,
+    );
+    let files = ["-y", "@modelcontextprotocol/server-filesystem", "/Users/me/Desktop"];
+    let brave = StdioServer::new("npx", ["-y", "@modelcontextprotocol/server-brave-search"]);
+    let expected = [
+        stdio("filesystem", StdioServer::new("npx", files)),
+        stdio("brave-search", brave.with_env("BRAVE_API_KEY", "abcdef")),
+    ];
+    assert_eq!(servers(&config), expected);
+    assert_eq!(config.warnings, ["server `brave search` is called `brave-search` here"]);
+}
+
+#[test]
+fn claude_code_with_the_servers_of_its_projects() {
+    let config = load(
+        ".claude.json",
+        r#"{
+  "numStartups": 184,
+  "tipsHistory": { "shift-enter": 3 },
+  "projects": {
+    "/home/me/shop": {
+      "allowedTools": [],
+      "mcpServers": {
+        "db": { "type": "stdio", "command": "uvx", "args": ["db"], "env": {} },
+        "same": { "type": "http", "url": "https://same.example/mcp" },
+        "docs": { "type": "sse", "url": "https://docs.example/sse" }
+      }
+    },
+    "/home/me/blog": { "mcpServers": {}, "history": [] }
+  },
+  "mcpServers": {
+    "docs": { "type": "http", "url": "https://docs.example/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } },
+    "same": { "type": "http", "url": "https://same.example/mcp" }
+  }
+}"#,
+    );
+    let mut db = StdioServer::new("uvx", ["db"]);
+    db.cwd = Some(PathBuf::from("/home/me/shop"));
+    let docs = HttpServer::new("https://docs.example/mcp").with_header("Authorization", "Bearer from-environment");
+    let expected = [
+        ServerEntry::new(ServerConfig::new("docs", docs)),
+        ServerEntry::new(ServerConfig::new("same", HttpServer::new("https://same.example/mcp"))),
+        stdio("db", db),
+        ServerEntry::new(ServerConfig::new("docs-shop", Transport::Sse(HttpServer::new("https://docs.example/sse")))),
+    ];
+    assert_eq!(servers(&config), expected);
+    assert_eq!(config.warnings, ["server `docs` is called `docs-shop` here"]);
+}
+
+#[test]
+fn cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".cursor")).unwrap();
+    std::fs::write(folder.path().join(".env"), "LEVEL=7\nNAME=file\n").unwrap();
+    let text = r#"{
+  "mcpServers": {
+    "local": {
+      "type": "stdio",
+      "command": "${workspaceFolder}/run",
+      "args": ["${userHome}/data", "${env:TOKEN}"],
+      "env": { "NAME": "own" },
+      "envFile": "${workspaceFolder}/.env"
+    },
+    "remote": { "url": "https://api.example/mcp", "headers": { "X-Key": "${env:ABSENT}" } }
+  }
+}"#;
+    let config = load(folder.path().join(".cursor/mcp.json").to_str().unwrap(), text);
+    let run = folder.path().join("run").to_string_lossy().into_owned();
+    let server = StdioServer::new(run, ["/home/me/data", "from-environment"]);
+    let local = stdio("local", server.with_env("LEVEL", "7").with_env("NAME", "own"));
+    let remote = ServerEntry::with_settings("remote", Settings::Missing { secrets: vec!["ABSENT".into()] });
+    assert_eq!(servers(&config), [local, remote]);
+    assert_eq!(config.warnings, ["server `remote` is skipped: secret `ABSENT` is not set"]);
+}
+
+#[test]
+fn windsurf() {
+    let config = load(
+        ".codeium/windsurf/mcp_config.json",
+        r#"{
+  "mcpServers": {
+    "figma": { "serverUrl": "https://figma.example/mcp", "disabledTools": ["delete_file", "odd[1]"] },
+    "off": { "command": "x", "args": [], "disabled": true, "autoApprove": ["y"], "timeout": 60 }
+  }
+}"#,
+    );
+    let mut figma = ServerEntry::new(ServerConfig::new("figma", HttpServer::new("https://figma.example/mcp")));
+    figma.tools.deny = vec!["delete_file".into(), "odd[[]1[]]".into()];
+    let mut off = stdio("off", StdioServer::new("x", [""; 0]));
+    off.enabled = false;
+    assert_eq!(servers(&config), [figma, off]);
+    assert_eq!(config.warnings, ["`timeout` of server `off` is left out"]);
+}
+
+const VS_CODE: &str = r#"{
+  // asked once, then kept
+  "inputs": [
+    { "type": "promptString", "id": "perplexity-key", "description": "Perplexity API Key", "password": true },
+  ],
+  "servers": {
+    /* from the gallery */
+    "perplexity": {
+      "type": "stdio",
+      "command": "npx",
+      "args": ["-y", "server-perplexity-ask", "--root=${workspaceFolder}"],
+      "env": { "PERPLEXITY_API_KEY": "${input:perplexity-key}", "PRICE": "5$$" },
+      "cwd": "tools",
+      "gallery": true,
+      "dev": { "watch": "**/*.ts" },
+    },
+    "github": { "type": "http", "url": "https://api.githubcopilot.com/mcp/" },
+  },
+}
+"#;
+
+#[test]
+fn vs_code() {
+    let config = load("project/.vscode/mcp.json", VS_CODE);
+    let perplexity = Settings::Missing { secrets: vec!["perplexity-key".into()] };
+    let github = HttpServer::new("https://api.githubcopilot.com/mcp/");
+    let expected =
+        [ServerEntry::with_settings("perplexity", perplexity), ServerEntry::new(ServerConfig::new("github", github))];
+    assert_eq!(servers(&config), expected);
+    assert_eq!(
+        config.warnings,
+        [
+            "`dev` of server `perplexity` is left out",
+            "server `perplexity` is skipped: secret `perplexity-key` is not set",
+        ]
+    );
+
+    let settings = r#"{ "editor.fontSize": 12, "mcp": { "servers": { "a": { "command": "x" } } }, }"#;
+    assert_eq!(servers(&load("User/settings.json", settings)), [stdio("a", StdioServer::new("x", [""; 0]))]);
+}
+
+#[test]
+fn what_is_imported_means_the_same_elsewhere_and_keeps_its_references() {
+    let foreign = read_foreign(VS_CODE, Path::new("/p/.vscode/mcp.json")).unwrap();
+    let server = &foreign.servers[0];
+    assert_eq!(server.notes, ["${perplexity_key}: Perplexity API Key"]);
+    assert_eq!(
+        serde_json::to_value(&server.server).unwrap(),
+        serde_json::json!({
+            "alias": "perplexity",
+            "transport": "stdio",
+            "command": "npx",
+            "args": ["-y", "server-perplexity-ask", "--root=/p"],
+            "env": {"PERPLEXITY_API_KEY": "${perplexity_key}", "PRICE": "5$$"},
+            "cwd": "/p/.vscode/tools",
+        })
+    );
+    assert_eq!(foreign.warnings, ["`dev` of server `perplexity` is left out"]);
+    let ours = read_foreign("servers: []\n", Path::new("ropeway.yaml")).unwrap_err();
+    assert_eq!(
+        ours.to_string(),
+        "ropeway.yaml:1:1: found no servers of another client, expected `mcpServers` or the like"
+    );
+}
+
+#[test]
+fn zed() {
+    let config = load(
+        ".config/zed/settings.json",
+        r#"// Zed settings
+{
+  "theme": "One Dark",
+  "context_servers": {
+    "new": { "source": "custom", "enabled": true, "command": "uv", "args": ["run", "a${b}"], "env": null },
+    "old": { "source": "custom", "command": { "path": "/bin/x", "args": ["y"], "env": { "A": "1" } }, "settings": {} },
+    "remote": { "url": "https://z.example/mcp", "headers": { "X": "y" }, },
+    "mcp-server-context7": { "source": "extension", "settings": { "context7_api_key": "k" } },
+  },
+}
+"#,
+    );
+    let expected = [
+        stdio("new", StdioServer::new("uv", ["run", "a${b}"])),
+        stdio("old", StdioServer::new("/bin/x", ["y"]).with_env("A", "1")),
+        ServerEntry::new(ServerConfig::new("remote", HttpServer::new("https://z.example/mcp").with_header("X", "y"))),
+    ];
+    assert_eq!(servers(&config), expected);
+    assert_eq!(config.warnings, ["server `mcp-server-context7` is left out: it belongs to an extension"]);
+}
+
+#[test]
+fn codex() {
+    let config = load(
+        ".codex/config.toml",
+        r#"model = "gpt-5"
+approval_policy = "on-request"
+
+[mcp_servers.docs]
+command = "npx"
+args = ["-y", "docs", "$$x"]
+cwd = "/srv"
+env_vars = ["TOKEN"]
+startup_timeout_sec = 20
+tool_timeout_sec = 1.5
+enabled_tools = ["search"]
+disabled_tools = ["write"]
+
+[mcp_servers.docs.env]
+LEVEL = "3"
+
+[mcp_servers.figma]
+url = "https://mcp.figma.com/mcp"
+bearer_token_env_var = "TOKEN"
+http_headers = { "X-Region" = "eu" }
+env_http_headers = { "X-Other" = "TOKEN" }
+enabled = false
+
+[mcp_servers."my tool".tools.search]
+approval_mode = "approve"
+
+[mcp_servers."my tool"]
+command = "x"
+"#,
+    );
+    let mut server = StdioServer::new("npx", ["-y", "docs", "$$x"]);
+    server.cwd = Some(PathBuf::from("/srv"));
+    let mut docs = ServerConfig::new("docs", server.with_env("LEVEL", "3").with_env("TOKEN", "from-environment"));
+    docs.timeouts.connect = Duration::from_secs(20);
+    docs.timeouts.total = Duration::from_millis(1500);
+    let mut docs = ServerEntry::new(docs);
+    docs.tools.allow = vec!["search".into()];
+    docs.tools.deny = vec!["write".into()];
+    let figma = HttpServer::new("https://mcp.figma.com/mcp").with_bearer("from-environment");
+    let figma = figma.with_header("X-Other", "from-environment").with_header("X-Region", "eu");
+    let mut figma = ServerEntry::new(ServerConfig::new("figma", figma));
+    figma.enabled = false;
+    assert_eq!(servers(&config), [docs, figma, stdio("my-tool", StdioServer::new("x", [""; 0]))]);
+    assert_eq!(known(&config.servers[0]).mask.hide("from-environment"), "***");
+    assert_eq!(
+        config.warnings,
+        ["server `my tool` is called `my-tool` here", "`tools` of server `my tool` is left out"]
+    );
+}
+
+#[test]
+fn an_extension_manifest_and_a_list_of_services() {
+    let a = stdio("a", StdioServer::new("x", ["y"]));
+    let server = r#"{"name": "a", "command": "x", "args": ["y"]}"#;
+    let list = format!(r#"{{"name": "ext", "config": {{"servers": [{server}]}}}}"#);
+    assert_eq!(servers(&load("manifest.json", &list)), [a.clone()]);
+    let map = format!(r#"{{"config": {{"servers": {{"a": {server}}}}}}}"#);
+    assert_eq!(servers(&load("manifest.json", &map)), [a.clone()]);
+    let services = "services:\n  web: {port: 80}\n  mcp:\n    - name: a\n      command: x\n      args: [y]\n";
+    assert_eq!(servers(&load("app.yaml", services)), [a]);
+    let nameless = "services:\n  mcp:\n    - command: x\n";
+    let error = Config::parse(nameless, Path::new("app.yaml"), &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), "app.yaml:3:7: services.mcp[0]: found no `alias`, expected one");
+}
+
+#[test]
+fn a_mistake_in_a_foreign_file_is_told_by_the_names_of_that_file() {
+    let text = "{\n  \"mcpServers\": {\n    \"a.b\": { \"command\": \"x\", \"args\": \"y\" }\n  }\n}";
+    let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), "mcp.json:3:38: mcpServers[\"a.b\"].args: found `y`, expected a list");
+    let error = Config::parse("{\"mcpServers\": ", Path::new("mcp.json"), &Secrets::none()).unwrap_err();
+    assert!(error.to_string().starts_with("mcp.json:1:1: found text that is not JSON: "), "{error}");
+}
