@@ -1,9 +1,15 @@
 //! Settings: of one server, and of many in one file.
 
 #[cfg(feature = "bridge")]
+mod auth;
+#[cfg(feature = "bridge")]
 mod credential;
 #[cfg(feature = "bridge")]
 mod decode;
+#[cfg(feature = "bridge")]
+pub mod edit;
+#[cfg(feature = "bridge")]
+mod emit;
 mod entry;
 #[cfg(feature = "bridge")]
 mod foreign;
@@ -25,6 +31,8 @@ mod resolve;
 #[cfg(feature = "bridge")]
 mod secrets;
 mod server;
+#[cfg(feature = "bridge")]
+mod short;
 #[cfg(all(test, feature = "bridge"))]
 mod tests;
 #[cfg(feature = "bridge")]

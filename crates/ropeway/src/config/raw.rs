@@ -1,16 +1,15 @@
 //! The configuration file, key for key.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{self, Deserialize, Deserializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use super::auth::{RawAuth, RawBasic};
+pub use super::short::Short;
 pub use super::unit::{Pairs, Size, Text, Wait};
 
 /// What a server has of its own, and what therefore cannot be a default.
@@ -23,6 +22,9 @@ pub(super) const NO_DEFAULTS: [&str; 8] =
 #[schemars(title = "ropeway.yaml")]
 #[non_exhaustive]
 pub struct RawConfig {
+    /// Where editors find the schema of this file.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// Settings for every server that does not say otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults: Option<RawDefaults>,
@@ -215,84 +217,6 @@ pub enum RawCollisions {
     Suffix,
 }
 
-/// How we show a server who we are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawAuth {
-    /// A token for `Authorization: Bearer`.
-    Bearer(Text),
-    /// A name and a password for `Authorization: Basic`.
-    Basic(RawBasic),
-}
-
-const AN_AUTH: &str = "a map with one of `bearer`, `basic`";
-
-#[derive(DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "RawAuth", extend("minProperties" = 1, "maxProperties" = 1))]
-/// How we show the server who we are.
-struct AuthMap {
-    /// A token for `Authorization: Bearer`.
-    bearer: Option<Text>,
-    /// A name and a password for `Authorization: Basic`.
-    basic: Option<RawBasic>,
-}
-
-impl<'de> Deserialize<'de> for RawAuth {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Auths;
-        impl<'de> Visitor<'de> for Auths {
-            type Value = RawAuth;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(AN_AUTH)
-            }
-
-            // What stands here in place of a map is most likely a token.
-            fn visit_str<E: de::Error>(self, _: &str) -> Result<RawAuth, E> {
-                Err(E::custom(AN_AUTH))
-            }
-
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<RawAuth, E> {
-                Err(E::custom(AN_AUTH))
-            }
-
-            fn visit_f64<E: de::Error>(self, _: f64) -> Result<RawAuth, E> {
-                Err(E::custom(AN_AUTH))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawAuth, A::Error> {
-                match AuthMap::deserialize(MapAccessDeserializer::new(map))? {
-                    AuthMap { bearer: Some(token), basic: None } => Ok(RawAuth::Bearer(token)),
-                    AuthMap { bearer: None, basic: Some(basic) } => Ok(RawAuth::Basic(basic)),
-                    _ => Err(de::Error::custom(AN_AUTH)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Auths)
-    }
-}
-
-impl JsonSchema for RawAuth {
-    fn schema_name() -> Cow<'static, str> {
-        AuthMap::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        AuthMap::json_schema(generator)
-    }
-}
-
-/// A name and a password.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawBasic {
-    /// The name.
-    pub user: Text,
-    /// The password.
-    pub password: Text,
-}
-
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -408,87 +332,6 @@ pub struct RawTools {
     /// Settings for a provider's tool JSON: by glob, then by provider.
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
     pub provider_options: Pairs<Map<String, Value>>,
-}
-
-/// A setting in short, or a map in full.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum Short<S, T> {
-    /// In short.
-    Short(S),
-    /// In full.
-    Full(T),
-}
-
-/// What can stand in short for a whole map.
-trait Abbreviation: Sized {
-    const EXPECTED: &'static str;
-
-    fn from_truth(_: bool) -> Option<Self> {
-        None
-    }
-
-    fn from_list<'de, A: SeqAccess<'de>>(_: A) -> Option<Result<Self, A::Error>> {
-        None
-    }
-}
-
-impl Abbreviation for bool {
-    const EXPECTED: &'static str = "`true`, `false` or a map";
-
-    fn from_truth(truth: bool) -> Option<Self> {
-        Some(truth)
-    }
-}
-
-impl Abbreviation for Vec<String> {
-    const EXPECTED: &'static str = "a list of globs or a map";
-
-    fn from_list<'de, A: SeqAccess<'de>>(list: A) -> Option<Result<Self, A::Error>> {
-        Some(Self::deserialize(SeqAccessDeserializer::new(list)))
-    }
-}
-
-impl<'de, S: Abbreviation, T: Deserialize<'de>> Deserialize<'de> for Short<S, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Both<S, T>(PhantomData<(S, T)>);
-        impl<'de, S: Abbreviation, T: Deserialize<'de>> Visitor<'de> for Both<S, T> {
-            type Value = Short<S, T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(S::EXPECTED)
-            }
-
-            fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Self::Value, E> {
-                let short = S::from_truth(truth).map(Short::Short);
-                short.ok_or_else(|| E::invalid_type(Unexpected::Bool(truth), &self))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-                let short = S::from_list(list).unwrap_or_else(|| Err(de::Error::invalid_type(Unexpected::Seq, &self)));
-                short.map(Short::Short)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Short::Full)
-            }
-        }
-        deserializer.deserialize_any(Both(PhantomData))
-    }
-}
-
-impl<S: JsonSchema, T: JsonSchema> JsonSchema for Short<S, T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("{}_or_{}", S::schema_name(), T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [generator.subschema_for::<S>(), generator.subschema_for::<T>()] })
-    }
 }
 
 /// The JSON Schema of `ropeway.yaml`, for editors.

@@ -1,6 +1,6 @@
 //! Reading a configuration file: from its text to its meaning, or to all that is wrong with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
 use super::raw::{NO_DEFAULTS, RawCollisions, RawServer};
 use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, unknown_server};
-use super::secrets::Secrets;
+use super::secrets::{Secrets, read_variables};
 use super::{Collisions, Config, decode, foreign, json, toml, yaml};
 
 /// The largest file that is read.
@@ -29,12 +29,14 @@ impl Config {
 
     /// The meaning of a text that is, or could be, in the file `origin`.
     pub fn parse(text: &str, origin: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
-        let document = Document::parse(text, origin)?;
+        let mut document = Document::parse(text, origin)?;
         let folder = origin.parent().unwrap_or(Path::new(""));
         let home = secrets.home();
-        let named = document.secrets_file.as_ref().map(|written| path(written, folder, home.as_deref()));
+        let named = document.secrets_file.as_ref().map(|(written, _)| path(written, folder, home.as_deref()));
         let files = secrets.files(folder, named.as_deref());
+        let named = document.open_secrets_file(folder, home.as_deref());
         let sources = secrets.open(folder, named)?;
+        document.warnings.extend(sources.warnings.iter().cloned());
         let workspace = workspace(origin);
         let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign: document.is_foreign };
         Ok(Self { files, ..document.resolve(origin, &around)? })
@@ -127,7 +129,7 @@ pub(super) struct Document {
     defaults: Option<Node>,
     enabled_servers: Option<Node>,
     collisions: Option<Collisions>,
-    secrets_file: Option<String>,
+    secrets_file: Option<(String, Place)>,
 }
 
 impl Document {
@@ -164,7 +166,7 @@ impl Document {
                     Err(problem) => document.problems.push(problem),
                 },
                 "secrets_file" => match decode::decode(&value, &key) {
-                    Ok(path) => document.secrets_file = Some(path),
+                    Ok(path) => document.secrets_file = Some((path, value.place)),
                     Err(problem) => document.problems.push(problem),
                 },
                 // Editors find the schema so.
@@ -208,6 +210,20 @@ impl Document {
         }
     }
 
+    /// The secrets in the file that the configuration names.
+    fn open_secrets_file(&mut self, folder: &Path, home: Option<&Path>) -> Option<BTreeMap<String, String>> {
+        let (written, place) = self.secrets_file.as_ref()?;
+        match read_variables(&path(written, folder, home)) {
+            Ok(variables) => Some(variables),
+            Err(error) => {
+                let found = format!("{}, which could not be read: {}", in_backticks(written), error.describe());
+                let expected = "a file with lines of `NAME=value`";
+                self.problems.push(ConfigProblem::at(*place, "secrets_file", found, expected));
+                None
+            }
+        }
+    }
+
     fn resolve(self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
         let mut problems = self.problems;
         let mut config = Config { collisions: Collisions::Error, warnings: self.warnings, ..Config::default() };
@@ -220,7 +236,7 @@ impl Document {
                 Some(defaults) if node.is_map() => node.over(defaults),
                 _ => node,
             };
-            let raw: RawServer = match decode::decode(&node, &path) {
+            let mut raw: RawServer = match decode::decode(&node, &path) {
                 Ok(raw) => raw,
                 Err(problem) => {
                     // Even of a broken server the name is known, so that nobody looks for it in vain.
@@ -239,6 +255,10 @@ impl Document {
                 continue;
             }
             aliases.insert(raw.alias.clone(), at);
+            if let Some(enabled) = &self.enabled_servers {
+                let is_named = enabled.items().iter().any(|item| item.as_text() == Some(raw.alias.as_str()));
+                raw.enabled = Some(is_named && raw.enabled.unwrap_or(true));
+            }
             match resolve(&raw, &node, &path, around) {
                 Ok(resolved) => {
                     config.servers.push(resolved.entry);
@@ -248,15 +268,13 @@ impl Document {
             }
         }
         if let Some(enabled) = &self.enabled_servers {
-            let known: Vec<&str> = aliases.keys().map(String::as_str).collect();
+            let mut known: Vec<&str> = aliases.keys().map(String::as_str).collect();
+            known.sort_unstable();
             for (index, item) in enabled.items().iter().enumerate() {
                 let name = item.as_text().unwrap_or_default();
                 if !aliases.contains_key(name) {
                     problems.push(unknown_server(item.place, format!("enabled_servers[{index}]"), name, &known));
                 }
-            }
-            for entry in &mut config.servers {
-                entry.enabled &= enabled.items().iter().any(|item| item.as_text() == Some(entry.alias.as_str()));
             }
         }
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(origin, problems)) }

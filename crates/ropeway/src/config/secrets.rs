@@ -17,6 +17,9 @@ const ORDINARY: [&str; 14] = [
     "EDITOR",
 ];
 
+/// The longest value in quotes: one that never ends is not looked for for ever.
+const LONGEST: usize = 64 << 10;
+
 /// The sources of `${NAME}`, in this order: the environment, `.env` beside the file, files with secrets, code.
 #[derive(Clone, Default)]
 pub struct Secrets {
@@ -63,17 +66,25 @@ impl Secrets {
         std::iter::once(beside.join(".env")).chain(self.files.iter().cloned()).chain(named).collect()
     }
 
-    /// Reads the files.
-    pub(super) fn open(&self, beside: &Path, named: Option<PathBuf>) -> Result<Sources, ConfigError> {
-        let mut files = Vec::new();
-        match read_variables(&beside.join(".env")) {
-            Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            result => files.extend(result.map(Some).map_err(|error| error.of(&beside.join(".env")))?),
+    /// Reads the files; `named` is the one that the configuration itself names.
+    pub(super) fn open(&self, beside: &Path, named: Option<BTreeMap<String, String>>) -> Result<Sources, ConfigError> {
+        let mut sources =
+            Sources { environment: self.environment.clone(), code: self.code.clone(), ..Sources::default() };
+        let beside = beside.join(".env");
+        // A folder of that name is somebody else's, and lines that we do not understand may be, too.
+        if beside.is_file() {
+            let (variables, problems) =
+                read_leniently(&beside).map_err(|error| ConfigError::unreadable(&beside, error))?;
+            sources.files.push(variables);
+            let warning =
+                |problem: ConfigProblem| format!("`.env` line {} is left out: found {}", problem.line, problem.found);
+            sources.warnings.extend(problems.into_iter().map(warning));
         }
-        for path in self.files.iter().cloned().chain(named) {
-            files.push(read_variables(&path).map_err(|error| error.of(&path))?);
+        for path in &self.files {
+            sources.files.push(read_variables(path).map_err(|error| error.of(path))?);
         }
-        Ok(Sources { environment: self.environment.clone(), files, code: self.code.clone() })
+        sources.files.extend(named);
+        Ok(sources)
     }
 
     pub(super) fn home(&self) -> Option<PathBuf> {
@@ -94,10 +105,12 @@ impl fmt::Debug for Secrets {
 }
 
 /// The sources, with their files read.
+#[derive(Default)]
 pub(super) struct Sources {
     environment: BTreeMap<String, String>,
     files: Vec<BTreeMap<String, String>>,
     code: BTreeMap<String, Secret>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl Sources {
@@ -136,67 +149,77 @@ impl Unread {
 
 /// The variables in a file: a YAML map by its name's end, else lines of `NAME=value`.
 pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Unread> {
-    let text = std::fs::read_to_string(path).map_err(Unread::Io)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let is_yaml = path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")));
     if is_yaml {
-        let node = yaml::parse(text).map_err(Unread::Broken)?;
+        let text = std::fs::read_to_string(path).map_err(Unread::Io)?;
+        let node = yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(Unread::Broken)?;
         let pairs: Pairs<Text> = decode::decode(&node, "").map_err(Unread::Broken)?;
         Ok(pairs.0.into_iter().map(|(name, value)| (name, value.0)).collect())
     } else {
-        variables(text).map_err(Unread::Broken)
+        let (variables, problems) = read_leniently(path).map_err(Unread::Io)?;
+        problems.into_iter().next().map_or(Ok(variables), |problem| Err(Unread::Broken(problem)))
     }
+}
+
+/// The variables in the lines of a file, and what is wrong with the other lines.
+fn read_leniently(path: &Path) -> io::Result<(BTreeMap<String, String>, Vec<ConfigProblem>)> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(variables(text.strip_prefix('\u{feff}').unwrap_or(&text)))
 }
 
 /// Lines of `NAME=value`: with `export` before them, quotes around the value and comments, as shells read them.
-pub(super) fn variables(text: &str) -> Result<BTreeMap<String, String>, ConfigProblem> {
+fn variables(text: &str) -> (BTreeMap<String, String>, Vec<ConfigProblem>) {
     let mut variables = BTreeMap::new();
-    let mut lines = text.lines().enumerate();
-    while let Some((index, line)) = lines.next() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let place = Place { line: index + 1, column: 1 };
-        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-        let Some((name, value)) = line.split_once('=') else {
-            return Err(ConfigProblem::at(place, "", "a line without `=`", "`NAME=value`"));
-        };
-        let value = value.trim_start();
-        let value = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let mut quoted = value[1..].to_owned();
-                // A quoted value may go on over several lines.
-                loop {
-                    if let Some(value) = unquoted(&quoted, quote) {
-                        break value;
+    let mut problems = Vec::new();
+    let mut rest = text;
+    let mut number = 1;
+    while !rest.is_empty() {
+        let place = Place { line: number, column: 1 };
+        let end = rest.find('\n').map_or(rest.len(), |end| end + 1);
+        let (line, mut following) = rest.split_at(end);
+        let setting = line.trim();
+        let setting = setting.strip_prefix("export ").unwrap_or(setting).trim_start();
+        if !setting.is_empty() && !setting.starts_with('#') {
+            match setting.split_once('=') {
+                None => problems.push(ConfigProblem::at(place, "", "a line without `=`", "`NAME=value`")),
+                Some((name, value)) => {
+                    let name = name.trim_end().to_owned();
+                    let value = value.trim_start();
+                    match value.chars().next() {
+                        // A quoted value may go on over several lines.
+                        Some(quote @ ('"' | '\'')) => {
+                            match unquoted(&rest[rest.find(quote).map_or(0, |at| at + 1)..], quote) {
+                                Some((value, after)) => {
+                                    variables.insert(name, value);
+                                    following = after.split_once('\n').map_or("", |(_, following)| following);
+                                }
+                                None => {
+                                    let expected = format!("a closing {quote}");
+                                    problems.push(ConfigProblem::at(place, "", "a quote that never ends", expected));
+                                }
+                            }
+                        }
+                        _ => {
+                            let value = value.split(" #").next().unwrap_or(value).trim_end();
+                            variables.insert(name, value.to_owned());
+                        }
                     }
-                    let Some((_, more)) = lines.next() else {
-                        return Err(ConfigProblem::at(
-                            place,
-                            "",
-                            "a quote that never ends",
-                            format!("a closing {quote}"),
-                        ));
-                    };
-                    quoted.push('\n');
-                    quoted.push_str(more);
                 }
             }
-            _ => value.split(" #").next().unwrap_or(value).trim_end().to_owned(),
-        };
-        variables.insert(name.trim_end().to_owned(), value);
+        }
+        number += rest[..rest.len() - following.len()].matches('\n').count();
+        rest = following;
     }
-    Ok(variables)
+    (variables, problems)
 }
 
-/// The value up to the closing quote, if that is there.
-fn unquoted(text: &str, quote: char) -> Option<String> {
+/// The value up to the closing quote, and what follows, if that quote is there.
+fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.chars();
-    while let Some(c) = characters.next() {
+    while let Some(c) = characters.next().filter(|_| value.len() < LONGEST) {
         match c {
-            c if c == quote => return Some(value),
+            c if c == quote => return Some((value, characters.as_str())),
             '\\' if quote == '"' => match characters.next()? {
                 'n' => value.push('\n'),
                 'r' => value.push('\r'),

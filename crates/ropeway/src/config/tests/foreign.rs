@@ -304,5 +304,5 @@ fn a_mistake_in_a_foreign_file_is_told_by_the_names_of_that_file() {
     let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).unwrap_err();
     assert_eq!(error.to_string(), "mcp.json:3:38: mcpServers[\"a.b\"].args: found `y`, expected a list");
     let error = Config::parse("{\"mcpServers\": ", Path::new("mcp.json"), &Secrets::none()).unwrap_err();
-    assert!(error.to_string().starts_with("mcp.json:1:1: found text that is not JSON: "), "{error}");
+    assert!(error.to_string().starts_with("mcp.json:1:16: found text that is not JSON: "), "{error}");
 }

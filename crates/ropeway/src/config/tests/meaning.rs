@@ -210,3 +210,59 @@ fn anchors_aliases_and_merge_keys_are_followed() {
     assert_eq!(known(&config.servers[2]).era, EraChoice::Legacy);
     assert_eq!(config.servers[2].start, Start::Lazy);
 }
+
+#[test]
+fn a_secret_is_masked_in_every_form_that_a_server_may_give_it() {
+    let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n-----END KEY-----";
+    let secrets = Secrets::from_map([("ODD", "p\"ä s/w"), ("PEM", key)]);
+    let config = parse_with("servers:\n  - {alias: a, command: x, args: ['${ODD}', '${PEM}']}\n", &secrets).unwrap();
+    let mask = &known(&config.servers[0]).mask;
+    for form in ["p\"ä s/w", "p\\\"ä s/w", "p%22%C3%A4%20s/w", "p%22%C3%A4+s%2Fw", key, "MIIEvQIBADANBgkq"] {
+        assert_eq!(mask.hide(&format!("<{form}>")), "<***>", "{form}");
+    }
+}
+
+#[test]
+fn a_dot_env_that_is_odd_or_a_folder_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, "servers:\n  - {alias: a, command: x, args: ['${A}', '${B}', '${C}']}\n").unwrap();
+    std::fs::write(folder.path().join(".env"), "A=1\nwhat is this\nB=\"two\nlines\" # yes\n\nC='3'\nD=\"open\n")
+        .unwrap();
+    let config = Config::load(&path, &Secrets::none()).unwrap();
+    let server = StdioServer::new("x", ["1", "two\nlines", "3"]);
+    assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(server));
+    let expected = [
+        "`.env` line 2 is left out: found a line without `=`",
+        "`.env` line 7 is left out: found a quote that never ends",
+    ];
+    assert_eq!(config.warnings, expected);
+
+    std::fs::remove_file(folder.path().join(".env")).unwrap();
+    std::fs::create_dir(folder.path().join(".env")).unwrap();
+    let config = Config::load(&path, &Secrets::none()).unwrap();
+    assert_eq!(config.warnings, ["server `a` is skipped: secrets `A`, `B`, `C` are not set"]);
+}
+
+#[test]
+fn a_server_that_is_not_wanted_is_not_missed() {
+    let text =
+        "enabled_servers: [b]\nservers:\n  - {alias: a, command: x, args: ['${ONE}']}\n  - {alias: b, command: x}\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.warnings, [""; 0]);
+    assert_eq!(config.servers.iter().map(|entry| entry.enabled).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn paths_are_relative_to_the_file_and_know_the_home_folder() {
+    let secrets = Secrets::from_map([("HOME", "/home/me")]);
+    for (written, expected) in
+        [("sub", "nowhere/sub"), ("~", "/home/me"), ("~/x", "/home/me/x"), ("/abs", "/abs"), ("~x", "nowhere/~x")]
+    {
+        let text = format!("servers:\n  - {{alias: a, command: x, cwd: \"{written}\"}}\n");
+        let config = parse_with(&text, &secrets).unwrap();
+        let mut server = StdioServer::new("x", [""; 0]);
+        server.cwd = Some(PathBuf::from(expected));
+        assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(server));
+    }
+}

@@ -1,5 +1,6 @@
 //! Reading configuration files.
 
+mod edit;
 mod foreign;
 mod meaning;
 mod problems;

@@ -136,6 +136,14 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "ropeway.yaml:2:1: found a second document, expected one document in the file",
         ),
         ("servers: !secret x\n", "ropeway.yaml:1:10: found the tag `!secret`, expected no tag"),
+        (
+            "secrets_file: nope.env\nservers: []\n",
+            "ropeway.yaml:1:15: secrets_file: found `nope.env`, which could not be read: No such file or directory (os error 2), expected a file with lines of `NAME=value`",
+        ),
+        (
+            &server("command: x\nenv_file: nope.env"),
+            "ropeway.yaml:4:15: servers[0].env_file: found `nope.env`, which could not be read: No such file or directory (os error 2), expected a file with lines of `NAME=value`",
+        ),
         ("", "ropeway.yaml: found nothing, expected a list of `servers`"),
         ("# only a comment\n", "ropeway.yaml: found nothing, expected a list of `servers`"),
     ];

@@ -1,0 +1,42 @@
+//! What is written about times and amounts, and what it means.
+
+use crate::config::raw::{RawLimits, RawReconnect, RawTimeouts, Short, Size, Wait};
+use crate::config::{Limits, Reconnect, Timeouts};
+
+pub(super) fn timeouts(raw: &RawTimeouts) -> Timeouts {
+    let usual = Timeouts::default();
+    let or = |wait: Option<Wait>, usual| wait.map_or(usual, |Wait(wait)| wait);
+    Timeouts {
+        connect: or(raw.connect, usual.connect),
+        probe: or(raw.probe, usual.probe),
+        idle: or(raw.idle, usual.idle),
+        total: or(raw.total, usual.total),
+        close: or(raw.close, usual.close),
+        grace: or(raw.grace, usual.grace),
+    }
+}
+
+pub(super) fn limits(raw: &RawLimits) -> Limits {
+    let usual = Limits::default();
+    let count = |count: Option<u32>, usual| count.map_or(usual, |count| count as usize);
+    let size = |size: Option<Size>, usual| size.map_or(usual, |Size(bytes)| bytes);
+    Limits {
+        message_bytes: size(raw.message_bytes, usual.message_bytes),
+        pages: count(raw.pages, usual.pages),
+        input_rounds: count(raw.input_rounds, usual.input_rounds),
+        stderr_bytes: size(raw.stderr_bytes, usual.stderr_bytes),
+    }
+}
+
+pub(super) fn reconnect(raw: Option<&Short<bool, RawReconnect>>) -> Reconnect {
+    let usual = Reconnect::default();
+    match raw {
+        None => usual,
+        Some(Short::Short(enabled)) => Reconnect { enabled: *enabled, ..usual },
+        Some(Short::Full(RawReconnect { enabled, first, longest })) => Reconnect {
+            enabled: enabled.unwrap_or(usual.enabled),
+            first: first.map_or(usual.first, |Wait(wait)| wait),
+            longest: longest.map_or(usual.longest, |Wait(wait)| wait),
+        },
+    }
+}

@@ -1,0 +1,250 @@
+//! From what is written about a server to what it means.
+
+mod measure;
+mod tools;
+mod transport;
+
+use std::path::{Path, PathBuf};
+
+use self::measure::{limits, reconnect, timeouts};
+use super::credential::Hidden;
+use super::node::{Node, Place, Step, path_text};
+use super::problem::{ConfigProblem, in_backticks, nearest};
+use super::raw::{RawEra, RawPrompts, RawServer, RawStart, Short};
+use super::reference::{Broken, Part, parts};
+use super::secrets::{Sources, is_ordinary};
+use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, Settings, Start};
+
+/// How long an alias may be.
+const ALIAS: usize = 64;
+
+/// What the meaning of a server depends on, besides what is written.
+pub(super) struct Surroundings<'a> {
+    pub(super) sources: &'a Sources,
+    /// The folder that relative paths start from.
+    pub(super) folder: &'a Path,
+    /// The folder that `${workspaceFolder}` stands for.
+    pub(super) workspace: &'a Path,
+    pub(super) home: Option<PathBuf>,
+    /// The file belongs to another client, and follows its rules.
+    pub(super) is_foreign: bool,
+}
+
+/// A server, and what is odd about it.
+pub(super) struct Resolved {
+    pub(super) entry: ServerEntry,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The meaning of one server. `base` is its path in the file, and `node` what is written there.
+pub(super) fn resolve(
+    raw: &RawServer,
+    node: &Node,
+    base: &str,
+    around: &Surroundings<'_>,
+) -> Result<Resolved, Vec<ConfigProblem>> {
+    let mut resolver = Resolver {
+        around,
+        node,
+        base,
+        problems: Vec::new(),
+        warnings: Vec::new(),
+        missing: Vec::new(),
+        hidden: Hidden::default(),
+    };
+    resolver.check_alias(&raw.alias);
+    let transport = resolver.transport(raw);
+    let tools = resolver.tools(raw);
+    let resources = resolver.resources(raw);
+    let (Some(transport), true) = (transport, resolver.problems.is_empty()) else { return Err(resolver.problems) };
+
+    let enabled = raw.enabled.unwrap_or(true);
+    let mut warnings = resolver.warnings;
+    let settings = if resolver.missing.is_empty() {
+        let mut config = ServerConfig::new(raw.alias.as_str(), transport);
+        config.era = match raw.era {
+            None | Some(RawEra::Auto) => EraChoice::Auto,
+            Some(RawEra::Legacy) => EraChoice::Legacy,
+            Some(RawEra::Modern) => EraChoice::Modern,
+        };
+        config.timeouts = timeouts(&raw.timeouts.unwrap_or_default());
+        config.limits = limits(&raw.limits.unwrap_or_default());
+        config.reconnect = reconnect(raw.reconnect.as_ref());
+        config.mask = resolver.hidden.into_mask();
+        Settings::Known(Box::new(config))
+    } else {
+        let secrets = resolver.missing;
+        if enabled {
+            let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+            let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
+            warnings.push(format!("server `{}` is skipped: {word} {} {verb} not set", raw.alias, names.join(", ")));
+        }
+        Settings::Missing { secrets }
+    };
+    let mut entry = ServerEntry::with_settings(raw.alias.as_str(), settings);
+    entry.enabled = enabled;
+    entry.required = raw.required.unwrap_or(false);
+    entry.start = match raw.start {
+        None | Some(RawStart::Eager) => Start::Eager,
+        Some(RawStart::Lazy) => Start::Lazy,
+    };
+    if let Some(prefix) = &raw.prefix {
+        entry.prefix.clone_from(prefix);
+    }
+    entry.description_prefix.clone_from(&raw.description_prefix);
+    entry.tools = tools;
+    entry.resources = resources;
+    entry.prompts = PromptSettings {
+        tools: match raw.prompts {
+            None => false,
+            Some(Short::Short(tools)) => tools,
+            Some(Short::Full(RawPrompts { tools })) => tools.unwrap_or(false),
+        },
+    };
+    entry.instructions = raw.instructions.unwrap_or(false);
+    Ok(Resolved { entry, warnings })
+}
+
+struct Resolver<'a> {
+    around: &'a Surroundings<'a>,
+    node: &'a Node,
+    base: &'a str,
+    problems: Vec<ConfigProblem>,
+    warnings: Vec<String>,
+    /// The names of secrets that no source has.
+    missing: Vec<String>,
+    hidden: Hidden,
+}
+
+impl Resolver<'_> {
+    fn problem(&mut self, steps: &[Step], found: impl Into<String>, expected: impl Into<String>) {
+        self.report(steps, found, expected, None::<String>);
+    }
+
+    fn report(
+        &mut self,
+        steps: &[Step],
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        suggestion: Option<impl Into<String>>,
+    ) {
+        let place = self.node.place_of(steps);
+        let problem = ConfigProblem::at(place, path_text(self.base, steps), found, expected);
+        self.problems.push(problem.suggest(suggestion));
+    }
+
+    fn check_alias(&mut self, alias: &str) {
+        let at = [key("alias")];
+        let legal = legal_alias(alias);
+        if alias.is_empty() {
+            self.problem(&at, "an empty alias", "a name for the server");
+        } else if legal != alias {
+            let expected = format!("letters, digits, `_`, `.` and `-`, at most {ALIAS} of them");
+            self.report(&at, in_backticks(alias), expected, Some(legal));
+        }
+    }
+
+    /// A text with its references followed.
+    fn text(&mut self, at: &[Step], text: &str) -> String {
+        let parts = match parts(text) {
+            Ok(parts) => parts,
+            Err(Broken::Unclosed) => {
+                self.problem(at, "`${` without a `}`", "`${NAME}`, or `$$` for a dollar");
+                return String::new();
+            }
+            // Other clients know more kinds of references than we do.
+            Err(Broken::Name(name)) if self.around.is_foreign => {
+                self.miss(&name);
+                return String::new();
+            }
+            Err(Broken::Name(name)) => {
+                let found = in_backticks(&format!("${{{name}}}"));
+                let expected = "`${NAME}` or `${NAME:-default}`, or `$$` for a dollar";
+                self.report(at, found, expected, suggest_name(&name));
+                return String::new();
+            }
+        };
+        let mut value = String::new();
+        for part in parts {
+            match part {
+                Part::Literal(literal) => value.push_str(literal),
+                Part::Name { name, default, .. } => self.name(name, default, &mut value),
+                Part::Workspace => value.push_str(&self.around.workspace.to_string_lossy()),
+                Part::WorkspaceName => {
+                    value.push_str(&self.around.workspace.file_name().unwrap_or_default().to_string_lossy());
+                }
+                Part::Home => match &self.around.home {
+                    Some(home) => value.push_str(&home.to_string_lossy()),
+                    None => self.miss("HOME"),
+                },
+                Part::Separator => value.push(std::path::MAIN_SEPARATOR),
+                Part::File(path) => match std::fs::read_to_string(self.path(path)) {
+                    Ok(text) => {
+                        self.hidden.add(text.trim_end());
+                        value.push_str(text.trim_end());
+                    }
+                    Err(_) => self.miss(&format!("file:{path}")),
+                },
+            }
+        }
+        value
+    }
+
+    fn name(&mut self, name: &str, default: Option<&str>, value: &mut String) {
+        let known = self.around.sources.get(name).filter(|known| default.is_none() || !known.is_empty());
+        match (known, default) {
+            (Some(known), _) => {
+                if !is_ordinary(name) {
+                    self.hidden.add(known);
+                }
+                value.push_str(known);
+            }
+            (None, Some(default)) => value.push_str(default),
+            (None, None) => self.miss(name),
+        }
+    }
+
+    fn miss(&mut self, name: &str) {
+        if !self.missing.iter().any(|missing| missing == name) {
+            self.missing.push(name.to_owned());
+        }
+    }
+
+    fn path(&self, written: &str) -> PathBuf {
+        path(written, self.around.folder, self.around.home.as_deref())
+    }
+}
+
+/// A path as it is written in a file: relative to that file, with `~` for the home folder.
+pub(super) fn path(written: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
+    match (written.strip_prefix('~'), home) {
+        (Some(""), Some(home)) => home.to_owned(),
+        (Some(rest), Some(home)) if rest.starts_with(['/', '\\']) => home.join(&rest[1..]),
+        _ => folder.join(written),
+    }
+}
+
+/// The alias with only the characters that it may have.
+pub(super) fn legal_alias(alias: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
+    alias.chars().take(ALIAS).map(legal).collect()
+}
+
+fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}
+
+/// The reference that was probably meant.
+fn suggest_name(written: &str) -> Option<String> {
+    let (name, default) = written.split_once([':', '-']).unwrap_or((written, ""));
+    let name: String = name.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let default = default.trim_start_matches(['-', '=', ':']);
+    is_name.then(|| if default.is_empty() { format!("${{{name}}}") } else { format!("${{{name}:-{default}}}") })
+}
+
+/// The problem of a list that names a server that is not there.
+pub(super) fn unknown_server(place: Place, path: String, name: &str, aliases: &[&str]) -> ConfigProblem {
+    ConfigProblem::at(place, path, in_backticks(name), "the alias of a server in this file")
+        .suggest(nearest(name, aliases.iter().copied()))
+}

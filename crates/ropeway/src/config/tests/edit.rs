@@ -1,0 +1,250 @@
+//! Files that are changed, and otherwise left alone.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::parse;
+use crate::config::edit::{EditError, add, remove, write};
+use crate::config::raw::{Pairs, RawAuth, RawServer, RawTransport, Short, Wait};
+use crate::config::{Config, Secrets, json_schema};
+
+fn new() -> RawServer {
+    let mut server = RawServer::new("new");
+    server.command = Some("npx".into());
+    server.args = ["-y", "@scope/server", "8080", "yes", "a b"].map(Into::into).to_vec();
+    server.env = Pairs::from_iter([("TOKEN", "${TOKEN}")]);
+    server
+}
+
+const NEW: &str = "  - alias: new
+    command: npx
+    args: [-y, \"@scope/server\", \"8080\", \"yes\", \"a b\"]
+    env:
+      TOKEN: \"${TOKEN}\"
+";
+
+const FILE: &str = "# mine
+defaults: {start: lazy}   # odd   spacing
+
+servers:
+  # the first
+  - alias: a
+    command:   x   # why
+    args:
+    - one
+
+  # the second,
+  # on two lines
+  - alias: b
+    url: http://b
+    # about b
+# the end
+collisions: suffix
+";
+
+#[test]
+fn a_server_is_added_and_not_a_byte_is_changed() {
+    let edited = add(FILE, &new()).unwrap();
+    assert_eq!(edited, FILE.replace("    # about b\n", &format!("    # about b\n\n{NEW}")));
+    assert_eq!(remove(&edited, "new").unwrap(), FILE);
+    let windows = FILE.replace('\n', "\r\n");
+    let expected = FILE.replace("    # about b\n", &format!("    # about b\n\n{NEW}")).replace('\n', "\r\n");
+    assert_eq!(add(&windows, &new()).unwrap(), expected);
+}
+
+#[test]
+fn a_server_is_added_to_files_of_every_style() {
+    let header = "# yaml-language-server: $schema=ropeway.schema.json\n";
+    let flat = NEW.lines().map(|line| format!("{}\n", &line[2..])).collect::<String>();
+    let cases = [
+        ("", format!("{header}servers:\n{NEW}")),
+        ("# only this", format!("# only this\nservers:\n{NEW}")),
+        ("servers: []\n", format!("servers:\n{NEW}")),
+        ("servers: [] # none yet\ncollisions: error\n", format!("servers: # none yet\n{NEW}collisions: error\n")),
+        ("servers:\ncollisions: error", format!("servers:\n{NEW}collisions: error")),
+        ("collisions: error", format!("collisions: error\nservers:\n{NEW}")),
+        ("servers:\n- alias: a\n  command: x", format!("servers:\n- alias: a\n  command: x\n{flat}")),
+        ("servers:\n  - {alias: a, command: x}\n", format!("servers:\n  - {{alias: a, command: x}}\n{NEW}")),
+    ];
+    for (text, expected) in cases {
+        let edited = add(text, &new()).unwrap();
+        assert_eq!(edited, expected);
+        assert_eq!(parse(&edited).unwrap().servers.last().unwrap().alias.as_str(), "new");
+    }
+}
+
+#[test]
+fn a_server_is_removed_with_its_own_comment() {
+    let a = "  # the first\n  - alias: a\n    command:   x   # why\n    args:\n    - one\n\n";
+    assert_eq!(remove(FILE, "a").unwrap(), FILE.replace(a, ""));
+    let b = "\n  # the second,\n  # on two lines\n  - alias: b\n    url: http://b\n    # about b\n";
+    let without = FILE.replace(b, "");
+    assert_eq!(remove(FILE, "b").unwrap(), without);
+    let none = without.replace(a.trim_end(), "").replace(
+        "servers:
+
+",
+        "servers: []
+",
+    );
+    assert_eq!(remove(&without, "a").unwrap(), none);
+}
+
+#[test]
+fn what_cannot_be_changed_is_told() {
+    let told = |result: Result<String, EditError>| result.unwrap_err().to_string();
+    assert_eq!(told(add("servers:\n  - {alias: new, command: x}\n", &new())), "line 2 has a server `new` already");
+    assert_eq!(told(remove(FILE, "aa")), "there is no server `aa` (did you mean `a`?)");
+    let flow = "servers: [{alias: a, command: x}]\n";
+    let lines = format!("the file has to be changed by hand: add these lines to `servers`\n{NEW}");
+    assert_eq!(told(add(flow, &new())), lines);
+    assert_eq!(
+        told(remove(flow, "a")),
+        "the file has to be changed by hand: take the server `a` out\nline 1: servers: [{alias: a, command: x}]"
+    );
+    let anchored = "servers:\n  - &a {alias: a, command: x}\n  - {<<: *a, alias: b}\n";
+    assert!(told(remove(anchored, "a")).starts_with("the file has to be changed by hand"));
+    let named = "enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n";
+    assert_eq!(told(remove(named, "a")), "`enabled_servers` names `a` too, in line 1; take it out there first");
+    assert_eq!(told(add("servers: [", &new())), "the file cannot be changed while it is broken");
+}
+
+#[test]
+fn what_is_written_means_what_was_meant() {
+    let mut web = RawServer::new("web");
+    web.transport = Some(RawTransport::Sse);
+    web.url = Some("https://x/${KEY}".into());
+    web.auth = Some(RawAuth::Bearer("${TOKEN}".into()));
+    web.tools = Some(Short::Short(vec!["read_*".into(), "*".into()]));
+    web.timeouts = Some(serde_json::from_str(r#"{"connect": 1.5}"#).unwrap());
+    assert_eq!(web.timeouts.unwrap().connect, Some(Wait(std::time::Duration::from_millis(1500))));
+    let notes = ["${KEY}: a key".to_owned()];
+    let text = write([(&new(), &[][..]), (&web, &notes[..])]);
+    let expected = format!(
+        "# yaml-language-server: $schema=ropeway.schema.json\nservers:\n{NEW}\n  # ${{KEY}}: a key\n  - alias: web\n    transport: sse\n    url: \"https://x/${{KEY}}\"\n    auth:\n      bearer: \"${{TOKEN}}\"\n    tools: [read_*, \"*\"]\n    timeouts:\n      connect: 1500ms\n"
+    );
+    assert_eq!(text, expected);
+    assert_eq!(write([]), "# yaml-language-server: $schema=ropeway.schema.json\nservers: []\n");
+}
+
+#[test]
+fn the_schema_in_the_repository_is_the_one_of_the_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ropeway.schema.json");
+    let schema = format!("{:#}\n", json_schema());
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(stored, schema, "`UPDATE_SCHEMA=1 cargo test -p ropeway --lib the_schema` writes it anew");
+}
+
+#[test]
+fn the_schema_takes_what_we_take_and_refuses_what_we_refuse() {
+    let schema = jsonschema::validator_for(&json_schema()).unwrap();
+    let good = serde_json::json!({
+        "defaults": {"timeouts": {"connect": "30s", "idle": 5}, "prefix": ""},
+        "servers": [
+            {"alias": "a", "command": "x", "args": ["y", 5], "env": {"A": 1, "B": true}, "tools": ["*"], "reconnect": false},
+            {"alias": "b", "url": "http://b", "transport": "http", "auth": {"bearer": "t"}, "tools": {"hide": {"x": ["y"]}},
+             "limits": {"message_bytes": "64M"}, "resources": {"tools": true}, "start": "lazy", "era": "modern"},
+        ],
+        "collisions": "last-wins",
+    });
+    assert!(
+        schema.is_valid(&good),
+        "{:?}",
+        schema.iter_errors(&good).map(|error| error.to_string()).collect::<Vec<_>>()
+    );
+    parse(&good.to_string()).unwrap();
+    for bad in [
+        r#"{"servers": [{"command": "x"}]}"#,
+        r#"{"servers": [{"alias": "a b", "command": "x"}]}"#,
+        r#"{"servers": [{"alias": "a", "command": "x", "transport": "stdoi"}]}"#,
+        r#"{"servers": [{"alias": "a", "command": "x", "timeouts": {"connect": "soon"}}]}"#,
+        r#"{"servers": [{"alias": "a", "url": "http://x", "auth": {"bearer": "a", "basic": {"user": "b", "password": "c"}}}]}"#,
+        r#"{"defaults": {"command": "x"}, "servers": []}"#,
+        r#"{"sevrers": []}"#,
+    ] {
+        assert!(!schema.is_valid(&serde_json::from_str(bad).unwrap()), "{bad}");
+        parse(bad).unwrap_err();
+    }
+}
+
+/// Text that is nearly a configuration, so that more than the first character is looked at.
+fn nearly() -> impl Strategy<Value = String> {
+    let words = [
+        "servers",
+        "alias",
+        "command",
+        "mcpServers",
+        "env",
+        ":",
+        ": ",
+        "- ",
+        "\n",
+        "\n  ",
+        "\n    ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        "'",
+        ",",
+        "&a ",
+        "*a",
+        "<<: ",
+        "#",
+        "//",
+        "/*",
+        "${",
+        "}",
+        "$$",
+        "|",
+        ">",
+        "!",
+        "\t",
+        "=",
+        "[[",
+        "é",
+        "\u{feff}",
+        "\\u12",
+        "0x",
+        "1e9",
+        "---",
+        "...",
+        "%",
+        "?",
+        "@",
+        "~",
+        "a",
+        "b",
+    ];
+    let word = prop_oneof![4 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()];
+    proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in nearly()) {
+        for name in ["nowhere/x.yaml", "nowhere/x.json", "nowhere/x.toml", "nowhere/x"] {
+            let _ = Config::parse(&text, Path::new(name), &Secrets::none());
+            let _ = crate::config::read_foreign(&text, Path::new(name));
+        }
+        let _ = add(&text, &new());
+        let _ = remove(&text, "a");
+    }
+
+    #[test]
+    fn every_text_survives_being_written_and_read(texts in proptest::collection::vec(any::<String>(), 1..4)) {
+        let mut server = RawServer::new("a");
+        server.command = Some("x".into());
+        server.args = texts.iter().map(|text| text.as_str().into()).collect();
+        server.env = texts.iter().enumerate().map(|(index, text)| (format!("{text}{index}"), text.as_str())).collect();
+        let text = add("servers: []\n", &server).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(text.starts_with("servers:\n  - alias: a\n"));
+    }
+}
