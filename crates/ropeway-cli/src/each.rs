@@ -47,7 +47,7 @@ pub(crate) async fn each<T>(
 }
 
 /// Waits for all, each going on while the others wait.
-async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+pub(crate) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {
         let mut pending = false;

@@ -2,13 +2,19 @@
 
 mod answer;
 mod argument;
+mod clients;
 mod command;
 mod demo;
 mod doctor;
+mod dotenv;
 mod duration;
 mod each;
+mod excerpt;
 mod failure;
+mod file;
+mod literal;
 mod mark;
+mod places;
 mod schema;
 mod server;
 mod servers;
@@ -17,6 +23,7 @@ mod signature;
 mod status;
 mod suggest;
 mod table;
+mod target;
 mod text;
 mod veil;
 
