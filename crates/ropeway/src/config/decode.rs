@@ -9,6 +9,9 @@ use serde::forward_to_deserialize_any;
 use super::node::{Entry, Kind, Node, Place, Plain, Step, path_text, plain};
 use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
 
+/// More keys than a person reads in an aside.
+const MANY: usize = 10;
+
 /// The record that the tree stands for, or what is first wrong with it. `base` is the path of the tree in the file.
 pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
     T::deserialize(Decoder(node)).map_err(|mistake| mistake.into_problem(node.place, base))
@@ -21,14 +24,14 @@ pub(super) struct Mistake {
     /// The steps that led there, the last first.
     steps: Vec<Step>,
     found: Option<String>,
-    expected: String,
-    suggestion: Option<String>,
+    expected: Box<str>,
+    suggestion: Option<Box<str>>,
     /// The value may be a secret and is not shown.
     hides: bool,
 }
 
 impl Mistake {
-    fn new(expected: impl Into<String>) -> Self {
+    fn new(expected: impl Into<Box<str>>) -> Self {
         let expected = expected.into();
         Self { place: None, steps: Vec::new(), found: None, expected, suggestion: None, hides: false }
     }
@@ -39,7 +42,7 @@ impl Mistake {
     }
 
     fn suggest(mut self, suggestion: Option<&str>) -> Self {
-        self.suggestion = suggestion.map(str::to_owned);
+        self.suggestion = suggestion.map(Into::into);
         self
     }
 
@@ -225,6 +228,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     ) -> Result<V::Value, Mistake> {
         match self.0.kind {
             Kind::Map(_) => self.deserialize_any(visitor),
+            // A long list of keys would hide what is wrong.
+            _ if fields.len() > MANY => Err(self.wrong("a map")),
             _ => Err(self.wrong(&format!("a map with {}", one_of(fields.iter().copied())))),
         }
     }

@@ -215,28 +215,66 @@ pub(super) fn path_text(base: &str, steps: &[Step]) -> String {
     path
 }
 
+/// How many bytes of a line are counted at most to know a column.
+const STRIDE: usize = 1024;
+
 /// Where the lines of a text begin: for parsers that count bytes.
 pub(super) struct Lines<'a> {
     text: &'a str,
-    starts: Vec<usize>,
+    /// Places that are known, with their bytes: where each line begins, and some within long lines.
+    known: Vec<(usize, Place)>,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { text, starts }
+        let mut known = Vec::new();
+        let mut start = 0;
+        let last = (text.is_empty() || text.ends_with('\n')).then_some("");
+        for (index, line) in text.split_inclusive('\n').chain(last).enumerate() {
+            let mut place = Place { line: index + 1, column: 1 };
+            let mut at = 0;
+            known.push((start, place));
+            while line.len() - at > STRIDE {
+                let next = line.floor_char_boundary(at + STRIDE);
+                place.column += line[at..next].chars().count();
+                at = next;
+                known.push((start + at, place));
+            }
+            start += line.len();
+        }
+        Self { text, known }
     }
 
     /// The place of a byte.
     pub(super) fn place(&self, at: usize) -> Place {
         let at = self.text.floor_char_boundary(at);
-        let line = self.starts.partition_point(|start| *start <= at);
-        let start = self.starts[line.saturating_sub(1)];
-        Place { line, column: self.text[start..at].chars().count() + 1 }
+        let after = self.known.partition_point(|(known, _)| *known <= at);
+        let (known, place) = self.known[after.saturating_sub(1)];
+        Place { column: place.column + self.text[known..at].chars().count(), ..place }
     }
 }
 
 /// The problem of a file that is nested too deep.
 pub(super) fn too_deep(place: Place) -> ConfigProblem {
     ConfigProblem::at(place, "", format!("more than {DEPTH} lists and maps within each other"), "fewer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lines, Place};
+
+    #[test]
+    fn every_byte_has_its_place_in_long_and_short_lines() {
+        for text in
+            [String::new(), "a\n".into(), "é\nb".into(), format!("é{}\n\n{}", "ä€x".repeat(900), "y".repeat(2050))]
+        {
+            let lines = Lines::new(&text);
+            for (at, _) in text.char_indices().chain([(text.len(), ' ')]) {
+                let before = &text[..at];
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                assert_eq!(lines.place(at), Place { line, column });
+            }
+        }
+    }
 }

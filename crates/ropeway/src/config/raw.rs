@@ -1,6 +1,7 @@
 //! The configuration file, key for key.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -43,9 +44,16 @@ pub struct RawConfig {
 }
 
 /// Settings for every server that does not say otherwise: those of a server, without what only one server can have.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, DeriveDeserialize)]
 #[serde(transparent)]
 pub struct RawDefaults(pub Map<String, Value>);
+
+impl fmt::Debug for RawDefaults {
+    /// Only the names: values may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl JsonSchema for RawDefaults {
     fn schema_name() -> Cow<'static, str> {

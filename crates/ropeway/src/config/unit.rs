@@ -79,8 +79,11 @@ impl Wait {
 impl Serialize for Wait {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let milliseconds = self.0.as_millis();
-        let text =
-            if milliseconds % 1000 == 0 { format!("{}s", milliseconds / 1000) } else { format!("{milliseconds}ms") };
+        let text = if milliseconds.is_multiple_of(1000) {
+            format!("{}s", milliseconds / 1000)
+        } else {
+            format!("{milliseconds}ms")
+        };
         serializer.serialize_str(&text)
     }
 }

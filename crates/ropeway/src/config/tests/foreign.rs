@@ -285,14 +285,14 @@ command = "x"
 
 #[test]
 fn an_extension_manifest_and_a_list_of_services() {
-    let a = stdio("a", StdioServer::new("x", ["y"]));
+    let expected = [stdio("a", StdioServer::new("x", ["y"]))];
     let server = r#"{"name": "a", "command": "x", "args": ["y"]}"#;
     let list = format!(r#"{{"name": "ext", "config": {{"servers": [{server}]}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &list)), [a.clone()]);
+    assert_eq!(servers(&load("manifest.json", &list)), expected);
     let map = format!(r#"{{"config": {{"servers": {{"a": {server}}}}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &map)), [a.clone()]);
+    assert_eq!(servers(&load("manifest.json", &map)), expected);
     let services = "services:\n  web: {port: 80}\n  mcp:\n    - name: a\n      command: x\n      args: [y]\n";
-    assert_eq!(servers(&load("app.yaml", services)), [a]);
+    assert_eq!(servers(&load("app.yaml", services)), expected);
     let nameless = "services:\n  mcp:\n    - command: x\n";
     let error = Config::parse(nameless, Path::new("app.yaml"), &Secrets::none()).unwrap_err();
     assert_eq!(error.to_string(), "app.yaml:3:7: services.mcp[0]: found no `alias`, expected one");
@@ -305,4 +305,20 @@ fn a_mistake_in_a_foreign_file_is_told_by_the_names_of_that_file() {
     assert_eq!(error.to_string(), "mcp.json:3:38: mcpServers[\"a.b\"].args: found `y`, expected a list");
     let error = Config::parse("{\"mcpServers\": ", Path::new("mcp.json"), &Secrets::none()).unwrap_err();
     assert!(error.to_string().starts_with("mcp.json:1:16: found text that is not JSON: "), "{error}");
+}
+
+#[test]
+fn a_broken_server_does_not_keep_the_others_from_being_imported() {
+    let text = r#"{"mcpServers": {"a": {"command": "x", "args": 5}, "b": {"command": "y"}, "c": 1}}"#;
+    let foreign = read_foreign(text, Path::new("/p/mcp.json")).unwrap();
+    let aliases: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
+    assert_eq!(aliases, ["b"]);
+    assert_eq!(foreign.warnings[0], "a server is left out: 1:47: mcpServers.a.args: found `5`, expected a list");
+    assert_eq!(foreign.warnings.len(), 2);
+}
+
+#[test]
+fn a_client_that_keeps_much_else_in_its_file_is_read_all_the_same() {
+    let text = format!(r#"{{"history": "{}", "mcpServers": {{"a": {{"command": "x"}}}}}}"#, "é".repeat(3 << 20));
+    assert_eq!(servers(&load(".claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
 }

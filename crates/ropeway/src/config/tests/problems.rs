@@ -123,6 +123,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "ropeway.yaml:1:13: collisions: found `last_wins`, expected one of `error`, `last-wins`, `suffix` (did you mean `last-wins`?)",
         ),
         ("servers: 5\n", "ropeway.yaml:1:10: servers: found `5`, expected a list, each item with an `alias`"),
+        ("servers:\n  - a\n", "ropeway.yaml:2:5: servers[0]: found `a`, expected a map"),
         (
             "- a\n",
             "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `collisions`, `secrets_file`",

@@ -1,32 +1,17 @@
 //! The files of other clients, in our own words.
 
+mod words;
+
 use std::path::{Path, PathBuf};
 
+use self::words::{Style, Words};
 use super::decode;
 use super::node::{Entry, Kind, Node, Place, Step, path_text};
 use super::problem::{ConfigError, ConfigProblem, in_backticks};
-use super::raw::{RawServer, Text};
+use super::raw::{RawAuth, RawServer, Text};
 use super::read::{Written, parse_tree};
-use super::reference::{literal, rewrite, workspace};
+use super::reference::{rewrite, workspace};
 use super::resolve::legal_alias;
-
-/// Keys that only that client understands, and without which a server is the same.
-const THEIR_OWN: [&str; 14] = [
-    "alwaysAllow",
-    "autoApprove",
-    "description",
-    "gallery",
-    "icon",
-    "id",
-    "metadata",
-    "name",
-    "note",
-    "source",
-    "title",
-    "version",
-    "_comment",
-    "$schema",
-];
 
 /// The servers in a file of another client.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +33,8 @@ pub struct ForeignServer {
     pub notes: Vec<String>,
 }
 
-/// Reads the servers of another client, so that they can be written down as ours. Paths become absolute.
+/// Reads the servers of another client, so that they can be written down as ours. Paths become absolute, and what is
+/// broken is left out with a warning.
 pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
     let tree = parse_tree(text, origin)?;
     let Some(translation) = translate(&tree) else {
@@ -56,14 +42,16 @@ pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
         return Err(ConfigError::new(origin, vec![problem]));
     };
     let mut foreign = Foreign { warnings: translation.warnings, ..Foreign::default() };
-    let mut problems = Vec::new();
     for written in translation.servers {
         match decode::decode::<RawServer>(&written.node, &written.path) {
             Ok(server) => foreign.servers.push(portable(server, origin, &translation.inputs)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => {
+                let (line, column) = (problem.line, problem.column);
+                foreign.warnings.push(format!("a server is left out: {line}:{column}: {problem}"));
+            }
         }
     }
-    if problems.is_empty() { Ok(foreign) } else { Err(ConfigError::new(origin, problems)) }
+    Ok(foreign)
 }
 
 /// A server that means the same in any file.
@@ -87,7 +75,7 @@ fn portable(mut server: RawServer, origin: &Path, inputs: &[(String, String)]) -
     for Text(text) in server.args.iter_mut().chain(&mut server.url).chain(values) {
         move_text(text);
     }
-    if let Some(super::raw::RawAuth::Bearer(Text(token))) = &mut server.auth {
+    if let Some(RawAuth::Bearer(Text(token))) = &mut server.auth {
         move_text(token);
     }
     for path in server.cwd.iter_mut().chain(&mut server.env_file) {
@@ -160,17 +148,6 @@ fn is_collection(node: &Node, path: &[&str]) -> bool {
     node.is_map() || (matches!(path, ["config", "servers"] | ["services", "mcp"]) && matches!(node.kind, Kind::List(_)))
 }
 
-/// How a client writes its servers down.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
-    /// As most do.
-    Usual,
-    /// A dollar is a dollar.
-    Literal,
-    /// As Zed does: a dollar is a dollar, and some servers belong to extensions.
-    Zed,
-}
-
 impl Translation {
     fn take(&mut self, servers: &Node, steps: &[Step], style: Style, project: Option<&str>) {
         match &servers.kind {
@@ -203,8 +180,7 @@ impl Translation {
             self.servers.push(Written { path, node: server.clone() });
             return;
         }
-        let mut words = Words { name, entries: Vec::new(), warnings: Vec::new(), style };
-        words.translate(server);
+        let mut words = Words::of(name, server, style);
         if style == Style::Zed && !words.has("command") && !words.has("url") {
             self.warnings.push(format!("server {} is left out: it belongs to an extension", in_backticks(name)));
             return;
@@ -251,174 +227,4 @@ impl Translation {
         self.taken.push((alias.clone(), meaning));
         Some(alias)
     }
-}
-
-/// One server on its way from their words to ours.
-struct Words<'a> {
-    name: &'a str,
-    entries: Vec<Entry>,
-    warnings: Vec<String>,
-    style: Style,
-}
-
-impl Words<'_> {
-    fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.key == key)
-    }
-
-    fn put(&mut self, key: &str, place: Place, value: Node) {
-        match self.entries.iter_mut().find(|entry| entry.key == key) {
-            Some(known) => {
-                let below = std::mem::replace(&mut known.value, Node::text(place, ""));
-                known.value = value.over(&below);
-            }
-            None => self.entries.push(Entry { key: key.to_owned(), place, value }),
-        }
-    }
-
-    /// Puts a value under a key within a map.
-    fn put_within(&mut self, key: &str, inner: &str, place: Place, value: Node) {
-        self.put(key, place, Node::map(place, vec![Entry { key: inner.to_owned(), place, value }]));
-    }
-
-    fn translate(&mut self, server: &Node) {
-        let has_url = ["url", "serverUrl", "httpUrl", "uri"].iter().any(|key| server.get(key).is_some());
-        for Entry { key, place, value } in server.entries() {
-            let place = *place;
-            match key.as_str() {
-                _ if value.is_nothing() => {}
-                "command" | "cmd" if has_url && value.as_text() == Some("") => {}
-                "command" | "cmd" => self.command(place, value),
-                "args" => self.put("args", place, self.texts(value)),
-                "env" | "environment" | "envs" => self.put("env", place, self.texts(value)),
-                "envFile" | "env_file" => self.put("env_file", place, value.clone()),
-                "cwd" | "workingDirectory" => self.put("cwd", place, value.clone()),
-                "url" | "serverUrl" | "uri" => self.put("url", place, self.texts(value)),
-                "httpUrl" => {
-                    self.put("url", place, self.texts(value));
-                    self.put("transport", place, Node::text(place, "streamable-http"));
-                }
-                "headers" | "http_headers" => self.put("headers", place, self.texts(value)),
-                "type" | "transport" | "transportType" => self.transport(place, value),
-                "enabled" | "required" => self.put(key, place, value.clone()),
-                "disabled" => self.disabled(place, value),
-                "tools" if matches!(value.kind, Kind::List(_)) => self.tools("allow", place, value),
-                "enabled_tools" | "enabledTools" | "includeTools" => self.tools("allow", place, value),
-                "disabled_tools" | "disabledTools" | "excludeTools" => self.tools("deny", place, value),
-                "startup_timeout_sec" => self.put_within("timeouts", "connect", place, value.clone()),
-                "startup_timeout_ms" => self.milliseconds("connect", place, value),
-                "tool_timeout_sec" => self.put_within("timeouts", "total", place, value.clone()),
-                "bearer_token" => self.put_within("auth", "bearer", place, self.texts(value)),
-                "bearer_token_env_var" => self.put_within("auth", "bearer", place, reference(value)),
-                "env_http_headers" => self.put("headers", place, each(value, reference)),
-                "env_vars" => self.forwarded(place, value),
-                key if THEIR_OWN.contains(&key) => {}
-                // Some list formats are nearly ours.
-                "alias" => {}
-                "settings" if self.style == Style::Zed => {}
-                _ => self.warnings.push(format!("`{key}` of server {} is left out", in_backticks(self.name))),
-            }
-        }
-    }
-
-    /// The value with its texts as they are meant: where a dollar is a dollar, it stays one.
-    fn texts(&self, value: &Node) -> Node {
-        match (&value.kind, self.style) {
-            (_, Style::Usual) => value.clone(),
-            (Kind::Scalar { text, plain }, _) => {
-                Node { place: value.place, kind: Kind::Scalar { text: literal(text), plain: *plain } }
-            }
-            (Kind::List(items), _) => {
-                let items = items.iter().map(|item| self.texts(item)).collect();
-                Node { place: value.place, kind: Kind::List(items) }
-            }
-            (Kind::Map(_), _) => each(value, |value| self.texts(value)),
-        }
-    }
-
-    fn command(&mut self, place: Place, value: &Node) {
-        match &value.kind {
-            Kind::Scalar { .. } => self.put("command", place, value.clone()),
-            // The program and its arguments in one list.
-            Kind::List(items) => {
-                if let Some((program, args)) = items.split_first() {
-                    self.put("command", place, program.clone());
-                    let args = Node { place, kind: Kind::List(args.to_vec()) };
-                    self.put("args", place, self.texts(&args));
-                }
-            }
-            // Zed, as it used to be.
-            Kind::Map(entries) => {
-                for Entry { key, place, value } in entries.iter().filter(|entry| !entry.value.is_nothing()) {
-                    match key.as_str() {
-                        "path" | "command" => self.put("command", *place, value.clone()),
-                        "args" | "env" => self.put(key, *place, self.texts(value)),
-                        _ => self.warnings.push(format!("`{key}` of server {} is left out", in_backticks(self.name))),
-                    }
-                }
-            }
-        }
-    }
-
-    fn transport(&mut self, place: Place, value: &Node) {
-        let name = match value.as_text() {
-            Some("streamableHttp" | "streamable_http" | "streamable" | "http-stream" | "http" | "ws" | "websocket") => {
-                "streamable-http"
-            }
-            Some("local") => "stdio",
-            // The URL alone tells what it is.
-            Some("remote") => return,
-            _ => return self.put("transport", place, value.clone()),
-        };
-        self.put("transport", place, Node::text(value.place, name));
-    }
-
-    fn disabled(&mut self, place: Place, value: &Node) {
-        let text = match value.as_text() {
-            Some("true") => "false",
-            Some("false") => "true",
-            _ => return self.put("enabled", place, value.clone()),
-        };
-        let kind = Kind::Scalar { text: text.to_owned(), plain: true };
-        self.put("enabled", place, Node { place: value.place, kind });
-    }
-
-    /// Names of tools; `*` alone means all.
-    fn tools(&mut self, key: &str, place: Place, value: &Node) {
-        let name = |item: &Node| match item.as_text() {
-            Some("*") | None => item.clone(),
-            Some(text) => Node::text(item.place, globset::escape(text)),
-        };
-        let list = Node { place: value.place, kind: Kind::List(value.items().iter().map(name).collect()) };
-        self.put_within("tools", key, place, list);
-    }
-
-    fn milliseconds(&mut self, key: &str, place: Place, value: &Node) {
-        let wait = Node::text(value.place, format!("{}ms", value.as_text().unwrap_or_default()));
-        self.put_within("timeouts", key, place, wait);
-    }
-
-    /// Variables that are handed on when they are set.
-    fn forwarded(&mut self, place: Place, value: &Node) {
-        let names = value.items().iter().filter_map(|item| item.as_text().or_else(|| item.get("name")?.as_text()));
-        let forward = |name: &str| {
-            let value = Node::text(place, format!("${{{name}:-}}"));
-            Entry { key: name.to_owned(), place, value }
-        };
-        let entries = names.map(forward).collect();
-        self.put("env", place, Node::map(place, entries));
-    }
-}
-
-/// The value of the variable that is named.
-fn reference(name: &Node) -> Node {
-    Node::text(name.place, format!("${{{}}}", name.as_text().unwrap_or_default()))
-}
-
-/// The map with each value changed.
-fn each(map: &Node, change: impl Fn(&Node) -> Node) -> Node {
-    let entries = map.entries().iter();
-    let entries =
-        entries.map(|Entry { key, place, value }| Entry { key: key.clone(), place: *place, value: change(value) });
-    Node::map(map.place, entries.collect())
 }
