@@ -2,5 +2,6 @@
 
 pub mod contest;
 pub mod course;
+pub mod floor;
 pub mod meter;
 pub mod offer;

@@ -52,7 +52,7 @@ impl Meter {
             calls_per_second: calls as f64 / wall.as_secs_f64(),
             cpu_us_per_call: micros(cpu) / calls as f64,
             idle_kib: self.idle_kib,
-            peak_kib: status_kib("VmHWM:"),
+            peak_kib: peak_kib(),
         }
     }
 
@@ -68,7 +68,13 @@ pub fn resident_kib() -> u64 {
     status_kib("VmRSS:")
 }
 
-fn micros(duration: Duration) -> f64 {
+/// How much memory this process has held at most.
+pub fn peak_kib() -> u64 {
+    status_kib("VmHWM:")
+}
+
+/// Whole and tenths of microseconds.
+pub fn micros(duration: Duration) -> f64 {
     // A tenth of a microsecond is all that the clock is good for.
     (duration.as_secs_f64() * 1e7).round() / 10.0
 }

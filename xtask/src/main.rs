@@ -18,7 +18,8 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          formatting, lints, all tests, real servers, conformance: the one test command
-  bench engine [--json] [--quick]  runs a benchmark
+  bench engine|bridge [--json] [--quick]
+                                runs a benchmark: one connection, or many servers and the command line
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
   servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/

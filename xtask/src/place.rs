@@ -25,6 +25,11 @@ pub fn fixtures() -> PathBuf {
     root().join("fixtures").join("servers")
 }
 
+/// What the command lines of others are installed from.
+pub fn command_line_fixtures() -> PathBuf {
+    root().join("fixtures").join("clis")
+}
+
 /// A program of ours, as a debug build leaves it.
 pub fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)

@@ -1,4 +1,5 @@
-//! The real servers that tests talk to: installed at pinned versions, once.
+//! The real servers that tests talk to, and the command lines that ours is measured against: installed at pinned
+//! versions, once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,7 @@ impl std::error::Error for Missing {}
 /// Installs what is not there yet and writes `servers.json`.
 pub fn run() -> Result<()> {
     let home = place::servers();
-    fs::create_dir_all(&home).with_context(|| format!("could not create `{}`", home.display()))?;
-    // Two runs at once would install over each other.
-    let guard = fs::File::create(home.join("lock"))?;
-    guard.lock()?;
+    let _guard = guard(&home)?;
 
     let started = Instant::now();
     let parts = parts(&home);
@@ -43,7 +41,7 @@ pub fn run() -> Result<()> {
     if !due.is_empty() {
         let mut missing: Vec<&str> = Vec::new();
         for need in NEEDS {
-            if !need.is_met() && !need.install() {
+            if !need.is_met_at_last() {
                 missing.push(need.name);
             }
         }
@@ -67,6 +65,47 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// The command lines of others, each with its program and first arguments; what is not there says why.
+#[derive(Debug)]
+pub struct CommandLines {
+    pub mcporter: Result<Vec<PathBuf>, String>,
+    pub inspector: Result<Vec<PathBuf>, String>,
+    pub fastmcp: Result<Vec<PathBuf>, String>,
+}
+
+/// Installs the command lines that ours is measured against, as far as they can be.
+pub fn command_lines() -> Result<CommandLines> {
+    let home = place::servers();
+    let _guard = guard(&home)?;
+    let folder = home.join("clis");
+    let modules = folder.join("node_modules");
+    let node = modules.join(".bin/node");
+    let mcporter = vec![node.clone(), modules.join("mcporter/dist/cli.js")];
+    let inspector = vec![node, modules.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js")];
+    let npm = Part {
+        folder,
+        pins: place::command_line_fixtures().join("package-lock.json"),
+        kind: Kind::Npm,
+        proof: [mcporter.as_slice(), &inspector].concat(),
+    };
+    let fastmcp = python(&home, "fastmcp", FASTMCP);
+    let program = vec![fastmcp.folder.join("bin/fastmcp")];
+    let (npm, fastmcp) = (npm.is_there(&NPM), fastmcp.is_there(&PYTHON));
+    Ok(CommandLines {
+        mcporter: npm.clone().map(|()| mcporter),
+        inspector: npm.map(|()| inspector),
+        fastmcp: fastmcp.map(|()| program),
+    })
+}
+
+/// Two runs at once would install over each other.
+fn guard(home: &Path) -> Result<fs::File> {
+    fs::create_dir_all(home).with_context(|| format!("could not create `{}`", home.display()))?;
+    let guard = fs::File::create(home.join("lock"))?;
+    guard.lock()?;
+    Ok(guard)
+}
+
 /// The pinned Node, which came as an npm package.
 pub fn node() -> PathBuf {
     place::servers().join("npm/node_modules/.bin/node")
@@ -84,21 +123,29 @@ struct Need {
     packages: &'static [&'static str],
 }
 
-const NEEDS: &[Need] = &[
-    // Any npm will do: the Node that runs the servers is installed by it.
-    Need { name: "npm (Debian: nodejs, npm)", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] },
-    Need {
-        name: "Python 3.11 or later with venv and pip (Debian: python3-venv)",
-        test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]),
-        packages: &["python3", "python3-venv"],
-    },
-    // A server of git repositories is tested on a real one.
-    Need { name: "git", test: ("git", &["--version"]), packages: &["git"] },
-];
+/// Any npm will do: the Node that runs the servers is installed by it.
+const NPM: Need =
+    Need { name: "npm (Debian: nodejs, npm)", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
+
+const PYTHON: Need = Need {
+    name: "Python 3.11 or later with venv and pip (Debian: python3-venv)",
+    test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]),
+    packages: &["python3", "python3-venv"],
+};
+
+/// A server of git repositories is tested on a real one.
+const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &["git"] };
+
+const NEEDS: [Need; 3] = [NPM, PYTHON, GIT];
 
 impl Need {
     fn is_met(&self) -> bool {
         works(self.test.0, self.test.1)
+    }
+
+    /// Is it met, or can it be made so?
+    fn is_met_at_last(&self) -> bool {
+        self.is_met() || self.install()
     }
 
     /// Tries the system's package manager, where we may.
@@ -107,7 +154,7 @@ impl Need {
         if !is_root || !works("apt-get", &["--version"]) {
             return false;
         }
-        println!("installing {} with apt-get", self.packages.join(", "));
+        eprintln!("installing {} with apt-get", self.packages.join(", "));
         let apt =
             |args: &[&str]| run_quietly(Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"));
         let mut install = vec!["install", "--yes", "--no-install-recommends"];
@@ -136,12 +183,16 @@ enum Kind {
     Python,
 }
 
+/// Without these FastMCP is of no use to tests, nor to the benchmark.
+const FASTMCP: &[&str] = &["python", "fastmcp"];
+
+fn python(home: &Path, name: &str, programs: &[&str]) -> Part {
+    let folder = home.join(name);
+    let proof = programs.iter().map(|program| folder.join("bin").join(program)).collect();
+    Part { folder, pins: place::fixtures().join(format!("{name}.txt")), kind: Kind::Python, proof }
+}
+
 fn parts(home: &Path) -> Vec<Part> {
-    let python = |name: &str, programs: &[&str]| {
-        let folder = home.join(name);
-        let proof = programs.iter().map(|program| folder.join("bin").join(program)).collect();
-        Part { folder, pins: place::fixtures().join(format!("{name}.txt")), kind: Kind::Python, proof }
-    };
     let npm = Part {
         folder: home.join("npm"),
         pins: place::fixtures().join("package-lock.json"),
@@ -157,9 +208,9 @@ fn parts(home: &Path) -> Vec<Part> {
     };
     vec![
         npm,
-        python("mcp1", &["python", "uvicorn", "mcp-server-sqlite"]),
-        python("mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch"]),
-        python("fastmcp", &["python", "fastmcp"]),
+        python(home, "mcp1", &["python", "uvicorn", "mcp-server-sqlite"]),
+        python(home, "mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch"]),
+        python(home, "fastmcp", FASTMCP),
     ]
 }
 
@@ -178,6 +229,17 @@ impl Part {
         right && self.proof.iter().all(|file| file.exists())
     }
 
+    /// Installs it unless it is there; else says why it is not.
+    fn is_there(&self, need: &Need) -> Result<(), String> {
+        if self.is_installed() {
+            return Ok(());
+        }
+        if !need.is_met_at_last() {
+            return Err(Missing(need.name.to_owned()).to_string());
+        }
+        self.install().map_err(|error| format!("{error:#}"))
+    }
+
     fn install(&self) -> Result<()> {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
         let started = Instant::now();
@@ -190,7 +252,8 @@ impl Part {
             }
             tries += 1;
         }
-        println!("{name} installed ({:.1?})", started.elapsed());
+        // Standard output belongs to whoever asked for this.
+        eprintln!("{name} installed ({:.1?})", started.elapsed());
         Ok(())
     }
 
@@ -203,7 +266,7 @@ impl Part {
         match self.kind {
             Kind::Npm => {
                 for file in ["package.json", "package-lock.json"] {
-                    fs::copy(place::fixtures().join(file), folder.join(file))?;
+                    fs::copy(self.pins.with_file_name(file), folder.join(file))?;
                 }
                 let mut npm = Command::new("npm");
                 npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);

@@ -61,7 +61,10 @@ impl CheckedTool {
 
     /// What is wrong with the schema of the arguments, naming the tool. Compiles it.
     pub fn warning(&self) -> Option<String> {
-        let warning = self.validator().warning()?;
+        let warning = match self.validator().warning() {
+            Some(warning) => warning.to_owned(),
+            None => self.definition().input_schema.trouble()?,
+        };
         Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().name))
     }
 

@@ -1,17 +1,20 @@
 //! A hand-written MCP server over stdio, as fast as can be: the benchmark's other end.
 //!
-//! `echo-server [--tools N]`. It speaks the legacy era only, reads whatever is there, and answers all complete lines
-//! of one read in one write.
+//! `echo-server [--tools N] [--delay-ms N] [--name NAME]`. It speaks the legacy era only, reads whatever is there, and
+//! answers all complete lines of one read in one write. With a delay it does nothing at all for so long. A name
+//! tells one process from another: of equal commands a bridge starts just one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ropeway_peers::offer;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Answers larger than this are written on their own instead of being copied once more.
@@ -45,10 +48,18 @@ struct Arguments<'a> {
 }
 
 fn main() -> Result<()> {
+    let options = Options::from_args(std::env::args().skip(1))?;
+    std::thread::sleep(options.delay);
     // The standard handles buffer and lock; plain files do neither.
     let mut stdin = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let stdout = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    let mut server = Server { tools: tool_list(tool_count()?), prebuilt: HashMap::new(), answers: Vec::new(), stdout };
+    let mut server = Server {
+        name: options.name,
+        tools: tool_list(options.tools),
+        prebuilt: HashMap::new(),
+        answers: Vec::new(),
+        stdout,
+    };
     let mut input = vec![0; LARGE];
     let mut filled = 0;
     loop {
@@ -70,12 +81,27 @@ fn main() -> Result<()> {
     }
 }
 
-fn tool_count() -> Result<usize> {
-    let mut args = std::env::args().skip(1);
-    match args.next().as_deref() {
-        None => Ok(4),
-        Some("--tools") => args.next().context("`--tools` needs a number")?.parse().context("`--tools` needs a number"),
-        Some(flag) => anyhow::bail!("unknown flag `{flag}`"),
+struct Options {
+    tools: usize,
+    delay: Duration,
+    name: String,
+}
+
+impl Options {
+    fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut options = Self { tools: 4, delay: Duration::ZERO, name: "echo-server".to_owned() };
+        let mut args = args.into_iter();
+        while let Some(flag) = args.next() {
+            let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
+            let number = || value.parse::<u32>().with_context(|| format!("`{value}` is not a number"));
+            match flag.as_str() {
+                "--tools" => options.tools = number()?.try_into()?,
+                "--delay-ms" => options.delay = Duration::from_millis(number()?.into()),
+                "--name" => options.name = value,
+                _ => bail!("unknown flag `{flag}`"),
+            }
+        }
+        Ok(options)
     }
 }
 
@@ -89,6 +115,7 @@ fn result(json: &str) -> Vec<u8> {
 }
 
 struct Server {
+    name: String,
     tools: Vec<u8>,
     /// Big results by tool and size, built once: only the id differs.
     prebuilt: HashMap<(&'static str, usize), Vec<u8>>,
@@ -108,7 +135,8 @@ impl Server {
             ("tools/list", _) => self.send_list(),
             ("initialize", Some(Params { version: Some(version), .. })) => self.small(&format!(
                 "{{\"protocolVersion\":{version},\"capabilities\":{{\"tools\":{{}}}},\
-                 \"serverInfo\":{{\"name\":\"echo-server\",\"version\":\"0.1.0\"}}}}"
+                 \"serverInfo\":{{\"name\":{name},\"version\":\"0.1.0\"}}}}",
+                name = Value::from(self.name.as_str()),
             )),
             ("ping", _) => self.small("{}"),
             _ => self.error(-32601, "method not found"),

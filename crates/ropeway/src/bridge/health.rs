@@ -100,7 +100,7 @@ impl ServerHealth {
             era: info.map(|info| info.era),
             protocol_version: info.map(|info| info.protocol_version.clone()),
             latency,
-            tools: view.tools.len(),
+            tools: view.tools,
             last_error_ago: last_error.as_ref().and_then(|error| SystemTime::now().duration_since(error.at).ok()),
             last_error: last_error.map(|error| error.message),
             stderr: mcp.as_ref().map(|mcp| mcp.stderr_tail()).unwrap_or_default(),

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::config::{ServerConfig, Transport};
@@ -15,6 +17,13 @@ const LARGEST: u64 = 32 << 20;
 
 /// Changes when what is written does.
 const VERSION: u64 = 1;
+
+/// What is in a file.
+#[derive(Deserialize)]
+struct Remembered {
+    version: u64,
+    tools: Vec<Box<RawValue>>,
+}
 
 /// A folder with a file for each server.
 #[derive(Clone, Debug)]
@@ -33,12 +42,12 @@ impl Memory {
         if fs::metadata(&path).ok()?.len() > LARGEST {
             return None;
         }
-        let mut memory: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-        if memory["version"] != json!(VERSION) {
+        let memory: Remembered = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+        if memory.version != VERSION {
             return None;
         }
-        let Value::Array(tools) = memory["tools"].take() else { return None };
-        let tools: Vec<_> = tools.into_iter().filter_map(|tool| tool_definition(&config.alias, tool).ok()).collect();
+        let tools = memory.tools.iter().filter_map(|tool| tool_definition(&config.alias, tool).ok());
+        let tools: Vec<ToolDefinition> = tools.collect();
         (!tools.is_empty()).then_some(tools)
     }
 
@@ -117,7 +126,8 @@ mod tests {
     fn definitions() -> Vec<ToolDefinition> {
         let wire = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
-        vec![tool_definition(&"files".into(), wire).expect("a definition")]
+        let wire = serde_json::value::to_raw_value(&wire).expect("JSON");
+        vec![tool_definition(&"files".into(), &wire).expect("a definition")]
     }
 
     #[test]

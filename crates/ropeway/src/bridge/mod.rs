@@ -23,7 +23,7 @@ pub use self::discover::{connect_and_discover, discover_and_register};
 pub use self::health::{Health, ServerHealth};
 
 use self::memory::Memory;
-use self::slot::{Roof, Slot};
+use self::slot::{Roof, Slot, View};
 use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
@@ -250,11 +250,14 @@ impl Bridge {
     /// Connects all servers at once and waits until each is there or has failed. A server that fails is tried again in
     /// the background; only a required one makes this an error, and then nothing is left running.
     pub async fn start(&self) -> Result<Vec<Verdict>, StartError> {
-        let _turn = self.inner.turn.lock().await;
-        self.inner.started.store(true, Ordering::Release);
-        let slots = self.slots();
+        let slots = {
+            let _turn = self.inner.turn.lock().await;
+            self.inner.started.store(true, Ordering::Release);
+            self.slots()
+        };
+        // Whoever wants to stop need not wait for those who are slow to start.
         if let Err(error) = start_all(&slots).await {
-            self.end().await;
+            self.stop().await;
             return Err(error);
         }
         Ok(self.tools().verdicts)
@@ -286,16 +289,12 @@ impl Bridge {
     /// The tools as of now, and how each server stands. Before `start` there are none.
     pub fn tools(&self) -> Listing {
         let slots = self.slots();
-        let views: Vec<_> = slots.iter().map(|slot| slot.view()).collect();
-        let made_of: Vec<_> =
-            slots.iter().zip(&views).map(|(slot, view)| (slot.number(), slot.version(), view.tools.len())).collect();
-        let (groups, verdicts): (Vec<_>, Vec<_>) = slots
-            .iter()
-            .zip(views)
-            .map(|(slot, view)| (view.tools, Verdict::new(slot.alias().clone(), view.outcome)))
-            .unzip();
+        let views: Vec<View> = slots.iter().map(|slot| slot.view()).collect();
+        let parts = slots.iter().zip(&views);
+        let made_of: Vec<_> = parts.clone().map(|(slot, view)| (slot.number(), view.version, view.tools)).collect();
         let mut assembled = lock(&self.inner.listing);
         if assembled.made_of != made_of {
+            let groups = parts.map(|(slot, view)| if view.tools > 0 { slot.tools() } else { Vec::new() });
             let (registry, collisions) = Registry::assemble(groups, *lock(&self.inner.collisions));
             for collision in collisions {
                 let message = collision.to_string();
@@ -306,7 +305,8 @@ impl Bridge {
             assembled.registry = registry;
             assembled.made_of = made_of;
         }
-        Listing { registry: assembled.registry.clone(), verdicts }
+        let verdicts = slots.iter().zip(views).map(|(slot, view)| Verdict::new(slot.alias().clone(), view.outcome));
+        Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect() }
     }
 
     /// Asks every server at once whether it is alive.

@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::config::{EraChoice, ServerConfig, StdioServer, Transport};
-use crate::event::{Events, Relay};
+use crate::event::{Event, Events, Relay};
 use crate::mcp::{Handlers, Mcp};
 use crate::tool::Alias;
+
+/// A connection's own events are heard by a few tasks that keep up, or look again: a long memory would be megabytes.
+const REMEMBERED_EVENTS: usize = 32;
 
 /// Every shared connection of this program. What nobody uses any more is swept out when the next one is asked for.
 static SHARED: Mutex<Vec<(Key, Weak<Mcp>)>> = Mutex::new(Vec::new());
@@ -38,6 +41,8 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Lease {
     mcp: Arc<Mcp>,
+    alias: Alias,
+    events: Events,
     /// While it lives, the events of the connection are told under our name for the server.
     _relay: Relay,
 }
@@ -47,10 +52,10 @@ impl Lease {
     pub(super) fn new(config: &ServerConfig, alias: &Alias, handlers: &Handlers, events: &Events) -> Self {
         let mcp = match Key::of(config, handlers) {
             Some(key) => shared(key, config),
-            None => Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::default())),
+            None => Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::new(REMEMBERED_EVENTS))),
         };
         let relay = mcp.relay(alias.clone(), events.clone());
-        Self { mcp, _relay: relay }
+        Self { mcp, alias: alias.clone(), events: events.clone(), _relay: relay }
     }
 
     /// The connection.
@@ -74,8 +79,10 @@ impl Lease {
             }
             last
         };
-        if last {
-            self.mcp.close().await;
+        match last {
+            true => self.mcp.close().await,
+            // The connection stays, but not for us.
+            false => self.events.tell(Event::Closed { server: self.alias.clone() }),
         }
     }
 }
@@ -86,7 +93,7 @@ fn shared(key: Key, config: &ServerConfig) -> Arc<Mcp> {
     if let Some(mcp) = shared.iter().filter(|(other, _)| other.fits(&key)).find_map(|(_, mcp)| mcp.upgrade()) {
         return mcp;
     }
-    let mcp = Arc::new(Mcp::with_host(config.clone(), key.handlers.clone(), Events::default()));
+    let mcp = Arc::new(Mcp::with_host(config.clone(), key.handlers.clone(), Events::new(REMEMBERED_EVENTS)));
     shared.push((key, Arc::downgrade(&mcp)));
     mcp
 }

@@ -158,9 +158,12 @@ impl Slot {
         }
     }
 
-    /// The clocks of a call.
+    /// The clocks of a call, where the connection has others: those of whoever made it.
     pub(super) fn clocks(&self) -> Option<(Duration, Duration)> {
-        self.config().map(|config| (config.timeouts.idle, config.timeouts.total))
+        let ours = &self.config()?.timeouts;
+        let lease = lock(&self.lease);
+        let theirs = lease.as_ref()?.mcp().timeouts();
+        ((ours.idle, ours.total) != (theirs.idle, theirs.total)).then_some((ours.idle, ours.total))
     }
 
     /// The connection, once the bridge is started.
@@ -177,7 +180,7 @@ impl Slot {
         lock(&self.last_error).clone()
     }
 
-    pub(super) fn version(&self) -> u64 {
+    fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
@@ -190,7 +193,11 @@ impl Slot {
                 lease.get_or_insert_with(|| Lease::new(config, self.alias(), &self.roof.handlers, &self.roof.events));
             lease.mcp().clone()
         };
-        if self.entry.start == Start::Lazy && !mcp.is_connected() && self.remember(&mcp) {
+        if let Some(info) = mcp.server_info() {
+            // Somebody else has made the connection: we have not heard it being made.
+            let (server, protocol_version) = (self.alias().clone(), info.protocol_version.clone());
+            self.roof.events.tell(Event::Ready { server, protocol_version });
+        } else if self.entry.start == Start::Lazy && self.remember(&mcp) {
             return Ok(());
         }
         self.connect(&mcp).await
@@ -285,7 +292,9 @@ impl Slot {
         let bridged = tools.iter().map(|tool| Arc::new(BridgeTool::new(tool.clone(), self)) as Arc<dyn Tool>);
         let handed_out = self.shape.apply_all(bridged);
         *lock(&self.tools) = Tools { sources: tools, handed_out };
-        self.version.fetch_add(1, Ordering::AcqRel);
+        if self.version.fetch_add(1, Ordering::AcqRel) > 0 {
+            self.roof.events.tell(Event::ToolsChanged { server: self.alias().clone() });
+        }
         true
     }
 
@@ -301,13 +310,18 @@ impl Slot {
         let tools = lock(&self.tools);
         let (count, of) = (tools.handed_out.len(), tools.sources.len());
         let outcome = self.outcome(count, of);
-        let shown = match &outcome {
+        let are_shown = match &outcome {
             Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Connecting => true,
             // Its calls may work again any moment: a vanished server fails its call, not the list.
             Outcome::Down { .. } => self.mcp().is_some_and(|mcp| will_be_tried_again(&mcp)),
             _ => false,
         };
-        View { tools: if shown { tools.handed_out.clone() } else { Vec::new() }, outcome }
+        View { outcome, tools: if are_shown { count } else { 0 }, version: self.version() }
+    }
+
+    /// The tools themselves.
+    pub(super) fn tools(&self) -> Vec<CheckedTool> {
+        lock(&self.tools).handed_out.clone()
     }
 
     fn outcome(&self, tools: usize, of: usize) -> Outcome {
@@ -357,11 +371,14 @@ fn will_be_tried_again(mcp: &Mcp) -> bool {
     matches!(*mcp.state().borrow(), State::Down { retry_at: Some(_), .. })
 }
 
-/// What a slot hands out, and how its server does.
+/// How much a slot hands out, and how its server does.
 #[derive(Debug)]
 pub(super) struct View {
-    pub(super) tools: Vec<CheckedTool>,
     pub(super) outcome: Outcome,
+    /// How many tools are listed.
+    pub(super) tools: usize,
+    /// Which version of them.
+    pub(super) version: u64,
 }
 
 /// Follows the connection: new tools are handed out, and what goes wrong is kept. Holds no slot while it waits.

@@ -70,6 +70,8 @@ impl Tool for BridgeTool {
 /// A shared connection has the clocks of whoever made it; ours are said with the call.
 fn with_clocks(cx: &CallContext, clocks: Option<(Duration, Duration)>) -> CallContext {
     let Some((idle, total)) = clocks else { return cx.clone() };
+    // The call keeps the name that it has, also one that is yet to be made up.
+    cx.id();
     let mut cx = cx.clone();
     if cx.idle_timeout().is_none() {
         cx = cx.with_idle_timeout(idle);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{HttpServer, ServerConfig, StdioServer, Transport};
-use crate::secret::{self, Mask, Secret};
+use crate::secret::{self, Mask};
 
 impl ServerConfig {
     /// Hides all that must not be seen of this server: what its settings name, and what looks like a secret in them.
@@ -29,11 +29,7 @@ impl HttpServer {
 impl StdioServer {
     fn secrets(&self) -> Mask {
         let mut secrets = secret::in_arguments(&self.args);
-        secrets.extend(self.env.iter().flat_map(|(name, value): &(String, Secret)| {
-            let mut found = secret::in_named(name, value.expose());
-            found.extend(secret::in_url(value.expose()));
-            found
-        }));
+        secrets.extend(self.env.iter().flat_map(|(name, value)| secret::in_named(name, value.expose())));
         Mask::new(&secrets)
     }
 }
@@ -82,6 +78,7 @@ impl fmt::Debug for StdioServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Secret;
 
     #[test]
     fn settings_are_shown_without_their_secrets() {

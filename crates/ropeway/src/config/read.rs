@@ -32,8 +32,8 @@ impl Config {
         let mut document = Document::parse(text, origin)?;
         let folder = origin.parent().unwrap_or(Path::new(""));
         let home = secrets.home();
-        let named = document.secrets_file.as_ref().map(|(written, _)| path(written, folder, home.as_deref()));
-        let files = secrets.files(folder, named.as_deref());
+        let mut files = secrets.files(folder);
+        files.extend(document.secrets_file.as_ref().map(|(written, _)| path(written, folder, home.as_deref())));
         let named = document.open_secrets_file(folder, home.as_deref());
         let sources = secrets.open(folder, named)?;
         document.warnings.extend(sources.warnings.iter().cloned());

@@ -60,12 +60,6 @@ impl Secrets {
         self
     }
 
-    /// The files that are looked into for a configuration in this folder, whether they are there or not.
-    pub(super) fn files(&self, beside: &Path, named: Option<&Path>) -> Vec<PathBuf> {
-        let named = named.map(Path::to_owned);
-        std::iter::once(beside.join(".env")).chain(self.files.iter().cloned()).chain(named).collect()
-    }
-
     /// Reads the files; `named` is the one that the configuration itself names.
     pub(super) fn open(&self, beside: &Path, named: Option<BTreeMap<String, String>>) -> Result<Sources, ConfigError> {
         let mut sources =
@@ -85,6 +79,11 @@ impl Secrets {
         }
         sources.files.extend(named);
         Ok(sources)
+    }
+
+    /// The files that are looked into for a configuration in this folder, whether they are there or not.
+    pub(super) fn files(&self, beside: &Path) -> Vec<PathBuf> {
+        std::iter::once(beside.join(".env")).chain(self.files.iter().cloned()).collect()
     }
 
     pub(super) fn home(&self) -> Option<PathBuf> {

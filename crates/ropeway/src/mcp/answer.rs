@@ -5,6 +5,7 @@ use std::hash::Hasher;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::host::Host;
@@ -21,6 +22,7 @@ pub(crate) trait FromAnswer: DeserializeOwned {
 
 impl FromAnswer for Value {}
 impl FromAnswer for Map<String, Value> {}
+impl FromAnswer for Box<RawValue> {}
 
 impl FromAnswer for ToolOutput {
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {

@@ -6,20 +6,19 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::answer::FromAnswer;
-use super::fault::{Fault, hidden};
 use super::inbox::Clocks;
 use super::session::Session;
 use super::shared::{Shared, chain};
+use super::task::{CancelTask, Task};
 use super::tools;
+use super::trace::Trace;
 use super::transport::Request;
 use crate::event::Event;
-use crate::protocol::{Era, RpcError, code};
+use crate::protocol::{Era, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolOutput};
-
-/// How often a task is asked after when the server does not say.
-const POLL: Duration = Duration::from_secs(1);
 
 /// Calls a tool by the server's own name for it, and tells how it went.
 pub(crate) async fn call_tool(
@@ -29,8 +28,10 @@ pub(crate) async fn call_tool(
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
     let clocks = shared.clocks(cx);
-    let mut told = Told { shared, tool, cx, started: clocks.started, done: false };
-    let outcome = drive_tool(shared, tool, &arguments, cx, clocks).await;
+    let trace = Trace::of_tool(shared, tool, cx);
+    let mut told =
+        Told { shared, tool, arguments: &arguments, cx, trace: &trace, started: clocks.started, done: false };
+    let outcome = drive_tool(shared, tool, &arguments, cx, clocks, &trace).instrument(trace.span.clone()).await;
     told.tell(Some(&outcome));
     outcome
 }
@@ -39,23 +40,39 @@ pub(crate) async fn call_tool(
 struct Told<'a> {
     shared: &'a Shared,
     tool: &'a str,
+    arguments: &'a Arguments,
     cx: &'a CallContext,
+    trace: &'a Trace,
     started: Instant,
     done: bool,
 }
 
 impl Told<'_> {
     fn tell(&mut self, outcome: Option<&Result<ToolOutput, CallError>>) {
-        if std::mem::replace(&mut self.done, true) || !self.shared.host.events().heard() {
+        if std::mem::replace(&mut self.done, true) {
+            return;
+        }
+        match outcome {
+            Some(Ok(output)) if output.is_error => self.trace.tool_failed(),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => self.trace.has_failed(error),
+            None => self.trace.has_failed(&CallError::Cancelled),
+        }
+        let host = &self.shared.host;
+        if !host.events().heard() {
             return;
         }
         let took = self.started.elapsed();
-        let (server, tool, call) = (self.shared.alias().clone(), self.tool.to_owned(), self.cx.id().clone());
-        let cause = |error: &CallError| chain(error);
-        self.shared.host.events().tell(match outcome {
-            Some(Ok(output)) => Event::ToolCalled { server, tool, call, took, is_error: output.is_error },
-            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: cause(error) },
-            None => Event::ToolFailed { server, tool, call, took, cause: cause(&CallError::Cancelled) },
+        let (server, tool, call) = (self.shared.alias().clone(), host.hide(self.tool), self.cx.id().clone());
+        let payloads = host.events().wants_payloads();
+        let arguments = payloads.then(|| host.shown(self.arguments));
+        host.events().tell(match outcome {
+            Some(Ok(output)) => {
+                let result = payloads.then(|| host.shown(output));
+                Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
+            }
+            Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
+            None => Event::ToolFailed { server, tool, call, took, cause: chain(&CallError::Cancelled), arguments },
         });
     }
 }
@@ -72,10 +89,12 @@ async fn drive_tool(
     arguments: &Arguments,
     cx: &CallContext,
     clocks: Clocks,
+    trace: &Trace,
 ) -> Result<ToolOutput, CallError> {
     let session = shared.session(cx, clocks).await?;
+    trace.on(&session, &shared.host);
     let params = encode(shared, &ToolParams { name: tool, arguments })?;
-    let mut call = Call::new(shared, cx, clocks, "tools/call", Some(tool), params);
+    let mut call = Call::new(shared, cx, clocks, trace, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
     if wants_headers || session.info.can(&["tasks", "requests", "tools", "call"]) {
         call.learn(tool, arguments, &session, false).await?;
@@ -131,10 +150,19 @@ pub(crate) async fn request(
     };
     let name = params.get(key).and_then(Value::as_str).map(str::to_owned);
     let clocks = shared.clocks(&cx);
-    let session = shared.session(&cx, clocks).await?;
-    let mut call = Call::new(shared, &cx, clocks, method, name.as_deref(), encode(shared, &params)?);
-    call.idempotent = !matches!(method, "tools/call" | "tasks/update");
-    call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
+    let trace = Trace::of_request(shared, method, name.as_deref(), &cx);
+    let asking = async {
+        let session = shared.session(&cx, clocks).await?;
+        trace.on(&session, &shared.host);
+        let mut call = Call::new(shared, &cx, clocks, &trace, method, name.as_deref(), encode(shared, &params)?);
+        call.idempotent = !matches!(method, "tools/call" | "tasks/update");
+        call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
+    };
+    let outcome = asking.instrument(trace.span.clone()).await;
+    if let Err(error) = &outcome {
+        trace.has_failed(error);
+    }
+    outcome
 }
 
 /// Asks the server something that it can answer at once, and tells how long that took.
@@ -160,6 +188,7 @@ struct Call<'a> {
     shared: &'a Arc<Shared>,
     cx: &'a CallContext,
     clocks: Clocks,
+    trace: &'a Trace,
     method: &'a str,
     name: Option<&'a str>,
     /// The parameters, as the text of a JSON object.
@@ -174,11 +203,12 @@ impl<'a> Call<'a> {
         shared: &'a Arc<Shared>,
         cx: &'a CallContext,
         clocks: Clocks,
+        trace: &'a Trace,
         method: &'a str,
         name: Option<&'a str>,
         params: Vec<u8>,
     ) -> Self {
-        Self { shared, cx, clocks, method, name, params, headers: Vec::new(), idempotent: false, as_task: false }
+        Self { shared, cx, clocks, trace, method, name, params, headers: Vec::new(), idempotent: false, as_task: false }
     }
 
     /// Looks up what the tool's definition asks of its calls: headers, or to be run as a task.
@@ -215,6 +245,7 @@ impl<'a> Call<'a> {
             name: self.name,
             headers: &self.headers,
             idempotent: self.idempotent,
+            trace: Some(self.trace),
             ..Request::new(self.method, params)
         };
         let (answer, session) = self.shared.request(&request, self.cx, self.clocks, session).await?;
@@ -365,67 +396,6 @@ impl<'a> Call<'a> {
     /// A request about a task, on the clocks of this call.
     fn about<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
-        Call::new(self.shared, self.cx, self.clocks, method, Some(task), params)
-    }
-}
-
-/// A task as the server describes it.
-#[derive(Debug)]
-struct Task {
-    id: String,
-    status: String,
-    poll: Duration,
-    result: Option<Value>,
-    error: Option<Value>,
-    inputs: Option<Map<String, Value>>,
-}
-
-impl Task {
-    fn read(fields: &Map<String, Value>, interval: &str) -> Self {
-        let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let poll =
-            fields.get(interval).and_then(Value::as_f64).map_or(POLL, |ms| Duration::from_millis(ms.max(0.0) as u64));
-        Self {
-            id: text("taskId"),
-            status: text("status"),
-            poll: poll.clamp(Duration::from_millis(20), Duration::from_secs(30)),
-            result: fields.get("result").cloned(),
-            error: fields.get("error").cloned(),
-            inputs: fields.get("inputRequests").and_then(Value::as_object).cloned(),
-        }
-    }
-
-    fn failure(&self, shared: &Shared) -> CallError {
-        let error = self.error.as_ref().unwrap_or(&Value::Null);
-        let error = RpcError {
-            code: error["code"].as_i64().unwrap_or(code::INTERNAL),
-            message: error["message"].as_str().unwrap_or("the task failed").to_owned(),
-            data: error.get("data").cloned(),
-        };
-        Fault::Refused(hidden(error, shared.host.mask())).into_call_error(shared.alias())
-    }
-}
-
-/// Cancels a task whose caller has left.
-struct CancelTask<'a> {
-    shared: &'a Arc<Shared>,
-    id: Option<String>,
-}
-
-impl Drop for CancelTask<'_> {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let (Ok(runtime), Some(session)) = (tokio::runtime::Handle::try_current(), self.shared.current()) else {
-            return;
-        };
-        let shared = self.shared.clone();
-        runtime.spawn(async move {
-            let params = json!({"taskId": id}).to_string();
-            let request =
-                Request { name: Some(&id), cancellable: false, ..Request::new("tasks/cancel", params.as_bytes()) };
-            let cx = CallContext::default().with_timeout(Duration::from_secs(5));
-            // The server forgets the task by itself, sooner or later.
-            let _ = session.request(&request, &cx, shared.clocks(&cx)).await;
-        });
+        Call::new(self.shared, self.cx, self.clocks, self.trace, method, Some(task), params)
     }
 }

@@ -208,6 +208,14 @@ impl Host {
         self.mask.hide(text).into_owned()
     }
 
+    /// Something that is written as JSON, as it may be seen.
+    pub(crate) fn shown(&self, what: &impl Serialize) -> Arc<Value> {
+        // What is no JSON could not have been sent or read.
+        let mut value = serde_json::to_value(what).unwrap_or_default();
+        self.mask.hide_json(&mut value);
+        Arc::new(value)
+    }
+
     /// How often the tool list has changed so far.
     pub(crate) fn tools_changed(&self) -> u64 {
         self.tools_changed.load(Ordering::Acquire)

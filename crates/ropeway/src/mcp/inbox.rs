@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
+use super::transport::Request;
 use crate::event::Event;
 use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
 use crate::tool::{CallContext, Clock, Progress};
@@ -119,8 +120,12 @@ impl Inbox {
     /// Opens a slot for a request; its number is also its progress token.
     ///
     /// A standing request stays open by design: it does not count where it matters how many wait for an answer.
-    pub(crate) fn expect(&self, cx: &CallContext, standing: bool) -> Result<Waiting<'_>, Fault> {
+    pub(crate) fn expect(&self, cx: &CallContext, request: &Request<'_>) -> Result<Waiting<'_>, Fault> {
+        let standing = request.standing;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Some(trace) = request.trace {
+            trace.span.record("jsonrpc.request.id", id);
+        }
         let (answer, receiver) = oneshot::channel();
         let started = Instant::now();
         let slot = Slot { answer, heard: started, progress: f64::NEG_INFINITY, cx: cx.clone(), standing };

@@ -14,7 +14,9 @@ mod session;
 mod shared;
 mod signals;
 mod supervisor;
+mod task;
 mod tools;
+mod trace;
 mod transport;
 
 use std::fmt;
@@ -41,7 +43,7 @@ use self::host::Host;
 use self::shared::Shared;
 use self::supervisor::Order;
 use self::tools::McpTool;
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Timeouts};
 use crate::content::EmbeddedResource;
 use crate::event::{EventStream, Events, Relay};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
@@ -207,6 +209,11 @@ impl Mcp {
     pub(crate) fn loose_tool(&self, definition: ToolDefinition) -> Arc<dyn Tool> {
         let shared = self.handle.shared.clone();
         Arc::new(McpTool { definition: Arc::new(definition), shared, _keep: () })
+    }
+
+    /// How long calls wait.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.handle.shared.config.timeouts
     }
 
     /// Counts the changes of the tool list.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::session::Session;
@@ -41,7 +42,7 @@ pub(crate) async fn fetch(
     shared: &Arc<Shared>,
     list: Paged,
     cx: &CallContext,
-    mut take: impl FnMut(Value, &Session),
+    mut take: impl FnMut(&RawValue, &Session),
 ) -> Result<Whole, CallError> {
     let clocks = shared.clocks(cx);
     let noun = list.noun;
@@ -65,11 +66,11 @@ pub(crate) async fn fetch(
             }
         };
         answer.digest(&mut digest);
-        let result: Value = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
-        let page = Page::read(result, list.key);
+        let result: Box<RawValue> = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
+        let page = Page::read(&result, list.key);
         whole.ttl = [whole.ttl, page.ttl].into_iter().flatten().min();
         for entry in page.items {
-            take(entry, &session);
+            take(&entry, &session);
         }
         cursor = match page.next_cursor {
             None => break,
@@ -102,7 +103,7 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry, _: &Session| match read(entry) {
+    let take = |entry: &RawValue, _: &Session| match read(serde_json::from_str(entry.get()).unwrap_or_default()) {
         Ok(entry) => entries.push(entry),
         Err(why) => shared.host.warn(&format!("the {} list holds {why}", list.noun)),
     };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::call;
@@ -87,7 +88,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
         digest: 0,
     };
     let paged = Paged { method: "tools/list", key: "tools", noun: "tool" };
-    let take = |entry, session: &Session| list.take(shared, entry, session.wants_headers());
+    let take = |entry: &RawValue, session: &Session| list.take(shared, entry, session.wants_headers());
     let Whole { ttl, digest } = pages::fetch(shared, paged, cx, take).await?;
     (list.ttl, list.digest) = (ttl, digest);
     let list = Arc::new(list);
@@ -96,7 +97,7 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
 }
 
 impl ToolList {
-    fn take(&mut self, shared: &Shared, entry: Value, wants_headers: bool) {
+    fn take(&mut self, shared: &Shared, entry: &RawValue, wants_headers: bool) {
         let definition = match tool_definition(shared.alias(), entry) {
             Ok(definition) => definition,
             Err(why) => return shared.host.warn(&format!("the tool list holds {why}")),

@@ -1,18 +1,22 @@
 //! Lists: pages of tools, resources and prompts, and what a tool in one means.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::field::{keyed, object, string, take};
-use crate::tool::{Alias, Annotations, Origin, ToolDefinition};
+use crate::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
 /// One page of a list.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The entries as they came.
-    pub items: Vec<Value>,
+    pub items: Vec<Box<RawValue>>,
     /// How to ask for the next page.
     pub next_cursor: Option<String>,
     /// How long the list may be kept, when the server said so.
@@ -21,18 +25,18 @@ pub struct Page {
 
 impl Page {
     /// Reads a page of the list under `key` (`tools`, `resources`, …).
-    pub fn read(mut result: Value, key: &str) -> Self {
-        let items = match result.get_mut(key).map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        let next_cursor = match result.get("nextCursor") {
-            Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor.clone()),
+    pub fn read(result: &RawValue, key: &str) -> Self {
+        let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(result.get()).unwrap_or_default();
+        let field = |key: &str| fields.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let items = fields.get(key).and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+        let next_cursor = match field("nextCursor") {
+            Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor),
             // A cursor should be a string; one that is a number still tells the way.
             Some(Value::Number(cursor)) => Some(cursor.to_string()),
             _ => None,
         };
-        let ttl = result.get("ttlMs").and_then(Value::as_f64).map(|ms| Duration::from_millis(ms.max(0.0) as u64));
+        let milliseconds = field("ttlMs").and_then(|ttl| ttl.as_f64());
+        let ttl = milliseconds.map(|ms| Duration::from_millis(ms.max(0.0) as u64));
         Self { items, next_cursor, ttl }
     }
 }
@@ -40,18 +44,76 @@ impl Page {
 /// What an entry of `tools/list` means; the words tell why it cannot be a tool.
 ///
 /// Odd fields do not spoil the tool: they are kept among its `extra` fields.
-pub fn tool_definition(server: &Alias, entry: Value) -> Result<ToolDefinition, String> {
+pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinition, String> {
+    let (entry, schemas) = match serde_json::from_str(entry.get()) {
+        Ok(Entry { fields, schemas }) => (Value::Object(fields), schemas),
+        // It is JSON, so it is no object, or one that is nested too deeply.
+        Err(_) => (serde_json::from_str(entry.get()).unwrap_or_default(), Schemas::default()),
+    };
     let (name, mut entry) = keyed(entry, "name", "tool")?;
     let mut tool = ToolDefinition::new(name);
     tool.origin = Origin::Server { server: server.clone(), tool: tool.name.as_str().into() };
     tool.title = take(&mut entry, "title", string);
     tool.description = take(&mut entry, "description", string);
-    tool.input_schema = Arc::new(take(&mut entry, "inputSchema", object).map_or_else(any_object, Value::Object));
-    tool.output_schema = take(&mut entry, "outputSchema", object).map(|schema| Arc::new(Value::Object(schema)));
+    tool.input_schema = schemas.input.unwrap_or_default();
+    tool.output_schema = schemas.output;
     tool.annotations = Annotations(take(&mut entry, "annotations", object).unwrap_or_default());
     tool.meta = take(&mut entry, "_meta", object);
     tool.extra = entry;
     Ok(tool)
+}
+
+/// An entry of `tools/list`, whose schemas stay text.
+struct Entry {
+    fields: Map<String, Value>,
+    schemas: Schemas,
+}
+
+#[derive(Default)]
+struct Schemas {
+    input: Option<Schema>,
+    output: Option<Schema>,
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry of a list of tools")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+        let mut entry = Entry { fields: Map::new(), schemas: Schemas::default() };
+        while let Some(key) = map.next_key::<String>()? {
+            let schema = match key.as_str() {
+                "inputSchema" => &mut entry.schemas.input,
+                "outputSchema" => &mut entry.schemas.output,
+                _ => {
+                    entry.fields.insert(key, map.next_value()?);
+                    continue;
+                }
+            };
+            let text: Box<RawValue> = map.next_value()?;
+            match text.get().as_bytes().first() {
+                Some(b'{') => *schema = Some(Schema::from_text(text)),
+                // A `null` is as good as nothing; anything else is odd, and kept.
+                Some(b'n') => {}
+                _ => {
+                    let odd = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                    entry.fields.insert(key, odd);
+                }
+            }
+        }
+        Ok(entry)
+    }
 }
 
 /// A definition as an entry of `tools/list`, under its own name: what [`tool_definition`] reads.
@@ -60,8 +122,8 @@ pub fn wire_definition(tool: &ToolDefinition) -> Value {
     entry.insert("name".to_owned(), json!(tool.name));
     entry.extend(tool.title.iter().map(|title| ("title".to_owned(), json!(title))));
     entry.extend(tool.description.iter().map(|text| ("description".to_owned(), json!(text))));
-    entry.insert("inputSchema".to_owned(), (*tool.input_schema).clone());
-    entry.extend(tool.output_schema.iter().map(|schema| ("outputSchema".to_owned(), (**schema).clone())));
+    entry.insert("inputSchema".to_owned(), tool.input_schema.read().into_owned());
+    entry.extend(tool.output_schema.iter().map(|schema| ("outputSchema".to_owned(), schema.read().into_owned())));
     if !tool.annotations.0.is_empty() {
         entry.insert("annotations".to_owned(), Value::Object(tool.annotations.0.clone()));
     }
@@ -70,16 +132,16 @@ pub fn wire_definition(tool: &ToolDefinition) -> Value {
     Value::Object(entry)
 }
 
-fn any_object() -> Value {
-    json!({"type": "object"})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn raw(value: &Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).expect("JSON")
+    }
+
     fn tool(entry: Value) -> ToolDefinition {
-        tool_definition(&"s".into(), entry).expect("a tool")
+        tool_definition(&"s".into(), &raw(&entry)).expect("a tool")
     }
 
     #[test]
@@ -111,20 +173,36 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_that_is_nested_too_deeply_does_not_spoil_the_tool() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
+        let entry = RawValue::from_string(format!(r#"{{"name":"a","inputSchema":{deep}}}"#)).expect("JSON");
+        let tool = tool_definition(&"s".into(), &entry).expect("a tool");
+        assert!(tool.input_schema.trouble().is_some());
+    }
+
+    #[test]
+    fn a_definition_written_down_is_read_again() {
+        let entry = json!({"name": "a", "title": "A", "description": "d", "inputSchema": {"z": 1, "a": 2},
+            "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
+        assert_eq!(wire_definition(&tool(entry.clone())), entry);
+    }
+
+    #[test]
     fn what_cannot_be_a_tool_says_why() {
-        assert_eq!(tool_definition(&"s".into(), json!(3)), Err("a tool that is not an object: 3".into()));
-        assert_eq!(tool_definition(&"s".into(), json!({"name": ""})), Err("a tool without a name: \"\"".into()));
+        assert_eq!(tool_definition(&"s".into(), &raw(&json!(3))), Err("a tool that is not an object: 3".into()));
+        assert_eq!(tool_definition(&"s".into(), &raw(&json!({"name": ""}))), Err("a tool without a name: \"\"".into()));
     }
 
     #[test]
     fn a_page_is_read_whatever_its_optional_fields_are() {
-        let page = Page::read(json!({"tools": [1, 2], "nextCursor": 7, "ttlMs": -1, "cacheScope": "shared"}), "tools");
-        assert_eq!(
-            page,
-            Page { items: vec![json!(1), json!(2)], next_cursor: Some("7".into()), ttl: Some(Duration::ZERO) }
-        );
-        assert_eq!(Page::read(json!({"tools": null, "nextCursor": null}), "tools"), Page::default());
-        assert_eq!(Page::read(json!([]), "tools"), Page::default());
-        assert_eq!(Page::read(json!({"nextCursor": ""}), "tools").next_cursor, None);
+        let read = |result: Value| {
+            let Page { items, next_cursor, ttl } = Page::read(&raw(&result), "tools");
+            (items.iter().map(|item| item.get().to_owned()).collect::<Vec<_>>(), next_cursor, ttl)
+        };
+        let page = read(json!({"tools": [1, {"a": 2}], "nextCursor": 7, "ttlMs": -1, "cacheScope": "shared"}));
+        assert_eq!(page, (vec!["1".into(), r#"{"a":2}"#.into()], Some("7".into()), Some(Duration::ZERO)));
+        for empty in [json!({"tools": null, "nextCursor": null}), json!([]), json!({"nextCursor": ""}), json!(7)] {
+            assert_eq!(read(empty), (vec![], None, None));
+        }
     }
 }

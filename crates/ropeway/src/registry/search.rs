@@ -133,7 +133,7 @@ fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
     name.dedup();
     add(name, IN_NAME);
     add(definition.title.as_deref().map(words).unwrap_or_default(), IN_TITLE);
-    for argument in visible::arguments(&definition.input_schema) {
+    for argument in visible::arguments(&definition.input_schema.read()) {
         add(words(argument), IN_ARGUMENT);
     }
     add(definition.description.as_deref().map(words).unwrap_or_default(), IN_DESCRIPTION);

@@ -1,8 +1,8 @@
 //! The visible part of a schema: the arguments that a model is told of.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
+
+use crate::tool::Schema;
 
 /// The names of the arguments that a schema speaks of, each once, in its order.
 pub(super) fn arguments(schema: &Value) -> Vec<&str> {
@@ -34,10 +34,13 @@ fn collect<'a>(schema: &'a Value, names: &mut Vec<&'a str>) {
 /// Takes arguments out of a schema, and leaves a schema that does not speak of them alone.
 ///
 /// What is left refuses nothing that the whole schema would have let pass.
-pub(super) fn hide(schema: &mut Arc<Value>, names: &[String]) {
+pub(super) fn hide(schema: &mut Schema, names: &[String]) {
+    let value = schema.read();
     // The schema may be shared: it is copied only where it is changed.
-    if speaks_of(schema, names) {
-        take_out(Arc::make_mut(schema), names);
+    if speaks_of(&value, names) {
+        let mut value = value.into_owned();
+        take_out(&mut value, names);
+        *schema = value.into();
     }
 }
 
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
 
     fn hidden(schema: &str, names: &[&str]) -> String {
-        let mut schema = Arc::new(serde_json::from_str(schema).expect("JSON"));
+        let mut schema = Schema::from(serde_json::from_str::<Value>(schema).expect("JSON"));
         hide(&mut schema, &names.iter().map(ToString::to_string).collect::<Vec<_>>());
         schema.to_string()
     }
@@ -146,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_shared_schema_is_copied_only_to_be_changed() {
-        let shared = Arc::new(json!({"properties": {"a": {}}}));
+        let shared = Schema::from(json!({"properties": {"a": {}}}));
         let mut same = shared.clone();
         hide(&mut same, &["b".to_owned()]);
-        assert!(Arc::ptr_eq(&shared, &same));
+        assert!(shared.same_as(&same));
         hide(&mut same, &["a".to_owned()]);
         assert_eq!((&*shared, &*same), (&json!({"properties": {"a": {}}}), &json!({"properties": {}})));
     }
@@ -158,7 +161,7 @@ mod tests {
     fn odd_schemas_have_no_arguments() {
         for odd in [json!(true), json!({"properties": []}), json!({"anyOf": {"properties": {"a": {}}}})] {
             assert_eq!(arguments(&odd), [""; 0]);
-            let mut schema = Arc::new(odd.clone());
+            let mut schema = Schema::from(odd.clone());
             hide(&mut schema, &["a".to_owned()]);
             assert_eq!(*schema, odd);
         }

@@ -24,9 +24,13 @@ fn is_plain(value: &str) -> bool {
         || (word.len() < 6 && word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The secrets in a value that has a name.
+/// The secrets in a value that has a name: all of it when the name says so, and those in it when it is a URL.
 pub(crate) fn in_named(name: &str, value: &str) -> Vec<Secret> {
-    if looks_secret(name) && !is_plain(value) { vec![Secret::new(value)] } else { Vec::new() }
+    let mut secrets = if value.contains("://") { in_url(value) } else { Vec::new() };
+    if looks_secret(name) && !is_plain(value) {
+        secrets.push(Secret::new(value));
+    }
+    secrets
 }
 
 /// The secrets in the value of a header: all of it, what stands behind its scheme, and each cookie by itself.
@@ -67,14 +71,15 @@ pub(crate) fn in_url(url: &str) -> Vec<Secret> {
     let mut add = |value: &str| secrets.extend([Secret::new(value), Secret::new(decoded(value))]);
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split_once("://").map_or(rest, |(_, rest)| rest);
+    let (scheme, authority) = rest.split_once("://").unwrap_or(("", rest));
     let authority = authority.split_once('/').map_or(authority, |(authority, _)| authority);
     if let Some((credentials, _)) = authority.rsplit_once('@') {
         let (user, password) = match credentials.split_once(':') {
             Some((user, password)) => (user, Some(password)),
             None => (credentials, None),
         };
-        for secret in user_and_password(user, password) {
+        // Without a scheme, a lone name before the host is somebody's address.
+        for secret in user_and_password(user, password).iter().filter(|_| password.is_some() || !scheme.is_empty()) {
             add(secret.expose());
         }
         // This is how they are sent.
@@ -166,6 +171,8 @@ mod tests {
         assert_eq!(shown(in_named("LOG_LEVEL", "debug")), [""; 0]);
         assert_eq!(shown(in_named("AUTH_ENABLED", "true")), [""; 0]);
         assert_eq!(shown(in_named("MAX_TOKENS", "4096")), [""; 0]);
+        assert_eq!(shown(in_named("EMAIL", "ada@example.com")), [""; 0]);
+        assert!(shown(in_named("DATABASE", "pg://ada:pass@h/d")).contains(&"pass".to_owned()));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::TraceParent;
+
 /// The name of one call, unique within a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -82,6 +84,7 @@ struct Inner {
     cancel: Option<Cancel>,
     progress: Option<ProgressSink>,
     meta: Map<String, Value>,
+    trace: Option<TraceParent>,
 }
 
 impl Default for CallContext {
@@ -97,7 +100,15 @@ impl CallContext {
     }
 
     fn with_id(id: OnceLock<CallId>) -> Self {
-        Self(Arc::new(Inner { id, idle: None, deadline: None, cancel: None, progress: None, meta: Map::new() }))
+        Self(Arc::new(Inner {
+            id,
+            idle: None,
+            deadline: None,
+            cancel: None,
+            progress: None,
+            meta: Map::new(),
+            trace: None,
+        }))
     }
 
     /// The call must be over after this time, whatever the server's settings say.
@@ -136,7 +147,15 @@ impl CallContext {
         self
     }
 
-    /// Adds an entry to the request's `_meta`, such as `traceparent`.
+    /// Makes the call a part of a trace: the server is told of a span in it. See [`CallContext::with_meta`] for a
+    /// `tracestate`.
+    #[must_use]
+    pub fn with_traceparent(mut self, parent: TraceParent) -> Self {
+        self.inner().trace = Some(parent);
+        self
+    }
+
+    /// Adds an entry to the request's `_meta`, such as `tracestate`.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: Value) -> Self {
         self.inner().meta.insert(key.into(), value);
@@ -166,6 +185,11 @@ impl CallContext {
     /// The cancel switch, if there is one.
     pub fn cancel(&self) -> Option<&Cancel> {
         self.0.cancel.as_ref()
+    }
+
+    /// Whose trace the call belongs to, if that was said.
+    pub fn traceparent(&self) -> Option<TraceParent> {
+        self.0.trace
     }
 
     /// What goes into the request's `_meta`.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+use super::Schema;
 
 /// Our short name for a server.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -111,10 +113,10 @@ pub struct ToolDefinition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the arguments, untouched.
-    pub input_schema: Arc<Value>,
+    pub input_schema: Schema,
     /// The JSON Schema of the structured result; absent means unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Arc<Value>>,
+    pub output_schema: Option<Schema>,
     /// Hints about behaviour.
     pub annotations: Annotations,
     /// Where the tool comes from.
@@ -137,7 +139,7 @@ impl ToolDefinition {
             name: name.into(),
             title: None,
             description: None,
-            input_schema: Arc::new(json!({"type": "object"})),
+            input_schema: Schema::default(),
             output_schema: None,
             annotations: Annotations::default(),
             origin: Origin::Local,
@@ -157,14 +159,14 @@ impl ToolDefinition {
     /// Sets the schema of the arguments.
     #[must_use]
     pub fn with_input_schema(mut self, schema: Value) -> Self {
-        self.input_schema = Arc::new(schema);
+        self.input_schema = schema.into();
         self
     }
 
     /// Sets the schema of the structured result.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(Arc::new(schema));
+        self.output_schema = Some(schema.into());
         self
     }
 

@@ -5,6 +5,8 @@ mod definition;
 mod error;
 mod local;
 mod output;
+mod schema;
+mod trace;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +18,8 @@ pub use definition::{Alias, Annotations, Origin, ToolDefinition};
 pub use error::{BoxError, CallError, Clock, Problem};
 pub use local::LocalTool;
 pub use output::ToolOutput;
+pub use schema::Schema;
+pub use trace::{NotTraceParent, TraceParent};
 
 /// A future that can be stored and sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -614,3 +614,54 @@ fn servers_behind_urls_are_under_the_same_roof() {
         bridge.stop().await;
     });
 }
+
+#[test]
+fn a_bridge_can_be_stopped_while_it_starts() {
+    scene(|scene| async move {
+        let mut slow = Script::default();
+        slow.process.start_delay_ms = 20_000;
+        let bridge = Bridge::new(config([entry("a", child(&scene, &slow))])).expect("a bridge");
+        let both = async {
+            tokio::join!(bridge.start(), async {
+                tokio::time::sleep(ms(200)).await;
+                bridge.stop().await;
+            })
+        };
+        let (started, ()) = tokio::time::timeout(SOON, both).await.expect("in time");
+        assert_eq!(started.expect("nothing is required")[0].outcome, Outcome::NotStarted);
+    });
+}
+
+#[test]
+fn whoever_hears_that_tools_have_changed_finds_the_new_ones() {
+    scene(|_| async move {
+        let scripted = Scripted::new(with_tool("one"));
+        let bridge = started(config([entry("a", scripted.in_process())])).await;
+        let mut events = bridge.events();
+        scripted.set(|script| script.extra_tools = with_tool("two").extra_tools);
+        scripted.changed("tools");
+        let changed = async {
+            while !matches!(events.next().await, Some(Event::ToolsChanged { .. })) {}
+            bridge.tools()
+        };
+        let listing = tokio::time::timeout(SOON, changed).await.expect("an event");
+        assert_eq!(names(&listing), ["mcp_a_two"]);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn calls_on_a_shared_process_keep_the_clocks_of_their_own_entry() {
+    scene(|scene| async move {
+        let script = Script::default();
+        let one = started(config([entry("a", child(&scene, &script))])).await;
+        let mut hurried = server("b", child(&scene, &script));
+        hurried.timeouts.total = ms(100);
+        let other = started(config([ServerEntry::new(hurried)])).await;
+        let late = call(&other.tools().registry, "mcp_b_sleep", json!({"ms": 5000})).await.expect_err("too late");
+        assert!(late.starts_with("server `b` gave no answer within "), "{late}");
+        call(&one.tools().registry, "mcp_a_sleep", json!({"ms": 200})).await.expect("no hurry here");
+        one.stop().await;
+        other.stop().await;
+    });
+}

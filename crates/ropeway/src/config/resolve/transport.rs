@@ -67,7 +67,6 @@ impl Resolver<'_> {
             if value.contains('\0') {
                 self.problem(&at, "a text with a NUL in it", "one without");
             }
-            self.hidden.add_named(name, &value);
             server.env.retain(|(known, _)| known != name);
             server.env.push((name.clone(), Secret::new(value)));
         }
@@ -104,7 +103,6 @@ impl Resolver<'_> {
         match read_variables(&self.path(&text)) {
             Ok(variables) => {
                 for (name, value) in variables {
-                    self.hidden.add_named(&name, &value);
                     server.env.push((name, Secret::new(value)));
                 }
             }
@@ -126,7 +124,6 @@ impl Resolver<'_> {
         let at = [key("url")];
         let known = self.missing.len();
         let url = self.text(&at, written);
-        self.hidden.add_url(&url);
         // A URL that lacks a part is not judged, and one with a secret in it not shown.
         if self.missing.len() == known && self.problems.is_empty() {
             self.check_url(written, &url);
@@ -141,7 +138,6 @@ impl Resolver<'_> {
             if value.contains(['\r', '\n', '\0']) {
                 self.problem(&at, "a text of several lines", "a header on one line");
             }
-            self.hidden.add_named(name, &value);
             server.headers.push((name.clone(), Secret::new(value)));
         }
         match &raw.auth {

@@ -173,7 +173,7 @@ servers:
     let secrets = Secrets::from_map(names.map(|name| (name, format!("\"value\\of-{name}"))));
     let secrets = secrets.with("HOME", "/home/somebody");
     let config = parse_with(text, &secrets).unwrap();
-    let hide = |index: usize, text: &str| known(&config.servers[index]).mask.hide(text).into_owned();
+    let hide = |index: usize, text: &str| known(&config.servers[index]).secrets().hide(text).into_owned();
     for value in [
         "\"value\\of-IN_URL",
         "\"value\\of-IN_HEADER",

@@ -101,7 +101,7 @@ impl Http {
         if let Some(cause) = self.lost.known() {
             return Err(Fault::Lost { started: false, cause });
         }
-        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let mut waiting = self.inbox.expect(cx, request)?;
         let id = waiting.id();
         let message = Bytes::from(request.encode(id, cx));
         let legacy = self.terms().era == Era::Legacy;

@@ -141,7 +141,7 @@ impl Lines {
         cx: &CallContext,
         clocks: Clocks,
     ) -> Result<Answer, Fault> {
-        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let mut waiting = self.inbox.expect(cx, request)?;
         let cancel = CancelOnDrop::new(waiting.id(), request.cancellable, |message| drop(self.send(message, true)));
         if let Err(fault) = self.send(request.encode(waiting.id(), cx), waiting.alone()) {
             cancel.disarm();

@@ -16,6 +16,7 @@ use self::errands::Messenger as _;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;
+use super::trace::Trace;
 use crate::protocol::meta;
 use crate::tool::CallContext;
 
@@ -37,6 +38,8 @@ pub(crate) struct Request<'a> {
     pub(crate) idempotent: bool,
     /// It stays open by design.
     pub(crate) standing: bool,
+    /// The trace that it belongs to.
+    pub(crate) trace: Option<&'a Trace>,
 }
 
 impl<'a> Request<'a> {
@@ -51,6 +54,7 @@ impl<'a> Request<'a> {
             cancellable: true,
             idempotent: false,
             standing: false,
+            trace: None,
         }
     }
 }
@@ -79,6 +83,9 @@ impl Request<'_> {
                 let key = serde_json::Value::from(key.as_str());
                 line.extend_from_slice(format!(",{key}:{value}").as_bytes());
             }
+        }
+        if let Some(parent) = self.trace.and_then(|trace| trace.parent) {
+            line.extend_from_slice(format!(r#","traceparent":"{parent}""#).as_bytes());
         }
         if !self.meta.is_empty() {
             line.push(b',');

@@ -87,7 +87,7 @@ impl Sse {
         cx: &CallContext,
         clocks: Clocks,
     ) -> Result<Answer, Fault> {
-        let mut waiting = self.inbox.expect(cx, request.standing)?;
+        let mut waiting = self.inbox.expect(cx, request)?;
         let id = waiting.id();
         let message = request.encode(id, cx);
         let cancel = CancelOnDrop::new(id, request.cancellable, |message| mention(&self.this, message));

@@ -187,7 +187,7 @@ fn definitions_and_schemas_go_through_untouched() {
     let (registry, _) = Registry::assemble([group], Collisions::Suffix);
     assert_eq!(registry.len(), 3);
     for found in registry.definitions() {
-        assert!(Arc::ptr_eq(&found.input_schema, &definition.input_schema), "{}", found.name);
+        assert!(found.input_schema.same_as(&definition.input_schema), "{}", found.name);
         assert_eq!(found.input_schema.to_string(), schema);
     }
 }
