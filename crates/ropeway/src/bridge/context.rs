@@ -1,16 +1,16 @@
 //! What a server has to say before a conversation: its instructions, and the resources that the configuration names.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::slot::Slot;
+use super::slot::{Slot, lock};
 use crate::config::ResourceSettings;
 use crate::content::{ContentPart, EmbeddedResource, ResourceContents};
 use crate::event::{Event, EventStream};
-use crate::mcp::{Era, Mcp, ServerInfo, chain};
+use crate::mcp::{Mcp, ServerInfo, chain};
 use crate::registry::{ContextItem, Glob};
 use crate::tool::CallContext;
 
@@ -32,11 +32,9 @@ struct Kept {
     /// Counts what the server has told, so that what was read before is known to be old.
     changes: u64,
     uris: Option<Vec<String>>,
+    /// What we have asked to hear of. What was read in the same moment may be old before we hear it.
+    subscribed: HashSet<String>,
     contents: HashMap<String, Arc<[EmbeddedResource]>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Shelf {
@@ -47,16 +45,22 @@ impl Drop for Shelf {
     }
 }
 
-/// What one server has to say.
+/// What one server has to say. One that sleeps is woken for it.
 pub(super) async fn of(slot: &Arc<Slot>) -> Vec<ContextItem> {
+    let settings = &slot.entry.resources;
+    if settings.context.is_empty() && !slot.entry.instructions {
+        return Vec::new();
+    }
+    // That it cannot be woken is its verdict.
+    let _ = slot.wake().await;
     let Some((mcp, info)) = slot.mcp().and_then(|mcp| Some((mcp.clone(), mcp.server_info()?))) else {
         return Vec::new();
     };
     let mut items = Vec::new();
     if let Some(text) = info.instructions.as_ref().filter(|_| slot.entry.instructions) {
-        items.push(ContextItem::new("instructions", vec![ContentPart::text(text)]).with_server(slot.alias().clone()));
+        let item = ContextItem::new("instructions", vec![ContentPart::text(text)]);
+        items.push(item.with_server(slot.alias().clone()));
     }
-    let settings = &slot.entry.resources;
     if !settings.context.is_empty() {
         items.extend(resources(slot, &mcp, &info, settings).await);
     }
@@ -64,18 +68,18 @@ pub(super) async fn of(slot: &Arc<Slot>) -> Vec<ContextItem> {
 }
 
 async fn resources(slot: &Arc<Slot>, mcp: &Mcp, info: &ServerInfo, settings: &ResourceSettings) -> Vec<ContextItem> {
-    // What cannot tell its changes is read anew for every conversation.
-    let tells = info.era == Era::Modern || info.can(&["resources", "subscribe"]);
-    if tells {
+    // What a server cannot tell the changes of is asked for anew each time.
+    let tells_list = info.can(&["resources", "listChanged"]);
+    let tells_contents = info.can(&["resources", "subscribe"]);
+    if tells_list || tells_contents {
         slot.shelf().listen(slot, mcp);
     }
     let uris = match slot.shelf().uris() {
         Some(uris) => uris,
         None => {
             let changes = slot.shelf().changes();
-            let uris = named(slot, mcp, &settings.context).await;
-            if tells {
-                uris.iter().for_each(|uri| mcp.subscribe(uri));
+            let (uris, is_whole) = named(slot, mcp, &settings.context).await;
+            if tells_list && is_whole {
                 slot.shelf().keep_uris(changes, &uris);
             }
             uris
@@ -84,7 +88,7 @@ async fn resources(slot: &Arc<Slot>, mcp: &Mcp, info: &ServerInfo, settings: &Re
     let mut reads = JoinSet::new();
     for (number, uri) in uris.iter().cloned().enumerate() {
         let (slot, mcp) = (slot.clone(), mcp.clone());
-        reads.spawn(async move { (number, read(&slot, &mcp, &uri, tells).await) });
+        reads.spawn(async move { (number, read(&slot, &mcp, &uri, tells_contents).await) });
     }
     let mut contents = reads.join_all().await;
     contents.sort_by_key(|(number, _)| *number);
@@ -97,49 +101,59 @@ async fn resources(slot: &Arc<Slot>, mcp: &Mcp, info: &ServerInfo, settings: &Re
     contents.into_iter().filter_map(item).collect()
 }
 
-/// The URIs that the configuration means, each once.
-async fn named(slot: &Slot, mcp: &Mcp, patterns: &[String]) -> Vec<String> {
-    let is_glob = |pattern: &&String| pattern.contains(['*', '?', '[', '{']);
-    let mut uris: Vec<String> = patterns.iter().filter(|pattern| !is_glob(pattern)).cloned().collect();
-    // What is no glob was refused with the settings.
-    let globs: Vec<Glob> = patterns.iter().filter(is_glob).filter_map(|pattern| Glob::new(pattern).ok()).collect();
-    if !globs.is_empty() {
+/// The URIs that the configuration means, each once, and whether those are all.
+async fn named(slot: &Slot, mcp: &Mcp, patterns: &[String]) -> (Vec<String>, bool) {
+    let is_glob = |pattern: &String| pattern.contains(['*', '?', '[', '{']);
+    let mut listed = Vec::new();
+    let mut problem = None;
+    if patterns.iter().any(is_glob) {
         match tokio::time::timeout(PATIENCE, mcp.list_resources()).await {
-            Ok(Ok(listed)) => {
-                let listed = listed.into_iter().map(|resource| resource.uri);
-                let named = |uri: &String| globs.iter().any(|glob| glob.matches(uri));
-                uris.extend(listed.filter(named).take(MOST));
-            }
-            Ok(Err(error)) => {
-                slot.roof().warn(Some(slot.alias()), format!("its resources could not be listed: {}", chain(&error)));
-            }
-            Err(_) => {
-                let message = format!("its resources could not be listed within {PATIENCE:?}");
-                slot.roof().warn(Some(slot.alias()), message);
-            }
+            Ok(Ok(resources)) => listed = resources.into_iter().map(|resource| resource.uri).collect(),
+            Ok(Err(error)) => problem = Some(format!("its resources could not be listed: {}", chain(&error))),
+            Err(_) => problem = Some(format!("its resources could not be listed within {PATIENCE:?}")),
         }
     }
-    let mut seen = std::collections::HashSet::new();
+    problem.iter().for_each(|problem| slot.warn(problem));
+    let mut uris = Vec::new();
+    for pattern in patterns {
+        // What is no glob was refused with the settings.
+        let glob = Some(pattern).filter(|pattern| is_glob(pattern)).and_then(|pattern| Glob::new(pattern).ok());
+        let matching = listed.iter().filter(|uri| glob.as_ref().is_some_and(|glob| glob.matches(uri)));
+        let matching: Vec<String> = matching.take(MOST).cloned().collect();
+        match glob {
+            Some(_) if !matching.is_empty() => uris.extend(matching),
+            Some(_) if pattern.contains('*') => {
+                if problem.is_none() {
+                    slot.warn(&format!("`{pattern}` matches none of its resources"));
+                }
+            }
+            // A URI may hold such characters as they are.
+            _ => uris.push(pattern.clone()),
+        }
+    }
+    let mut seen = HashSet::new();
     uris.retain(|uri| seen.insert(uri.clone()));
-    uris
+    (uris, problem.is_none())
 }
 
-async fn read(slot: &Slot, mcp: &Mcp, uri: &str, keep: bool) -> Option<Arc<[EmbeddedResource]>> {
+async fn read(slot: &Slot, mcp: &Mcp, uri: &str, tells: bool) -> Option<Arc<[EmbeddedResource]>> {
     if let Some(contents) = slot.shelf().contents(uri) {
         return Some(contents);
     }
-    let changes = slot.shelf().changes();
+    let (changes, was_subscribed) = slot.shelf().begin(uri, tells);
+    if tells {
+        mcp.subscribe(uri);
+    }
     match mcp.read_resource(uri, &CallContext::default().with_timeout(PATIENCE)).await {
         Ok(contents) => {
             let contents: Arc<[EmbeddedResource]> = contents.into();
-            if keep {
+            if was_subscribed {
                 slot.shelf().keep(changes, uri, &contents);
             }
             Some(contents)
         }
         Err(error) => {
-            let message = format!("resource `{uri}` could not be read: {}", chain(&error));
-            slot.roof().warn(Some(slot.alias()), message);
+            slot.warn(&format!("resource `{uri}` could not be read: {}", chain(&error)));
             None
         }
     }
@@ -180,6 +194,12 @@ impl Shelf {
         lock(&self.kept).changes
     }
 
+    /// A read begins: how much had changed by then, and whether we would have heard of it.
+    fn begin(&self, uri: &str, tells: bool) -> (u64, bool) {
+        let mut kept = lock(&self.kept);
+        (kept.changes, tells && !kept.subscribed.insert(uri.to_owned()))
+    }
+
     fn keep_uris(&self, changes: u64, uris: &[String]) {
         let mut kept = lock(&self.kept);
         if kept.changes == changes {
@@ -209,14 +229,20 @@ async fn forget(slot: Weak<Slot>, mut events: EventStream) {
         let Some(slot) = slot.upgrade() else { return };
         let mut kept = lock(&slot.shelf().kept);
         match event {
-            Event::ResourceUpdated { uri, .. } => {
+            // A name with a secret in it is told without.
+            Event::ResourceUpdated { uri, .. } if slot.mask().is_empty() => {
                 kept.contents.remove(&uri);
             }
-            Event::ResourcesChanged { .. } => kept.uris = None,
+            Event::ResourceUpdated { .. } => kept.contents.clear(),
+            Event::ResourcesChanged { .. } => {
+                kept.uris = None;
+                kept.contents.clear();
+            }
             // Whatever happened meanwhile was not told.
             Event::Ready { .. } | Event::Lagged { .. } => {
                 kept.uris = None;
                 kept.contents.clear();
+                kept.subscribed.clear();
             }
             _ => continue,
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::slot::Slot;
 use crate::content::ContentPart;
-use crate::mcp::{Mcp, Prompt, chain};
+use crate::mcp::Prompt;
 use crate::tool::{
     Annotations, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
 };
@@ -26,22 +26,21 @@ struct Extra {
     slot: Weak<Slot>,
 }
 
-/// The tools for what the entry asks for and the server has.
-pub(super) async fn tools(slot: &Arc<Slot>, mcp: &Mcp) -> Vec<Arc<dyn Tool>> {
-    let Some(info) = mcp.server_info() else { return Vec::new() };
+/// The tools for what the entry asks for and the server has, but for those that the server has itself.
+pub(super) fn tools(
+    slot: &Arc<Slot>,
+    has_resources: bool,
+    prompts: &[Prompt],
+    own: &[Arc<dyn Tool>],
+) -> Vec<Arc<dyn Tool>> {
     let mut tools = Vec::new();
-    if slot.entry.resources.tools && info.can(&["resources"]) {
+    if slot.entry.resources.tools && has_resources {
         tools.extend([list_resources(slot), read_resource(slot)]);
     }
-    if slot.entry.prompts.tools && info.can(&["prompts"]) {
-        match mcp.list_prompts().await {
-            Ok(prompts) => tools.extend(prompts.iter().map(|prompt| get_prompt(slot, prompt))),
-            Err(error) => {
-                let message = format!("the prompts could not be listed: {}", chain(&error));
-                slot.roof().warn(Some(slot.alias()), message);
-            }
-        }
+    if slot.entry.prompts.tools {
+        tools.extend(prompts.iter().map(|prompt| get_prompt(slot, prompt)));
     }
+    tools.retain(|tool| own.iter().all(|known| known.definition().name != tool.definition().name));
     tools
 }
 

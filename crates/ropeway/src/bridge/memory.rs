@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::config::{ServerConfig, Transport};
+use crate::mcp::Prompt;
 use crate::protocol::{tool_definition, wire_definition};
 use crate::tool::ToolDefinition;
 
@@ -16,12 +17,25 @@ use crate::tool::ToolDefinition;
 const LARGEST: u64 = 32 << 20;
 
 /// Changes when what is written does.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+
+/// What is remembered of a server.
+#[derive(Debug, PartialEq)]
+pub(super) struct Remembered {
+    /// Its tools.
+    pub(super) tools: Vec<ToolDefinition>,
+    /// It has resources.
+    pub(super) has_resources: bool,
+    /// Its prompts, if anybody wanted to know.
+    pub(super) prompts: Vec<Prompt>,
+}
 
 /// What is in a file.
 #[derive(Deserialize)]
-struct Remembered {
+struct Written {
     version: u64,
+    has_resources: bool,
+    prompts: Vec<Value>,
     tools: Vec<Box<RawValue>>,
 }
 
@@ -36,29 +50,29 @@ impl Memory {
         Self { folder: folder.into() }
     }
 
-    /// The definitions of a server's tools, as far as they are remembered.
-    pub(super) fn recall(&self, config: &ServerConfig) -> Option<Vec<ToolDefinition>> {
+    /// What a server had the last time, if that is remembered.
+    pub(super) fn recall(&self, config: &ServerConfig) -> Option<Remembered> {
         let path = self.path(config);
         if fs::metadata(&path).ok()?.len() > LARGEST {
             return None;
         }
-        let memory: Remembered = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-        if memory.version != VERSION {
+        let Written { version, has_resources, prompts, tools } = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+        if version != VERSION {
             return None;
         }
-        let tools = memory.tools.iter().filter_map(|tool| tool_definition(&config.alias, tool).ok());
-        let tools: Vec<ToolDefinition> = tools.collect();
-        (!tools.is_empty()).then_some(tools)
+        let tools = tools.iter().filter_map(|tool| tool_definition(&config.alias, tool).ok()).collect();
+        let prompts = prompts.into_iter().filter_map(|prompt| Prompt::remembered(prompt).ok()).collect();
+        Some(Remembered { tools, has_resources, prompts })
     }
 
-    /// Keeps the definitions of a server's tools.
-    pub(super) fn keep<'a>(
-        &self,
-        config: &ServerConfig,
-        tools: impl Iterator<Item = &'a ToolDefinition>,
-    ) -> io::Result<()> {
-        let tools: Vec<Value> = tools.map(wire_definition).collect();
-        let text = json!({"version": VERSION, "server": config.alias, "tools": tools}).to_string();
+    /// Keeps what a server has.
+    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered) -> io::Result<()> {
+        let Remembered { tools, has_resources, prompts } = remembered;
+        let tools: Vec<Value> = tools.iter().map(wire_definition).collect();
+        let text =
+            json!({"version": VERSION, "server": config.alias, "has_resources": has_resources, "prompts": prompts,
+            "tools": tools})
+            .to_string();
         fs::create_dir_all(&self.folder)?;
         // Whoever reads meanwhile sees the old file or the new one, never half of one.
         let path = self.path(config);
@@ -123,11 +137,16 @@ mod tests {
         ServerConfig::new("files", StdioServer::new("files-server", [argument]))
     }
 
-    fn definitions() -> Vec<ToolDefinition> {
+    fn remembered() -> Remembered {
         let wire = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
         let wire = serde_json::value::to_raw_value(&wire).expect("JSON");
-        vec![tool_definition(&"files".into(), &wire).expect("a definition")]
+        let prompt = json!({"name": "greet", "arguments": [{"name": "who", "required": true}]});
+        Remembered {
+            tools: vec![tool_definition(&"files".into(), &wire).expect("a definition")],
+            has_resources: true,
+            prompts: vec![Prompt::remembered(prompt).expect("a prompt")],
+        }
     }
 
     #[test]
@@ -135,8 +154,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path().join("new"));
         assert_eq!(memory.recall(&config("a")), None);
-        memory.keep(&config("a"), definitions().iter()).expect("kept");
-        assert_eq!(memory.recall(&config("a")), Some(definitions()));
+        memory.keep(&config("a"), &remembered()).expect("kept");
+        assert_eq!(memory.recall(&config("a")), Some(remembered()));
         assert_eq!(memory.recall(&config("b")), None);
     }
 
@@ -144,7 +163,13 @@ mod tests {
     fn a_file_that_is_no_memory_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path());
-        for text in ["", "{", "[]", r#"{"version": 99, "tools": []}"#, r#"{"version": 1, "tools": [7, {}]}"#] {
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"version": 99, "has_resources": true, "prompts": [], "tools": []}"#,
+            r#"{"version": 2, "tools": 7}"#,
+        ] {
             fs::write(memory.path(&config("a")), text).expect("a file");
             assert_eq!(memory.recall(&config("a")), None, "{text}");
         }

@@ -14,8 +14,7 @@ mod watch;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
@@ -25,7 +24,7 @@ pub use self::health::{Health, ServerHealth};
 
 use self::health::PATIENCE;
 use self::memory::Memory;
-use self::slot::{Roof, Slot, View};
+use self::slot::{Roof, Slot, View, lock};
 use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
@@ -110,13 +109,16 @@ pub struct Bridge {
 struct Inner {
     roof: Arc<Roof>,
     shaping: Shaping,
-    slots: Mutex<Vec<Arc<Slot>>>,
-    collisions: Mutex<Collisions>,
+    crew: Mutex<Crew>,
     listing: Mutex<Assembled>,
-    started: AtomicBool,
-    /// Starting, stopping and reloading take turns.
-    turn: tokio::sync::Mutex<()>,
     watcher: Mutex<Option<AbortHandle>>,
+}
+
+/// The servers, and whether they are to run.
+struct Crew {
+    slots: Vec<Arc<Slot>>,
+    collisions: Collisions,
+    is_started: bool,
 }
 
 /// What the host does to every server's tools, on top of what the configuration says.
@@ -128,18 +130,18 @@ struct Shaping {
 
 type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
+/// Collisions that were told are told again after so many others: a server that renames its tools again and again must not
+/// fill the memory.
+const MOST_TOLD: usize = 10_000;
+
 /// The last registry that was made, and what it was made of.
 #[derive(Default)]
 struct Assembled {
     registry: Registry,
     /// By slot: its number, which version its tools have, how many of them are shown.
-    made_of: Vec<(u64, u64, usize)>,
+    made_of: (Collisions, Vec<(u64, u64, usize)>),
     /// Collisions that were told already.
     told: HashSet<String>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Settings of a bridge beside its configuration.
@@ -197,11 +199,8 @@ impl BridgeBuilder {
         let inner = Inner {
             roof,
             shaping,
-            slots: Mutex::new(slots),
-            collisions: Mutex::new(config.collisions),
+            crew: Mutex::new(Crew { slots, collisions: config.collisions, is_started: false }),
             listing: Mutex::default(),
-            started: AtomicBool::new(false),
-            turn: tokio::sync::Mutex::default(),
             watcher: Mutex::default(),
         };
         Ok(Bridge { inner: Arc::new(inner) })
@@ -253,53 +252,60 @@ impl Bridge {
     /// the background; only a required one makes this an error, and then nothing is left running.
     pub async fn start(&self) -> Result<Vec<Verdict>, StartError> {
         let slots = {
-            let _turn = self.inner.turn.lock().await;
-            self.inner.started.store(true, Ordering::Release);
-            self.slots()
+            let mut crew = lock(&self.inner.crew);
+            crew.is_started = true;
+            crew.slots.clone()
         };
-        // Whoever wants to stop need not wait for those who are slow to start.
         if let Err(error) = start_all(&slots).await {
             self.stop().await;
             return Err(error);
         }
-        Ok(self.tools().verdicts)
+        Ok(self.verdicts())
     }
 
-    /// Closes every connection and cancels what is in flight. The bridge can be started again.
+    /// Closes every connection, cancels what is in flight, and does not follow a file any more. The bridge can be started
+    /// again.
     pub async fn stop(&self) {
-        let _turn = self.inner.turn.lock().await;
-        self.end().await;
-    }
-
-    async fn end(&self) {
         if let Some(watcher) = lock(&self.inner.watcher).take() {
             watcher.abort();
         }
-        let slots = self.slots();
-        self.inner.started.store(false, Ordering::Release);
-        stop_all(slots.clone()).await;
-        // A slot ends once; the next start begins with new ones.
-        let fresh = slots.iter().map(|slot| Arc::new(slot.renewed())).collect();
-        *lock(&self.inner.slots) = fresh;
+        let slots = {
+            let mut crew = lock(&self.inner.crew);
+            crew.is_started = false;
+            // A slot ends once; the next start begins with new ones. First of all, so that nobody who gives up waiting
+            // leaves the bridge with those that have ended.
+            let fresh = crew.slots.iter().map(|slot| Arc::new(slot.renewed())).collect();
+            std::mem::replace(&mut crew.slots, fresh)
+        };
+        lock(&self.inner.listing).told.clear();
+        stop_all(slots).await;
         self.inner.roof.change();
     }
 
     fn slots(&self) -> Vec<Arc<Slot>> {
-        lock(&self.inner.slots).clone()
+        lock(&self.inner.crew).slots.clone()
     }
 
     /// The tools as of now, and how each server stands. Before `start` there are none.
     pub fn tools(&self) -> Listing {
-        let slots = self.slots();
+        let (slots, collisions) = {
+            let crew = lock(&self.inner.crew);
+            (crew.slots.clone(), crew.collisions)
+        };
         let views: Vec<View> = slots.iter().map(|slot| slot.view()).collect();
         let parts = slots.iter().zip(&views);
-        let made_of: Vec<_> = parts.clone().map(|(slot, view)| (slot.number(), view.version, view.tools)).collect();
+        let made_of = parts.clone().map(|(slot, view)| (slot.number(), view.version, view.tools)).collect();
+        let made_of = (collisions, made_of);
         let mut assembled = lock(&self.inner.listing);
         if assembled.made_of != made_of {
             let groups = parts.map(|(slot, view)| if view.tools > 0 { slot.tools() } else { Vec::new() });
-            let (registry, collisions) = Registry::assemble(groups, *lock(&self.inner.collisions));
-            for collision in collisions {
-                let message = collision.to_string();
+            let (registry, found) = Registry::assemble(groups, collisions);
+            if assembled.told.len() > MOST_TOLD {
+                assembled.told.clear();
+            }
+            for collision in found {
+                let message =
+                    slots.iter().fold(collision.to_string(), |text, slot| slot.mask().hide(&text).into_owned());
                 if assembled.told.insert(message.clone()) {
                     self.inner.roof.warn(None, message);
                 }
@@ -313,7 +319,7 @@ impl Bridge {
 
     /// How each server stands; the tools are not put together for it.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        self.slots().iter().map(|slot| Verdict::new(slot.alias().clone(), slot.verdict())).collect()
+        self.slots().iter().map(|slot| Verdict::new(slot.alias().clone(), slot.view().outcome)).collect()
     }
 
     /// Asks every server at once whether it is alive.
@@ -382,10 +388,36 @@ impl Bridge {
 
     /// Takes over a new configuration: only servers whose entry has changed are started, stopped or restarted.
     pub async fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
-        let _turn = self.inner.turn.lock().await;
+        let (reloaded, change) = self.inner.swap(config)?;
+        change.carry_out().await;
+        self.inner.roof.change();
+        Ok(reloaded)
+    }
+
+    /// Follows a configuration file: when it changes, so does the bridge. A file that makes no sense is told as a
+    /// warning, and the old configuration stays.
+    pub fn watch(&self, file: impl Into<PathBuf>, secrets: Secrets) {
+        let task = tokio::spawn(watch::follow(Arc::downgrade(&self.inner), file.into(), secrets)).abort_handle();
+        if let Some(before) = lock(&self.inner.watcher).replace(task) {
+            before.abort();
+        }
+    }
+}
+
+impl Inner {
+    /// Does a configuration say something else than what is in place?
+    fn differs(&self, config: &Config) -> bool {
+        let crew = lock(&self.crew);
+        let entries = crew.slots.iter().map(|slot| &slot.entry);
+        crew.collisions != config.collisions || !entries.eq(&config.servers)
+    }
+
+    /// Puts the servers of a new configuration in place; what is to be started and stopped is left to be done.
+    fn swap(&self, config: Config) -> Result<(Reloaded, Change), StartError> {
         let Config { servers, collisions, warnings, .. } = config;
+        let mut crew = lock(&self.crew);
         let mut reloaded = Reloaded::default();
-        let mut old = self.slots();
+        let mut old = crew.slots.clone();
         let (mut new, mut fresh) = (Vec::new(), Vec::new());
         let mut aliases = HashSet::new();
         for entry in servers {
@@ -400,7 +432,7 @@ impl Bridge {
                     new.push(slot);
                 }
                 before => {
-                    let slot = new_slot(entry, &self.inner.shaping, &self.inner.roof)?;
+                    let slot = new_slot(entry, &self.shaping, &self.roof)?;
                     let list = if before.is_some() { &mut reloaded.restarted } else { &mut reloaded.started };
                     list.push(alias);
                     fresh.push((before, slot.clone()));
@@ -409,59 +441,69 @@ impl Bridge {
             }
         }
         reloaded.stopped = old.iter().map(|slot| slot.alias().clone()).collect();
-        *lock(&self.inner.slots) = new;
-        *lock(&self.inner.collisions) = collisions;
-        warnings.into_iter().for_each(|warning| self.inner.roof.warn(None, warning));
-
-        let started = self.inner.started.load(Ordering::Acquire);
-        let mut changes = JoinSet::new();
-        for (before, slot) in fresh {
-            changes.spawn(replace(before, slot, started));
-        }
-        changes.spawn(stop_all(old));
-        while changes.join_next().await.is_some() {}
-        self.inner.roof.change();
-        self.inner.roof.events.tell(Event::Reloaded {
-            started: reloaded.started.clone(),
-            stopped: reloaded.stopped.clone(),
-            restarted: reloaded.restarted.clone(),
-        });
-        Ok(reloaded)
+        crew.slots = new;
+        crew.collisions = collisions;
+        let change =
+            Change { fresh, old, is_started: crew.is_started, roof: self.roof.clone(), reloaded: reloaded.clone() };
+        drop(crew);
+        warnings.into_iter().for_each(|warning| self.roof.warn(None, warning));
+        Ok((reloaded, change))
     }
+}
 
-    /// Follows a configuration file: when it changes, so does the bridge. A file that makes no sense is told as a
-    /// warning, and the old configuration stays.
-    pub fn watch(&self, file: impl Into<PathBuf>, secrets: Secrets) {
-        let task = tokio::spawn(watch::follow(Arc::downgrade(&self.inner), file.into(), secrets)).abort_handle();
-        if let Some(before) = lock(&self.inner.watcher).replace(task) {
-            before.abort();
+/// What a new configuration leaves to be done. It does not hold the bridge: dropping that ends all of it.
+struct Change {
+    /// Slots that are new, each with the one whose place it takes.
+    fresh: Vec<(Option<Arc<Slot>>, Arc<Slot>)>,
+    old: Vec<Arc<Slot>>,
+    is_started: bool,
+    roof: Arc<Roof>,
+    reloaded: Reloaded,
+}
+
+impl Change {
+    async fn carry_out(self) {
+        let mut changes = JoinSet::new();
+        for (before, slot) in self.fresh {
+            changes.spawn(replace(before, slot, self.is_started));
         }
+        changes.spawn(stop_all(self.old));
+        while changes.join_next().await.is_some() {}
+        let Reloaded { started, stopped, restarted, .. } = self.reloaded;
+        self.roof.events.tell(Event::Reloaded { started, stopped, restarted });
     }
 }
 
 /// Puts a slot in the place of another.
 async fn replace(before: Option<Arc<Slot>>, slot: Arc<Slot>, start: bool) {
-    // What only looks different is the same process: the new one joins before the old one leaves.
+    // What only looks different is the same process: the new one joins before the old one leaves, and a turn that is under
+    // way goes on with it.
     let same = before.as_ref().is_some_and(|before| before.entry.settings == slot.entry.settings);
     if let Some(before) = before.as_ref().filter(|_| !same) {
         before.stop().await;
     }
-    if start {
-        // That it failed is its verdict, and it is tried again.
-        let _ = slot.start().await;
+    if start && let Err(failed) = slot.start().await {
+        left_out(&slot, &failed);
     }
     if let Some(before) = before.filter(|_| same) {
-        before.stop().await;
+        before.retire().await;
     }
+}
+
+/// A server that cannot be had is left out, and tried again behind it.
+fn left_out(slot: &Slot, failed: &ConnectFailed) {
+    slot.warn(&format!("it is left out for now: {}", crate::mcp::chain(&*failed.cause)));
 }
 
 /// Starts all at once; the first required one that fails is the error.
 async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
-    let mut starts = JoinSet::new();
-    for slot in slots.iter().cloned() {
-        if let (true, Some(secrets)) = (slot.entry.required && slot.entry.enabled, slot.missing()) {
+    for slot in slots.iter().filter(|slot| slot.entry.required && slot.entry.enabled) {
+        if let Some(secrets) = slot.missing() {
             return Err(StartError::RequiredSecrets { server: slot.alias().clone(), secrets });
         }
+    }
+    let mut starts = JoinSet::new();
+    for slot in slots.iter().cloned() {
         starts.spawn(async move {
             let started = slot.start().await;
             (slot, started)
@@ -472,7 +514,7 @@ async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
         if slot.entry.required {
             return Err(StartError::Required { server: slot.alias().clone(), source });
         }
-        slot.roof().warn(Some(slot.alias()), format!("it is left out for now: {}", crate::mcp::chain(&*source.cause)));
+        left_out(&slot, &source);
     }
     Ok(())
 }
@@ -491,8 +533,8 @@ impl Drop for Inner {
             watcher.abort();
         }
         // A call that is under way may still hold its slot.
-        for slot in lock(&self.slots).drain(..) {
-            drop(slot.end());
+        for slot in lock(&self.crew).slots.drain(..) {
+            slot.end();
         }
     }
 }
@@ -508,10 +550,13 @@ impl ToolSource for Bridge {
 
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if !self.inner.started.load(Ordering::Acquire)
-                && let Err(error) = self.start().await
-            {
+            let is_started = lock(&self.inner.crew).is_started;
+            if !is_started && let Err(error) = self.start().await {
                 self.inner.roof.warn(None, crate::mcp::chain(&error));
+            }
+            // Somebody else may have begun to start it: whoever comes second waits for the same tries.
+            for slot in self.slots().iter().filter(|_| is_started) {
+                let _ = slot.start().await;
             }
         })
     }

@@ -1,6 +1,5 @@
 //! A slot: one server under the roof of a bridge, with its tools as they are handed out.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -10,18 +9,23 @@ use tokio::task::AbortHandle;
 use super::context::Shelf;
 use super::extras;
 use super::gate::Gate;
-use super::memory::Memory;
+use super::memory::{Memory, Remembered};
 use super::pool::Lease;
 use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, Settings, Start};
 use crate::event::{Event, Events};
-use crate::mcp::{ConnectFailed, Handlers, Mcp, State, chain};
+use crate::mcp::{ConnectError, ConnectFailed, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
+use crate::secret::Mask;
 use crate::tool::{Alias, CallError, Tool};
 
 /// The shortest time between two looks at a list that the server itself calls short-lived.
 const SHORTEST_LIFE: Duration = Duration::from_secs(30);
+
+/// The pauses before a list that could not be fetched is asked for again: they double from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What all slots of a bridge have in common.
 #[derive(Debug)]
@@ -60,21 +64,48 @@ pub(super) struct Slot {
     number: u64,
     pub(super) entry: ServerEntry,
     shape: Shape,
+    mask: Mask,
     roof: Arc<Roof>,
     gate: Arc<Gate>,
-    lease: Mutex<Option<Lease>>,
+    phase: Mutex<Phase>,
+    progress: watch::Sender<Progress>,
     tools: Mutex<Tools>,
     last_error: Mutex<Option<LastError>>,
-    /// The tool list could not be fetched from a server that is there.
-    unlisted: Mutex<Option<String>>,
-    /// The tools have been fetched once.
-    listed: AtomicBool,
-    /// Remembered tools are handed out, and the server is not started.
-    asleep: AtomicBool,
-    follower: Mutex<Option<AbortHandle>>,
     shelf: Shelf,
-    /// Changes with the tools, not with the state.
-    version: AtomicU64,
+}
+
+/// Where a slot is in its life.
+enum Phase {
+    /// Nobody has asked for it.
+    Idle,
+    /// Remembered tools are handed out; the server is started when one of them is called.
+    Asleep(Lease),
+    /// A task connects, lists, and follows what becomes of the server.
+    Running { lease: Lease, follower: AbortHandle },
+    /// It was, and is not to be again.
+    Ended,
+}
+
+impl Phase {
+    fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Asleep(lease) | Self::Running { lease, .. } => Some(lease),
+            Self::Idle | Self::Ended => None,
+        }
+    }
+}
+
+/// What has become of the first try, and of the last look at the tools.
+#[derive(Clone, Debug)]
+enum Progress {
+    /// The first try is under way.
+    Trying,
+    /// It failed; others follow.
+    Failed(ConnectFailed),
+    /// The tools are those of the server.
+    Listed,
+    /// The server is there, but its tools could not be had. They are asked for again.
+    Unlisted(String),
 }
 
 /// A server's tools as the bridge hands them out.
@@ -83,6 +114,15 @@ struct Tools {
     /// As the connection has them, before filters and changes.
     sources: Vec<Arc<dyn Tool>>,
     handed_out: Vec<CheckedTool>,
+    /// Changes with them.
+    version: u64,
+}
+
+/// What a server has.
+struct Found {
+    tools: Vec<Arc<dyn Tool>>,
+    has_resources: bool,
+    prompts: Vec<Prompt>,
 }
 
 /// What went wrong last.
@@ -92,28 +132,29 @@ pub(super) struct LastError {
     pub(super) message: String,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Slot {
     pub(super) fn new(entry: ServerEntry, shape: Shape, roof: Arc<Roof>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let mask = match &entry.settings {
+            Settings::Known(config) => config.secrets(),
+            Settings::Missing { .. } => Mask::default(),
+        };
         Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             entry,
             shape,
+            mask,
             roof,
             gate: Arc::new(Gate::new()),
-            lease: Mutex::default(),
+            phase: Mutex::new(Phase::Idle),
+            progress: watch::Sender::new(Progress::Trying),
             tools: Mutex::default(),
             last_error: Mutex::default(),
-            unlisted: Mutex::default(),
-            listed: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            follower: Mutex::default(),
             shelf: Shelf::default(),
-            version: AtomicU64::new(0),
         }
     }
 
@@ -126,28 +167,32 @@ impl Slot {
         self.number
     }
 
-    /// The secrets without which the server cannot be started.
-    pub(super) fn missing(&self) -> Option<Vec<String>> {
-        match &self.entry.settings {
-            Settings::Missing { secrets } => Some(secrets.clone()),
-            Settings::Known(_) => None,
-        }
+    pub(super) fn alias(&self) -> &Alias {
+        &self.entry.alias
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     pub(super) fn shelf(&self) -> &Shelf {
         &self.shelf
     }
 
-    pub(super) fn alias(&self) -> &Alias {
-        &self.entry.alias
+    pub(super) fn mask(&self) -> &Mask {
+        &self.mask
     }
 
-    pub(super) fn roof(&self) -> &Roof {
-        &self.roof
+    pub(super) fn events(&self) -> &Events {
+        &self.roof.events
     }
 
-    pub(super) fn gate(&self) -> Arc<Gate> {
-        self.gate.clone()
+    /// The secrets without which the server cannot be started.
+    pub(super) fn missing(&self) -> Option<Vec<String>> {
+        match &self.entry.settings {
+            Settings::Missing { secrets } => Some(secrets.clone()),
+            Settings::Known(_) => None,
+        }
     }
 
     /// The settings, when the server is wanted and nothing is missing.
@@ -160,141 +205,170 @@ impl Slot {
 
     /// The clocks of a call, where the connection has others: those of whoever made it.
     pub(super) fn clocks(&self) -> Option<(Duration, Duration)> {
-        let ours = &self.config()?.timeouts;
-        let lease = lock(&self.lease);
-        let theirs = lease.as_ref()?.mcp().timeouts();
+        let ours = self.config()?.timeouts.bounded();
+        let theirs = lock(&self.phase).lease()?.mcp().timeouts();
         ((ours.idle, ours.total) != (theirs.idle, theirs.total)).then_some((ours.idle, ours.total))
     }
 
     /// The connection, once the bridge is started.
     pub(super) fn mcp(&self) -> Option<Mcp> {
-        lock(&self.lease).as_ref().map(|lease| lease.mcp().clone())
+        lock(&self.phase).lease().map(|lease| lease.mcp().clone())
     }
 
     /// How many share the server's process.
     pub(super) fn users(&self) -> usize {
-        lock(&self.lease).as_ref().map_or(0, Lease::users)
+        lock(&self.phase).lease().map_or(0, Lease::users)
     }
 
     pub(super) fn last_error(&self) -> Option<LastError> {
         lock(&self.last_error).clone()
     }
 
-    fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+    /// Tells an oddity about the server; words of its own are shown without secrets.
+    pub(super) fn warn(&self, message: &str) {
+        self.roof.warn(Some(self.alias()), self.mask.hide(message).into_owned());
     }
 
     /// Connects, unless the server may sleep. That the first try fails is an error; further ones are made behind it.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), ConnectFailed> {
         let Some(config) = self.config() else { return Ok(()) };
-        let mcp = {
-            let mut lease = lock(&self.lease);
-            let lease =
-                lease.get_or_insert_with(|| Lease::new(config, self.alias(), &self.roof.handlers, &self.roof.events));
-            lease.mcp().clone()
-        };
-        if let Some(info) = mcp.server_info() {
+        {
+            let mut phase = lock(&self.phase);
+            if matches!(*phase, Phase::Idle) {
+                let lease = Lease::new(config, self.alias(), &self.roof.handlers, self.events());
+                let may_sleep = self.entry.start == Start::Lazy && !lease.mcp().is_connected();
+                *phase = match may_sleep.then(|| self.recall(config)).flatten() {
+                    Some(remembered) => {
+                        let Remembered { tools, has_resources, prompts } = remembered;
+                        let tools = tools.into_iter().map(|definition| lease.mcp().loose_tool(definition)).collect();
+                        self.hand_out(Found { tools, has_resources, prompts });
+                        Phase::Asleep(lease)
+                    }
+                    None => self.running(lease),
+                };
+            }
+        }
+        self.roof.change();
+        self.settled().await
+    }
+
+    fn recall(&self, config: &ServerConfig) -> Option<Remembered> {
+        self.roof.memory.as_ref()?.recall(config)
+    }
+
+    /// Begins to follow the server. Whoever waits for it may give up, and all the same it is done.
+    fn running(self: &Arc<Self>, lease: Lease) -> Phase {
+        if let Some(info) = lease.mcp().server_info() {
             // Somebody else has made the connection: we have not heard it being made.
             let (server, protocol_version) = (self.alias().clone(), info.protocol_version.clone());
-            self.roof.events.tell(Event::Ready { server, protocol_version });
-        } else if self.entry.start == Start::Lazy && self.remember(&mcp) {
+            self.events().tell(Event::Ready { server, protocol_version });
+        }
+        let follower = tokio::spawn(follow(Arc::downgrade(self), lease.mcp().clone())).abort_handle();
+        Phase::Running { lease, follower }
+    }
+
+    /// Waits until the first try is over.
+    async fn settled(&self) -> Result<(), ConnectFailed> {
+        if !matches!(*lock(&self.phase), Phase::Running { .. }) {
             return Ok(());
         }
-        self.connect(&mcp).await
-    }
-
-    async fn connect(self: &Arc<Self>, mcp: &Mcp) -> Result<(), ConnectFailed> {
-        // First of all: whoever waits here may give up, and the rest is done all the same.
-        self.follow(mcp);
-        let connected = mcp.connect().await;
-        match &connected {
-            Ok(()) => self.fetch(mcp).await,
-            Err(failed) => drop(self.failed(chain(&*failed.cause))),
+        let mut progress = self.progress.subscribe();
+        let first = self.gate.pass(progress.wait_for(|progress| !matches!(progress, Progress::Trying))).await;
+        match first {
+            Some(Ok(progress)) => match &*progress {
+                Progress::Failed(failed) => Err(failed.clone()),
+                _ => Ok(()),
+            },
+            // It was stopped meanwhile.
+            _ => Ok(()),
         }
-        self.roof.change();
-        connected.map_err(|failed| ConnectFailed { server: self.alias().clone(), ..failed })
     }
 
-    /// Hands out the tools that the server had the last time; false when they are not remembered.
-    fn remember(self: &Arc<Self>, mcp: &Mcp) -> bool {
-        let (Some(memory), Some(config)) = (&self.roof.memory, self.config()) else { return false };
-        let Some(definitions) = memory.recall(config) else { return false };
-        let tools = definitions.into_iter().map(|definition| mcp.loose_tool(definition)).collect();
-        self.asleep.store(true, Ordering::Release);
-        self.hand_out(tools);
-        self.roof.change();
-        true
-    }
-
-    /// Starts the server if it sleeps.
+    /// Starts the server if it sleeps, and waits for it.
     pub(super) async fn wake(self: &Arc<Self>) -> Result<(), CallError> {
-        if !self.asleep.load(Ordering::Acquire) {
+        {
+            let mut phase = lock(&self.phase);
+            *phase = match std::mem::replace(&mut *phase, Phase::Ended) {
+                Phase::Asleep(lease) => self.running(lease),
+                phase => phase,
+            };
+        }
+        // A server that has failed once is waited for by the call itself, as long as that makes sense.
+        if !matches!(*self.progress.borrow(), Progress::Trying) {
             return Ok(());
         }
+        self.roof.change();
         let server = self.alias().clone();
-        let Some(mcp) = self.mcp() else { return Err(CallError::NotConnected { server }) };
-        let connected = self.connect(&mcp).await;
-        self.asleep.store(false, Ordering::Release);
-        connected.map_err(|failed| CallError::Unavailable { server, source: Box::new(failed.cause) })
+        self.settled().await.map_err(|failed| match &*failed.cause {
+            ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
+            _ => CallError::Unavailable { server, source: Box::new(failed.cause) },
+        })
     }
 
-    /// Keeps the tools as the server has them, until the slot goes.
-    fn follow(self: &Arc<Self>, mcp: &Mcp) {
-        let mut follower = lock(&self.follower);
-        if follower.as_ref().is_none_or(AbortHandle::is_finished) {
-            *follower = Some(tokio::spawn(follow(Arc::downgrade(self), mcp.clone())).abort_handle());
-        }
+    /// What is to be asked of the server besides its tools.
+    fn wants_prompts(&self) -> bool {
+        self.entry.prompts.tools
     }
 
-    /// Fetches the tools, or takes those that the connection knows already.
-    async fn fetch(self: &Arc<Self>, mcp: &Mcp) {
-        match mcp.loose_tools().await {
-            Ok(mut tools) => {
-                let own = tools.len();
-                tools.extend(extras::tools(self, mcp).await);
-                *lock(&self.unlisted) = None;
-                self.listed.store(true, Ordering::Release);
-                self.asleep.store(false, Ordering::Release);
-                if self.hand_out(tools) {
-                    self.keep(own);
+    /// Takes over what the server has, or why that is not known.
+    fn take(self: &Arc<Self>, found: Result<Found, CallError>) {
+        match found {
+            Ok(found) => {
+                let remembered = self.remembered(&found);
+                let is_new = self.hand_out(found);
+                if let (true, Some(remembered)) = (is_new, remembered) {
+                    self.keep(&remembered);
+                }
+                let before = self.progress.send_replace(Progress::Listed);
+                // At the first try whoever started it is told by the verdict.
+                if is_new && !matches!(before, Progress::Trying) {
+                    self.events().tell(Event::ToolsChanged { server: self.alias().clone() });
                 }
             }
-            // A connection that is lost says so itself.
-            Err(_) if !mcp.is_connected() => {}
             Err(error) => {
                 let cause = chain(&error);
+                self.warn(&format!("its tools could not be listed: {cause}"));
                 self.failed(cause.clone());
-                *lock(&self.unlisted) = Some(cause);
+                self.progress.send_replace(Progress::Unlisted(cause));
             }
         }
         self.roof.change();
     }
 
-    /// Remembers the first so many tools, if the server may sleep the next time.
-    fn keep(&self, own: usize) {
-        if self.entry.start == Start::Lazy
-            && let (Some(memory), Some(config)) = (&self.roof.memory, self.config())
-            && let Err(error) =
-                memory.keep(config, lock(&self.tools).sources[..own].iter().map(|tool| tool.definition()))
+    /// What there is to remember of a server that may sleep the next time.
+    fn remembered(&self, found: &Found) -> Option<Remembered> {
+        (self.entry.start == Start::Lazy && self.roof.memory.is_some()).then(|| Remembered {
+            tools: found.tools.iter().map(|tool| tool.definition().clone()).collect(),
+            has_resources: found.has_resources,
+            prompts: found.prompts.clone(),
+        })
+    }
+
+    fn keep(&self, remembered: &Remembered) {
+        if let (Some(memory), Some(config)) = (&self.roof.memory, self.config())
+            && let Err(error) = memory.keep(config, remembered)
         {
             tracing::debug!(server = %self.alias(), "the tools could not be remembered: {error}");
         }
     }
 
     /// Filters and changes tools and hands them out; false when they are what they were.
-    fn hand_out(self: &Arc<Self>, tools: Vec<Arc<dyn Tool>>) -> bool {
-        let defined = |tools: &[Arc<dyn Tool>], other: &[Arc<dyn Tool>]| {
-            tools.iter().map(|tool| tool.definition()).eq(other.iter().map(|tool| tool.definition()))
-        };
-        if defined(&lock(&self.tools).sources, &tools) {
+    fn hand_out(self: &Arc<Self>, found: Found) -> bool {
+        let Found { tools: own, has_resources, prompts } = found;
+        let extras = extras::tools(self, has_resources, &prompts, &own);
+        let mut tools = lock(&self.tools);
+        let definitions = tools.sources.iter().map(|tool| tool.definition());
+        if tools.version > 0 && definitions.eq(own.iter().chain(&extras).map(|tool| tool.definition())) {
             return false;
         }
-        let bridged = tools.iter().map(|tool| Arc::new(BridgeTool::new(tool.clone(), self)) as Arc<dyn Tool>);
-        let handed_out = self.shape.apply_all(bridged);
-        *lock(&self.tools) = Tools { sources: tools, handed_out };
-        if self.version.fetch_add(1, Ordering::AcqRel) > 0 {
-            self.roof.events.tell(Event::ToolsChanged { server: self.alias().clone() });
-        }
+        let bridged = |tool: &Arc<dyn Tool>| Arc::new(BridgeTool::new(tool.clone(), self)) as Arc<dyn Tool>;
+        let mut handed_out = self.shape.apply_all(own.iter().map(bridged));
+        // Whoever allows some of a server's tools has not spoken of these.
+        handed_out.extend(self.shape.allowing_all().apply_all(extras.iter().map(bridged)));
+        tools.handed_out = handed_out;
+        tools.sources = own;
+        tools.sources.extend(extras);
+        tools.version += 1;
         true
     }
 
@@ -305,18 +379,14 @@ impl Slot {
         error
     }
 
-    /// The tools, and how the server does.
+    /// How much is handed out, and how the server does.
     pub(super) fn view(&self) -> View {
-        let tools = lock(&self.tools);
-        let (count, of) = (tools.handed_out.len(), tools.sources.len());
-        let outcome = self.outcome(count, of);
-        let are_shown = match &outcome {
-            Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Connecting => true,
-            // Its calls may work again any moment: a vanished server fails its call, not the list.
-            Outcome::Down { .. } => self.mcp().is_some_and(|mcp| will_be_tried_again(&mcp)),
-            _ => false,
+        let (tools, of, version) = {
+            let tools = lock(&self.tools);
+            (tools.handed_out.len(), tools.sources.len(), tools.version)
         };
-        View { outcome, tools: if are_shown { count } else { 0 }, version: self.version() }
+        let (outcome, are_listed) = self.standing(tools, of);
+        View { outcome, tools: if are_listed { tools } else { 0 }, version }
     }
 
     /// The tools themselves.
@@ -324,57 +394,76 @@ impl Slot {
         lock(&self.tools).handed_out.clone()
     }
 
-    /// How the server does.
-    pub(super) fn verdict(&self) -> Outcome {
-        let tools = lock(&self.tools);
-        self.outcome(tools.handed_out.len(), tools.sources.len())
-    }
-
-    fn outcome(&self, tools: usize, of: usize) -> Outcome {
+    /// How the server does with so many tools, and whether they are listed.
+    ///
+    /// Those of a server that may be back any moment are: a vanished server fails its call, not the list.
+    fn standing(&self, tools: usize, of: usize) -> (Outcome, bool) {
         if !self.entry.enabled {
-            return Outcome::Disabled;
+            return (Outcome::Disabled, false);
         }
-        if let Settings::Missing { secrets } = &self.entry.settings {
-            return Outcome::Skipped { secrets: secrets.clone() };
+        if let Some(secrets) = self.missing() {
+            return (Outcome::Skipped { secrets }, false);
         }
-        let Some(mcp) = self.mcp() else { return Outcome::NotStarted };
-        if self.asleep.load(Ordering::Acquire) {
-            return if tools == 0 && of > 0 { Outcome::FilteredToZero { of } } else { Outcome::Cached { tools } };
-        }
-        match &*mcp.state().borrow() {
-            State::Ready { .. } => match lock(&self.unlisted).clone() {
-                Some(cause) => Outcome::Down { cause },
-                None if !self.listed.load(Ordering::Acquire) => Outcome::Connecting,
-                None if tools == 0 && of > 0 => Outcome::FilteredToZero { of },
-                None => Outcome::Ready { tools },
-            },
-            State::Connecting { .. } => Outcome::Connecting,
-            State::NeedsAuth { .. } => Outcome::NeedsAuth,
-            State::Down { cause, .. } => Outcome::Down { cause: chain(&**cause) },
-            State::Closed => Outcome::NotStarted,
+        let filtered = tools == 0 && of > 0;
+        let mcp = match &*lock(&self.phase) {
+            Phase::Idle | Phase::Ended => return (Outcome::NotStarted, false),
+            Phase::Asleep(_) if filtered => return (Outcome::FilteredToZero { of }, false),
+            Phase::Asleep(_) => return (Outcome::Cached { tools }, true),
+            Phase::Running { lease, .. } => lease.mcp().clone(),
+        };
+        match (&*mcp.state().borrow(), &*self.progress.borrow()) {
+            (State::Ready { .. }, Progress::Unlisted(cause)) if of == 0 => {
+                (Outcome::Down { cause: cause.clone() }, false)
+            }
+            (State::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) if filtered => {
+                (Outcome::FilteredToZero { of }, false)
+            }
+            (State::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) => (Outcome::Ready { tools }, true),
+            (State::Ready { .. } | State::Connecting { .. }, _) => (Outcome::Connecting, true),
+            (State::NeedsAuth { .. }, _) => (Outcome::NeedsAuth, false),
+            (State::Down { cause, retry_at }, _) => (Outcome::Down { cause: chain(&**cause) }, retry_at.is_some()),
+            // The task has not begun yet.
+            (State::Closed, Progress::Trying) => (Outcome::Connecting, true),
+            (State::Closed, _) => (Outcome::NotStarted, false),
         }
     }
 
     /// Ends the calls and gives the connection back.
     pub(super) async fn stop(&self) {
-        if let Some(lease) = self.end() {
+        self.gate.shut();
+        self.retire().await;
+    }
+
+    /// Gives the connection back to those who still have it, and lets calls go on that are under way.
+    pub(super) async fn retire(&self) {
+        if let Some(lease) = self.leave() {
             lease.release().await;
         }
         self.roof.change();
     }
 
-    /// Ends the calls and the task; gives what is left to be closed.
-    pub(super) fn end(&self) -> Option<Lease> {
+    /// Ends the calls and the task at once; what is to be closed closes by itself.
+    pub(super) fn end(&self) {
         self.gate.shut();
-        if let Some(follower) = lock(&self.follower).take() {
-            follower.abort();
+        drop(self.leave());
+    }
+
+    fn leave(&self) -> Option<Lease> {
+        match std::mem::replace(&mut *lock(&self.phase), Phase::Ended) {
+            Phase::Running { lease, follower } => {
+                follower.abort();
+                Some(lease)
+            }
+            Phase::Asleep(lease) => Some(lease),
+            Phase::Idle | Phase::Ended => None,
         }
-        lock(&self.lease).take()
     }
 }
 
-fn will_be_tried_again(mcp: &Mcp) -> bool {
-    matches!(*mcp.state().borrow(), State::Down { retry_at: Some(_), .. })
+impl Drop for Slot {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
 }
 
 /// How much a slot hands out, and how its server does.
@@ -387,38 +476,66 @@ pub(super) struct View {
     pub(super) version: u64,
 }
 
-/// Follows the connection: new tools are handed out, and what goes wrong is kept. Holds no slot while it waits.
+/// Connects, and follows the connection: new tools are handed out, and what goes wrong is kept.
+///
+/// It does not hold the slot while it waits, so that the slot can go.
 async fn follow(slot: Weak<Slot>, mcp: Mcp) {
-    let (mut state, mut tools) = (mcp.state(), mcp.tools_version());
+    let (mut state, mut tools, mut prompts) = (mcp.state(), mcp.tools_version(), mcp.prompts_version());
+    if let Err(failed) = mcp.connect().await {
+        let Some(slot) = slot.upgrade() else { return };
+        slot.failed(chain(&*failed.cause));
+        slot.progress.send_replace(Progress::Failed(ConnectFailed { server: slot.alias().clone(), ..failed }));
+    }
+    let mut failures = 0;
     loop {
-        // Where both happen at once, one look at the tools is enough.
-        let fetch = matches!(*state.borrow_and_update(), State::Ready { .. });
         tools.borrow_and_update();
-        {
+        prompts.borrow_and_update();
+        let is_ready = matches!(*state.borrow_and_update(), State::Ready { .. });
+        let wants_prompts = {
             let Some(slot) = slot.upgrade() else { return };
             if let State::Down { cause, .. } = &*state.borrow() {
                 slot.failed(chain(&**cause));
             }
             slot.roof.change();
+            slot.wants_prompts()
+        };
+        let mut again = None;
+        if is_ready {
+            let found = find(&mcp, wants_prompts).await;
+            // A connection that is lost says so itself.
+            if found.is_ok() || mcp.is_connected() {
+                failures = if found.is_ok() { 0 } else { failures + 1 };
+                let Some(slot) = slot.upgrade() else { return };
+                slot.take(found);
+            }
+            again = match failures {
+                0 => mcp.tools_life().map(|life| life.max(SHORTEST_LIFE)),
+                _ => Some(FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE)),
+            };
         }
-        if fetch {
-            let Some(slot) = slot.upgrade() else { return };
-            slot.fetch(&mcp).await;
-        }
-        let life = mcp.tools_life().map(|life| life.max(SHORTEST_LIFE));
         let expired = async {
-            match life {
-                Some(life) => tokio::time::sleep(life).await,
+            match again {
+                Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
             }
         };
-        let changed = tokio::select! {
+        let goes_on = tokio::select! {
             changed = state.changed() => changed.is_ok(),
             changed = tools.changed() => changed.is_ok(),
+            changed = prompts.changed(), if wants_prompts => changed.is_ok(),
             () = expired => true,
         };
-        if !changed {
+        if !goes_on {
             return;
         }
     }
+}
+
+/// What the server has: as the connection knows it, or asked for.
+async fn find(mcp: &Mcp, wants_prompts: bool) -> Result<Found, CallError> {
+    let tools = mcp.loose_tools().await?;
+    let has_resources = mcp.server_info().is_some_and(|info| info.can(&["resources"]));
+    // Without its prompts a server is still worth having: that they are missing was told.
+    let prompts = if wants_prompts { mcp.list_prompts().await.unwrap_or_default() } else { Vec::new() };
+    Ok(Found { tools, has_resources, prompts })
 }

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::gate::Gate;
 use super::slot::Slot;
+use crate::event::Event;
+use crate::mcp::chain;
 use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// A server's tool. It does not keep the server: a registry that outlives its bridge holds tools that say so.
@@ -11,6 +14,7 @@ pub(super) struct BridgeTool {
     /// Where it differs from the connection's.
     definition: Option<ToolDefinition>,
     tool: Arc<dyn Tool>,
+    gate: Arc<Gate>,
     slot: Weak<Slot>,
 }
 
@@ -25,7 +29,34 @@ impl BridgeTool {
             }
             _ => None,
         };
-        Self { definition, tool, slot: Arc::downgrade(slot) }
+        Self { definition, tool, gate: slot.gate().clone(), slot: Arc::downgrade(slot) }
+    }
+
+    async fn pass(&self, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> {
+        // Where there is no slot any more but the gate is open, another one has taken over the connection.
+        let clocks = match self.slot.upgrade() {
+            Some(slot) => {
+                slot.wake().await.inspect_err(|error| self.tell(&slot, cx, error))?;
+                slot.clocks()
+            }
+            None => None,
+        };
+        // The slot is not held while the tool works: dropping the bridge must end the call.
+        self.tool.call(arguments, &with_clocks(cx, clocks)).await
+    }
+
+    /// The connection itself tells of calls that reach it.
+    fn tell(&self, slot: &Slot, cx: &CallContext, error: &CallError) {
+        if let Origin::Server { server, tool } = &self.definition().origin {
+            slot.events().tell(Event::ToolFailed {
+                server: server.clone(),
+                tool: tool.to_string(),
+                call: cx.id().clone(),
+                took: Duration::ZERO,
+                cause: chain(error),
+                arguments: None,
+            });
+        }
     }
 
     /// A shared connection may know the server by another name.
@@ -39,7 +70,7 @@ impl BridgeTool {
     fn gone(&self) -> CallError {
         match &self.definition().origin {
             Origin::Server { server, .. } => CallError::NotConnected { server: server.clone() },
-            Origin::Local => CallError::UnknownTool { tool: self.definition().name.clone(), nearest: Vec::new() },
+            Origin::Local => CallError::Cancelled,
         }
     }
 }
@@ -51,15 +82,7 @@ impl Tool for BridgeTool {
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
-            let slot = self.slot.upgrade().ok_or_else(|| self.gone())?;
-            let (gate, clocks) = (slot.gate(), slot.clocks());
-            let call = async move {
-                slot.wake().await?;
-                // Not held while the tool works: dropping the bridge must end the call.
-                drop(slot);
-                self.tool.call(arguments, &with_clocks(cx, clocks)).await
-            };
-            match gate.pass(call).await {
+            match self.gate.pass(self.pass(arguments, cx)).await {
                 Some(outcome) => outcome.map_err(|error| self.named(error)),
                 None => Err(self.gone()),
             }
@@ -72,13 +95,6 @@ fn with_clocks(cx: &CallContext, clocks: Option<(Duration, Duration)>) -> CallCo
     let Some((idle, total)) = clocks else { return cx.clone() };
     // The call keeps the name that it has, also one that is yet to be made up.
     cx.id();
-    let mut cx = cx.clone();
-    if cx.idle_timeout().is_none() {
-        cx = cx.with_idle_timeout(idle);
-    }
-    let deadline = tokio::time::Instant::now() + total;
-    if cx.deadline().is_none_or(|at| at > deadline) {
-        cx = cx.with_deadline(deadline);
-    }
-    cx
+    let cx = cx.clone().with_total(total);
+    if cx.idle_timeout().is_none() { cx.with_idle_timeout(idle) } else { cx }
 }

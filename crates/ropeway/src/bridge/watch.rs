@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::{Bridge, Inner};
+use super::Inner;
 use crate::config::{Config, Secrets};
 use crate::mcp::chain;
 
@@ -15,37 +15,51 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Follows a file for as long as the bridge lives.
 pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets) {
-    // Which files hold secrets is said in the file itself.
-    let mut files = match Config::load(&path, &secrets) {
-        Ok(config) => config.files,
-        Err(_) => Vec::new(),
-    };
-    let mut seen = Stamp::of(&path, &files);
+    // Which other files take part is said in the file itself.
+    let mut files = Vec::new();
+    // The first look is at what may have changed since the bridge was made.
+    let mut seen = None;
     loop {
-        tokio::time::sleep(LOOK).await;
         let now = Stamp::of(&path, &files);
-        if now == seen {
-            continue;
+        let is_new = seen.as_ref() != Some(&now);
+        if is_new {
+            // Somebody may be writing right now: half a file is not looked at.
+            tokio::time::sleep(LOOK / 5).await;
         }
-        // Somebody may be writing right now: half a file is not looked at.
-        tokio::time::sleep(LOOK / 5).await;
-        if Stamp::of(&path, &files) != now {
-            continue;
-        }
-        seen = now;
-        let config = Config::load(&path, &secrets);
-        let Some(inner) = bridge.upgrade() else { return };
-        let bridge = Bridge { inner };
-        match config {
-            Ok(config) => {
-                files.clone_from(&config.files);
-                seen = Stamp::of(&path, &files);
-                if let Err(error) = bridge.reload(config).await {
-                    bridge.inner.roof.warn(None, not_used(&chain(&error)));
+        if is_new && Stamp::of(&path, &files) == now {
+            // The stamp is older than what is read: a change in between is seen the next time.
+            let is_first = seen.replace(now).is_none();
+            match Config::load(&path, &secrets) {
+                Ok(config) => {
+                    if files != config.files {
+                        files.clone_from(&config.files);
+                        seen = Some(Stamp::of(&path, &files));
+                    }
+                    let Some(inner) = bridge.upgrade() else { return };
+                    if !is_first || inner.differs(&config) {
+                        take_over(inner, config).await;
+                    }
+                }
+                Err(error) => {
+                    let Some(inner) = bridge.upgrade() else { return };
+                    inner.roof.warn(None, not_used(&chain(&error)));
                 }
             }
-            Err(error) => bridge.inner.roof.warn(None, not_used(&chain(&error))),
         }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn take_over(bridge: Arc<Inner>, config: Config) {
+    match bridge.swap(config) {
+        Ok((_, change)) => {
+            let roof = bridge.roof.clone();
+            // The bridge may go while its servers are slow.
+            drop(bridge);
+            change.carry_out().await;
+            roof.change();
+        }
+        Err(error) => bridge.roof.warn(None, not_used(&chain(&error))),
     }
 }
 

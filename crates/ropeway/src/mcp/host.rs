@@ -10,7 +10,7 @@ use std::task::Poll;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::transport::stdio::Stderr;
@@ -166,6 +166,8 @@ pub(crate) struct Host {
     mask: Mask,
     /// Counts the changes of the tool list, so that a list fetched before a change is known to be old.
     tools_changed: AtomicU64,
+    /// Counts the changes of the prompts.
+    pub(crate) prompts_changed: watch::Sender<u64>,
     /// Wakes whoever keeps the tool list fresh.
     pub(crate) tools_stale: Notify,
     requests: Mutex<JoinSet<()>>,
@@ -183,6 +185,7 @@ impl Host {
             events,
             mask,
             tools_changed: AtomicU64::new(0),
+            prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
             noise: AtomicU64::new(0),
@@ -225,6 +228,19 @@ impl Host {
     pub(crate) fn change_tools(&self) {
         self.tools_changed.fetch_add(1, Ordering::AcqRel);
         self.tools_stale.notify_one();
+    }
+
+    /// The prompts are not what they were.
+    fn change_prompts(&self) {
+        self.prompts_changed.send_modify(|count| *count += 1);
+        self.events.tell(Event::PromptsChanged { server: self.alias.clone() });
+    }
+
+    /// Nothing need be what it was: nobody has listened for a while.
+    pub(crate) fn change_all(&self) {
+        self.change_tools();
+        self.change_prompts();
+        self.events.tell(Event::ResourcesChanged { server: self.alias.clone() });
     }
 
     /// Counts a line that is no message.
@@ -285,7 +301,7 @@ impl Host {
         let params = || params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
         match method {
             "notifications/tools/list_changed" => self.change_tools(),
-            "notifications/prompts/list_changed" => self.events.tell(Event::PromptsChanged { server: server() }),
+            "notifications/prompts/list_changed" => self.change_prompts(),
             "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => {
                 let uri = self.hide(params()["uri"].as_str().unwrap_or_default());

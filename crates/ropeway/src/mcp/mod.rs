@@ -221,6 +221,11 @@ impl Mcp {
         self.handle.shared.tools_version.subscribe()
     }
 
+    /// Counts the changes of the prompts.
+    pub(crate) fn prompts_version(&self) -> watch::Receiver<u64> {
+        self.handle.shared.host.prompts_changed.subscribe()
+    }
+
     /// How long the server says that the tool list may be kept, from when it was fetched.
     pub(crate) fn tools_life(&self) -> Option<Duration> {
         self.handle.shared.tools().and_then(|tools| tools.life())

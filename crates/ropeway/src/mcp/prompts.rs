@@ -152,6 +152,12 @@ pub(crate) fn texts(arguments: Arguments) -> Arguments {
 }
 
 impl Prompt {
+    /// A prompt that was written down before; the words tell why it is none.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn remembered(entry: Value) -> Result<Self, String> {
+        Self::read(entry, |_| {})
+    }
+
     fn read(entry: Value, warn: impl Fn(&str)) -> Result<Self, String> {
         let (name, mut entry) = keyed(entry, "name", "prompt")?;
         let mut arguments = Vec::new();

@@ -158,7 +158,7 @@ impl Shared {
     /// The clocks of a call that begins now.
     pub(crate) fn clocks(&self, cx: &CallContext) -> Clocks {
         let started = Instant::now();
-        let total = started + self.config.timeouts.total;
+        let total = started + cx.total().unwrap_or(self.config.timeouts.total);
         let deadline = cx.deadline().map_or(total, |deadline| deadline.min(total));
         let idle = cx.idle_timeout().unwrap_or(self.config.timeouts.idle).min(A_YEAR);
         Clocks { idle, deadline, started }

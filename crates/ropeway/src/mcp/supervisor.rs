@@ -236,7 +236,7 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
         failures = if started.elapsed() >= GOOD_LIFE { 1 } else { failures + 1 };
         tokio::time::sleep(shared.pause(failures).max(Duration::from_millis(200))).await;
         // What changed while nobody listened is not known.
-        shared.host.change_tools();
+        shared.host.change_all();
     }
 }
 

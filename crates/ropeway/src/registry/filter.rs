@@ -52,6 +52,12 @@ impl Filter {
         self
     }
 
+    /// The same, with nothing that must be allowed first.
+    pub(super) fn allowing_all(mut self) -> Self {
+        self.allow = Vec::new();
+        self
+    }
+
     /// Is this tool wanted?
     pub fn wants(&self, definition: &ToolDefinition) -> bool {
         let name = own_name(definition);

@@ -81,6 +81,7 @@ struct Inner {
     id: OnceLock<CallId>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
+    total: Option<Duration>,
     cancel: Option<Cancel>,
     progress: Option<ProgressSink>,
     meta: Map<String, Value>,
@@ -104,6 +105,7 @@ impl CallContext {
             id,
             idle: None,
             deadline: None,
+            total: None,
             cancel: None,
             progress: None,
             meta: Map::new(),
@@ -130,6 +132,14 @@ impl CallContext {
     #[must_use]
     pub fn with_idle_timeout(mut self, idle: Duration) -> Self {
         self.inner().idle = Some(idle);
+        self
+    }
+
+    /// How long the call may take, in the place of what the connection says.
+    #[cfg(feature = "bridge")]
+    #[must_use]
+    pub(crate) fn with_total(mut self, total: Duration) -> Self {
+        self.inner().total = Some(total);
         self
     }
 
@@ -175,6 +185,12 @@ impl CallContext {
     /// When the call must be over, if that was said.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
+    }
+
+    /// How long the call may take, if that was said.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn total(&self) -> Option<Duration> {
+        self.0.total
     }
 
     /// How long nothing may be heard of the call, if that was said.

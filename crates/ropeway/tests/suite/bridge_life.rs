@@ -1,0 +1,421 @@
+//! The life of a bridge: what happens when things happen at the same time, late, or not at all.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ropeway::bridge::{Bridge, Listing};
+use ropeway::config::{Collisions, Config, Secrets, ServerConfig, ServerEntry, Start, Transport};
+use ropeway::event::{Event, EventStream};
+use ropeway::registry::{ContextSource, Outcome, Registry, ToolSource};
+use ropeway::testing::{Fault, On, Script, Scripted};
+use ropeway::tool::CallContext;
+use serde_json::{Value, json};
+
+use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
+use crate::scene::{Scene, scene};
+
+fn entry(alias: &str, transport: impl Into<Transport>) -> ServerEntry {
+    let mut config: ServerConfig = hasty(transport);
+    config.alias = alias.into();
+    ServerEntry::new(config)
+}
+
+fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
+    match &mut entry.settings {
+        ropeway::config::Settings::Known(config) => config,
+        ropeway::config::Settings::Missing { .. } => panic!("nothing is missing"),
+    }
+}
+
+fn config(entries: impl IntoIterator<Item = ServerEntry>) -> Config {
+    entries.into_iter().fold(Config::default(), Config::with_server)
+}
+
+async fn started(config: Config) -> Bridge {
+    let bridge = Bridge::new(config).expect("a bridge");
+    bridge.start().await.expect("a start");
+    bridge
+}
+
+/// Without tools of its own.
+fn bare() -> Script {
+    Script { builtin_tools: false, ..Script::default() }
+}
+
+fn names(listing: &Listing) -> Vec<&str> {
+    listing.registry.definitions().map(|definition| definition.name.as_str()).collect()
+}
+
+fn outcome(listing: &Listing, alias: &str) -> Outcome {
+    listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
+}
+
+async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
+    let cx = CallContext::default();
+    let call = registry.call(tool, arguments(with), &cx);
+    let envelope = tokio::time::timeout(2 * SOON, call).await.expect("an envelope in time");
+    match &envelope.error {
+        Some(error) => Err(chain(&**error)),
+        None => Ok(ropeway::content::plain_text(&envelope.meta.content).expect("text only")),
+    }
+}
+
+async fn until(bridge: &Bridge, done: impl FnMut(&Listing) -> bool) -> Listing {
+    let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
+    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
+}
+
+/// The first event that is meant.
+async fn event<T>(events: &mut EventStream, mut is_meant: impl FnMut(Event) -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = is_meant(events.next().await.expect("an event")) {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(2 * SOON, found).await.expect("the event in time")
+}
+
+fn warning(event: Event) -> Option<String> {
+    match event {
+        Event::Warning { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+#[test]
+fn starting_and_stopping_at_the_same_time_leaves_nothing_behind() {
+    scene(|scene| async move {
+        for round in 0..10_u32 {
+            let entries = (0..4).map(|number| {
+                let script = Script { name: format!("{round} {number}"), ..bare() };
+                entry(&format!("s{number}"), child(&scene, &script))
+            });
+            let bridge = Bridge::new(config(entries)).expect("a bridge");
+            let (start, stop) = (bridge.clone(), bridge.clone());
+            let start = tokio::spawn(async move { start.start().await.map(drop) });
+            let stop = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(u64::from(round) * 300)).await;
+                stop.stop().await;
+            });
+            let _ = tokio::join!(start, stop);
+            drop(bridge);
+        }
+    });
+}
+
+#[test]
+fn a_bridge_whose_stop_was_not_waited_for_can_be_started_again() {
+    scene(|scene| async move {
+        let mut stubborn = Script::default();
+        stubborn.process.ignore_eof = true;
+        let bridge = started(config([entry("a", child(&scene, &stubborn))])).await;
+        let stopped = tokio::time::timeout(ms(20), bridge.stop()).await;
+        assert!(stopped.is_err(), "it takes longer");
+        bridge.start().await.expect("a start");
+        assert_eq!(call(&bridge.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn any_timeout_can_be_said_and_a_shared_process_keeps_to_the_longer_one_as_well() {
+    scene(|scene| async move {
+        let mut short = entry("short", child(&scene, &Script::default()));
+        known(&mut short).timeouts.total = ms(100);
+        let one = started(config([short])).await;
+        let mut long = entry("long", child(&scene, &Script::default()));
+        known(&mut long).timeouts.total = Duration::MAX;
+        let other = started(config([long])).await;
+        assert_eq!(one.health_check().await.servers[0].users, 2, "one process");
+        call(&one.tools().registry, "mcp_short_sleep", json!({"ms": 400})).await.expect_err("too late");
+        call(&other.tools().registry, "mcp_long_sleep", json!({"ms": 400})).await.expect("time enough");
+        one.stop().await;
+        other.stop().await;
+    });
+}
+
+#[test]
+fn a_list_that_could_not_be_had_is_asked_for_again() {
+    scene(|_| async move {
+        let error = json!({"code": -32603, "message": "not yet"});
+        let script = Script::default().fault(On::method("tools/list").first(2), Fault::Error(error));
+        let scripted = Scripted::new(script);
+        let bridge = Bridge::new(config([entry("a", scripted.in_process())])).expect("a bridge");
+        let mut events = bridge.events();
+        bridge.start().await.expect("nothing is required");
+        let first = outcome(&bridge.tools(), "a");
+        assert!(matches!(&first, Outcome::Down { cause } if cause.contains("not yet")), "{first:?}");
+        let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
+        assert!(matches!(outcome(&listing, "a"), Outcome::Ready { .. }));
+        // Whoever follows the events learns of it.
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn every_server_is_listed_once_at_the_start() {
+    scene(|_| async move {
+        let scripted = Scripted::new(Script::default());
+        let mut entry = entry("a", scripted.in_process());
+        entry.prompts.tools = true;
+        let bridge = started(config([entry])).await;
+        assert_eq!(scripted.received_of("tools/list").len(), 1);
+        assert_eq!(scripted.received_of("prompts/list").len(), 1);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_server_that_is_late_tells_that_there_are_tools() {
+    scene(|scene| async move {
+        let state = scene.directory().join("state");
+        let late = Script { state_file: Some(state), ..Script::default() }.fault(On::connect().first(2), Fault::exit());
+        let bridge = Bridge::new(config([entry("a", child(&scene, &late))])).expect("a bridge");
+        let mut events = bridge.events();
+        bridge.start().await.expect("nothing is required");
+        event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+        assert!(!bridge.tools().registry.is_empty());
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_is_asking_says_so() {
+    scene(|_| async move {
+        let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"x\"");
+        let web = listening(Script::default().fault(On::any(), refusal)).await;
+        let bridge = started(config([entry("a", at(web.url()))])).await;
+        assert_eq!(outcome(&bridge.tools(), "a"), Outcome::NeedsAuth);
+        assert!(!bridge.health_check().await.is_well());
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_changed_policy_for_collisions_is_used_at_once() {
+    scene(|_| async move {
+        let twins = ["a", "b"].map(|alias| {
+            let mut twin = entry(alias, Scripted::new(Script::default()).in_process());
+            twin.prefix = String::new();
+            twin.tools.allow = vec!["echo".into()];
+            twin
+        });
+        let mut both = config(twins);
+        let bridge = started(both.clone()).await;
+        assert_eq!(names(&bridge.tools()), ["echo"]);
+        both.collisions = Collisions::Suffix;
+        let reloaded = bridge.reload(both).await.expect("a configuration");
+        assert_eq!(reloaded.kept.len(), 2);
+        assert_eq!(names(&bridge.tools()), ["echo", "echo_2"]);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_turn_goes_on_when_only_the_names_of_its_tools_change() {
+    scene(|scene| async move {
+        let mut server = entry("a", child(&scene, &Script::default()));
+        let bridge = started(config([server.clone()])).await;
+        let turn = bridge.tools().registry;
+        server.prefix = "x_".into();
+        let (slept, reloaded) = tokio::join!(call(&turn, "mcp_a_sleep", json!({"ms": 300})), async {
+            tokio::time::sleep(ms(50)).await;
+            bridge.reload(config([server])).await
+        });
+        assert_eq!(reloaded.expect("a configuration").restarted, ["a".into()]);
+        slept.expect("the call that was under way");
+        assert_eq!(call(&turn, "mcp_a_echo", json!({"message": "old"})).await.as_deref(), Ok("old"));
+        assert_eq!(call(&bridge.tools().registry, "x_echo", json!({"message": "new"})).await.as_deref(), Ok("new"));
+        bridge.stop().await;
+        assert!(call(&turn, "mcp_a_echo", json!({"message": "gone"})).await.is_err());
+    });
+}
+
+#[test]
+fn a_reload_with_a_server_that_hangs_holds_nobody_up() {
+    scene(|scene| async move {
+        let good = || entry("good", child(&scene, &Script::default()));
+        let bridge = started(config([good()])).await;
+        let mut hanging = Script::default();
+        hanging.process.start_delay_ms = 30_000;
+        let reload = bridge.reload(config([good(), entry("hangs", child(&scene, &hanging))]));
+        let (_, ()) = tokio::join!(tokio::time::timeout(2 * SOON, reload), async {
+            tokio::time::sleep(ms(200)).await;
+            assert_eq!(outcome(&bridge.tools(), "hangs"), Outcome::Connecting);
+            tokio::time::timeout(SOON, bridge.stop()).await.expect("a stop in time");
+        });
+    });
+}
+
+#[test]
+fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
+    scene(|scene| async move {
+        let mut lazy = entry("a", child(&scene, &Script { instructions: Some("Be kind.".into()), ..bare() }));
+        lazy.start = Start::Lazy;
+        lazy.resources.tools = true;
+        lazy.prompts.tools = true;
+        lazy.instructions = true;
+        let bridge = || {
+            let memory = scene.directory().join("memory");
+            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+        };
+        let first = bridge();
+        first.start().await.expect("a start");
+        let known: Vec<String> = names(&first.tools()).into_iter().map(str::to_owned).collect();
+        assert_eq!(known.len(), 4, "{known:?}");
+        first.stop().await;
+        let second = bridge();
+        second.start().await.expect("a start");
+        assert_eq!(names(&second.tools()), known);
+        assert_eq!(outcome(&second.tools(), "a"), Outcome::Cached { tools: 4 });
+        // What goes before a conversation is worth waking it for.
+        assert_eq!(second.context().await.len(), 1);
+        assert_eq!(outcome(&second.tools(), "a"), Outcome::Ready { tools: 4 });
+        second.stop().await;
+    });
+}
+
+#[test]
+fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
+    scene(|scene| async move {
+        let program = scene.directory().join("server");
+        fs::copy(env!("CARGO_BIN_EXE_scripted-server"), &program).expect("a copy");
+        let mut lazy = entry("a", scene.stdio(program.to_string_lossy(), [""; 0]));
+        lazy.start = Start::Lazy;
+        let bridge = || {
+            let memory = scene.directory().join("memory");
+            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+        };
+        let first = bridge();
+        first.start().await.expect("a start");
+        assert!(!first.tools().registry.is_empty());
+        first.stop().await;
+        fs::remove_file(&program).expect("it is gone");
+        let second = bridge();
+        let mut events = second.events();
+        second.start().await.expect("a start");
+        let error =
+            call(&second.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await.expect_err("no server");
+        assert!(error.starts_with("server `a` is unavailable: could not start"), "{error}");
+        let cause = event(&mut events, |event| match event {
+            Event::ToolFailed { cause, .. } => Some(cause),
+            _ => None,
+        });
+        assert_eq!(cause.await, error);
+        assert!(matches!(outcome(&second.tools(), "a"), Outcome::Down { .. } | Outcome::Connecting));
+        second.stop().await;
+    });
+}
+
+#[test]
+fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_before_ours() {
+    scene(|_| async move {
+        let own = json!({"name": "read_resource", "description": "Its own.", "inputSchema": {"type": "object"}});
+        let script = Script::default().tool(own, json!({"content": []}));
+        let mut extras = entry("a", Scripted::new(script).in_process());
+        extras.tools.allow = vec!["echo".into(), "read_resource".into()];
+        extras.resources.tools = true;
+        let bridge = started(config([extras])).await;
+        let listing = bridge.tools();
+        assert_eq!(names(&listing), ["mcp_a_echo", "mcp_a_read_resource", "mcp_a_list_resources"]);
+        let description = listing.registry.get("mcp_a_read_resource").expect("a tool").definition().description.clone();
+        assert_eq!(description.as_deref(), Some("Its own."));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn whoever_comes_second_waits_for_the_tools_as_well() {
+    scene(|scene| async move {
+        let mut slow = Script::default();
+        slow.process.start_delay_ms = 400;
+        let bridge = Bridge::new(config([entry("a", child(&scene, &slow))])).expect("a bridge");
+        let sources: [&dyn ToolSource; 2] = [&bridge, &bridge];
+        let ready = async |source: &dyn ToolSource| {
+            source.ready().await;
+            source.registry().len()
+        };
+        let (one, other) = tokio::join!(ready(sources[0]), ready(sources[1]));
+        assert!(one > 0);
+        assert_eq!(one, other);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn context_that_a_pattern_does_not_find_is_told_and_a_uri_may_look_like_a_pattern() {
+    scene(|_| async move {
+        let mut contextual = entry("a", Scripted::new(Script::default()).in_process());
+        contextual.resources.context = vec!["nothing://*".into(), "test://items/a?b=[c]".into()];
+        let bridge = started(config([contextual])).await;
+        let mut events = bridge.events();
+        let items: Vec<String> = bridge.context().await.into_iter().map(|item| item.name).collect();
+        assert_eq!(items, ["test://items/a?b=[c]"]);
+        assert_eq!(event(&mut events, warning).await, "`nothing://*` matches none of its resources");
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn words_of_a_server_in_warnings_of_the_bridge_hold_no_secret() {
+    scene(|_| async move {
+        let refusal = json!({"code": -32002, "message": "no s3cr3t-value here"});
+        let script = Script::default().fault(On::method("resources/read"), Fault::Error(refusal));
+        let mut contextual = entry("a", Scripted::new(script).in_process());
+        contextual.resources.context = vec!["test://s3cr3t-value".into()];
+        known(&mut contextual).mask = ropeway::secret::Mask::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
+        let bridge = started(config([contextual])).await;
+        let mut events = bridge.events();
+        assert_eq!(bridge.context().await, []);
+        let told = event(&mut events, warning).await;
+        assert!(told.contains("could not be read") && told.contains("***") && !told.contains("s3cr3t"), "{told}");
+        bridge.stop().await;
+    });
+}
+
+/// A configuration of one scripted server, with a secret among its variables.
+fn write(scene: &Scene, path: &Path, prefix: &str) {
+    let server = child(scene, &Script::default());
+    let mut env: serde_json::Map<String, Value> =
+        server.env.iter().map(|(name, value)| (name.clone(), json!(value.expose()))).collect();
+    env.insert("TOKEN".to_owned(), json!("${TOKEN}"));
+    // What is in braces in a script is not meant for us.
+    let args: Vec<String> = server.args.iter().map(|word| word.replace('$', "$$")).collect();
+    let servers = json!([{"alias": "a", "command": server.command, "args": args, "env": env, "prefix": prefix}]);
+    fs::write(path, json!({"servers": servers}).to_string()).expect("a file");
+}
+
+#[test]
+fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
+    scene(|scene| async move {
+        let file = scene.directory().join("ropeway.yaml");
+        write(&scene, &file, "one_");
+        let bridge = Bridge::new(Config::load(&file, &Secrets::none()).expect("a configuration")).expect("a bridge");
+        bridge.watch(&file, Secrets::none());
+        bridge.start().await.expect("nothing is required");
+        assert_eq!(outcome(&bridge.tools(), "a"), Outcome::Skipped { secrets: vec!["TOKEN".into()] });
+
+        // The secret turns up.
+        fs::write(scene.directory().join(".env"), "TOKEN=t0ken-t0ken\n").expect("a file");
+        let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
+        assert!(names(&listing).contains(&"one_echo"));
+
+        // The file becomes garbage.
+        let mut events = bridge.events();
+        fs::write(&file, "servers: [\n  {alias: a, comand: x}\n").expect("a file");
+        let told = event(&mut events, warning).await;
+        assert!(told.starts_with("the changed configuration is not used, the old one stays:"), "{told}");
+        assert!(told.contains("ropeway.yaml:"), "{told}");
+        assert!(names(&bridge.tools()).contains(&"one_echo"));
+
+        // And sense again.
+        write(&scene, &file, "two_");
+        let listing = until(&bridge, |listing| names(listing).contains(&"two_echo")).await;
+        assert_eq!(call(&listing.registry, "two_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        bridge.stop().await;
+    });
+}
