@@ -1,6 +1,6 @@
 //! `ropeway import`: the servers that other clients know, in one file of ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
@@ -128,7 +128,8 @@ impl Import {
     /// Every name that is asked for has to be there.
     fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
-        let all: Vec<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        let all = Vec::from_iter(all);
         match self.only.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
@@ -205,7 +206,7 @@ impl Outcome<'_> {
         let words = match (self.merged.servers.is_empty(), self.dry_run) {
             (true, _) => format!("{file} stays as it is: {count}"),
             (false, true) => format!("{file} would get {count}:"),
-            (false, false) => format!("{file} has {count} more"),
+            (false, false) => format!("Added {count} to {file}"),
         };
         let mut end = String::new();
         if let Some(file) = &self.secrets_file {

@@ -2,10 +2,14 @@
 
 mod command;
 mod completions;
+mod config;
 mod demo_server;
 mod doctor;
+mod edit;
+mod import;
 mod mark;
 mod picture;
+mod place;
 mod readme;
 mod real;
 mod snapshot;

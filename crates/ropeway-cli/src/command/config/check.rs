@@ -1,12 +1,13 @@
 //! `ropeway config check`: what is wrong with the configuration file, and what its tools will be called.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
 use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, Secrets, ServerEntry, Start};
 use ropeway::registry::{Collision, Outcome, Registry, Shape, naming};
-use ropeway::tool::{Alias, Origin};
+use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{print, print_json};
@@ -93,7 +94,7 @@ async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure>
                 (Some(entry), Some(server)) if known => {
                     let tools = session.step("listing the tools of", server.list_tools(None)).await??;
                     let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
-                    groups.push(shape.apply_all(tools));
+                    groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::new(tool, &entry.alias))));
                 }
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
@@ -110,6 +111,32 @@ async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure>
         Ok(Names { tools: registry.len(), collisions, unknown, changed, odd: odd.collect() })
     })
     .await
+}
+
+/// A tool of the server that is meant: servers that are equal share a connection, which knows only one of them.
+struct Owned {
+    definition: ToolDefinition,
+    tool: Arc<dyn Tool>,
+}
+
+impl Owned {
+    fn new(tool: Arc<dyn Tool>, server: &Alias) -> Arc<dyn Tool> {
+        let mut definition = tool.definition().clone();
+        if let Origin::Server { server: owner, .. } = &mut definition.origin {
+            owner.clone_from(server);
+        }
+        Arc::new(Self { definition, tool })
+    }
+}
+
+impl Tool for Owned {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        self.tool.call(arguments, cx)
+    }
 }
 
 fn origin(tool: &CheckedTool) -> Option<(&Alias, &str)> {

@@ -1,0 +1,190 @@
+//! `ropeway import`: the files of other clients, as they really write them.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::place::Place;
+
+/// The secrets in the files of the clients.
+const SECRETS: [&str; 6] = [
+    "ghp_desktop0123456789abcdef",
+    "s3cr3t-of-the-shop",
+    "lin_api_claude0123456789",
+    "BSA-cursor-0123456789",
+    "figd_windsurf0123456789",
+    "ctx7sk-codex-0123456789",
+];
+
+fn names(value: &Value) -> Vec<&str> {
+    value.as_array().expect("a list").iter().filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn the_servers_of_all_seven_clients_become_one_file() {
+    let place = Place::with_clients();
+    let run = place.run(&["import"]).expect(0);
+    for client in ["Claude Desktop", "Claude Code", "Cursor", "VS Code", "Windsurf", "Codex", "Zed"] {
+        assert!(run.stdout.contains(client), "{client}\n{}", run.stdout);
+    }
+    let text = place.read("work/ropeway.yaml");
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && !text.contains(secret), "{secret}");
+    }
+    assert_eq!(place.files(), ["ropeway.yaml"]);
+    let report = place.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(
+        names(&report["servers"]),
+        [
+            "filesystem",
+            "github",
+            "linear",
+            "github-claude-code",
+            "postgres",
+            "Brave-Search",
+            "perplexity",
+            "fetch",
+            "time",
+            "playwright",
+            "figma",
+            "context7",
+            "docs",
+            "sqlite"
+        ]
+    );
+    for line in [
+        "  # from Claude Desktop, Cursor\n  - alias: filesystem\n",
+        "  # from VS Code, Windsurf\n  - alias: fetch\n",
+        "      - \"postgresql://shop:${POSTGRES_PASSWORD}@localhost/shop\"\n    cwd: /home/ada/shop\n",
+        "      Authorization: \"Bearer ${LINEAR_TOKEN}\"\n",
+        "      GITHUB_PERSONAL_ACCESS_TOKEN: \"${GITHUB_PERSONAL_ACCESS_TOKEN}\"\n",
+        "  # ${perplexity_key}: Perplexity API Key\n",
+        "      bearer: \"${DOCS_TOKEN}\"\n    tools:\n      allow: [search, fetch]\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_second_import_changes_nothing() {
+    let place = Place::with_clients();
+    place.run(&["import", "--secrets"]).expect(0);
+    let (text, secrets) = (place.read("work/ropeway.yaml"), place.read("work/.env"));
+    let result = place.run(&["import", "--secrets", "--json"]).expect(0).json();
+    assert_eq!((&result["written"], &result["servers"]), (&json!(false), &json!([])));
+    assert_eq!((place.read("work/ropeway.yaml"), place.read("work/.env")), (text, secrets));
+}
+
+#[test]
+fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
+    let place = Place::with_clients();
+    let run = place.run(&["import", "--secrets"]).expect(0);
+    let kept = place.read("work/.env");
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
+    }
+    assert_eq!(std::fs::metadata(place.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
+    // What no file told is still to be set.
+    let report = place.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(
+        names(&report["warnings"]),
+        [
+            "server `github-claude-code` is skipped: secret `GITHUB_TOKEN` is not set",
+            "server `perplexity` is skipped: secret `perplexity_key` is not set",
+            "server `docs` is skipped: secret `DOCS_TOKEN` is not set",
+        ]
+    );
+}
+
+#[test]
+fn a_dry_run_prints_the_file_and_writes_none() {
+    let place = Place::with_clients();
+    let run = place.run(&["import", "--dry-run", "--secrets"]).expect(0);
+    assert_eq!(place.files(), [""; 0]);
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{secret}");
+    }
+    assert!(run.stderr.contains("ropeway.yaml would get 14 servers:"), "{}", run.stderr);
+    place.run(&["import"]).expect(0);
+    assert_eq!(place.read("work/ropeway.yaml"), run.stdout);
+}
+
+#[test]
+fn servers_that_are_there_are_left_alone_and_comments_too() {
+    let place = Place::with_clients();
+    let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
+    place.write("work/ropeway.yaml", mine);
+    let result = place.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["filesystem"]);
+    assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
+    let text = place.read("work/ropeway.yaml");
+    assert!(text.starts_with(mine) && text.contains("alias: filesystem"), "{text}");
+}
+
+#[test]
+fn only_some_servers_of_some_clients_are_taken() {
+    let place = Place::with_clients();
+    let result = place
+        .run(&["import", "--from", "codex", "--from", "zed", "--only", "docs", "sqlite", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(names(&result["servers"]), ["docs", "sqlite"]);
+    let run = place.run(&["import", "--only", "githbu"]).expect(2);
+    assert!(run.stderr.contains("did you mean `github`?"), "{}", run.stderr);
+}
+
+#[test]
+fn a_broken_file_is_named_and_the_others_go_on() {
+    let place = Place::with_clients();
+    place.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
+    place.write(".codex/config.toml", "[mcp_servers.a\n");
+    let result = place.run(&["import", "--json"]).expect(0).json();
+    let broken: Vec<&Value> =
+        result["found"].as_array().expect("files").iter().filter(|file| file["error"].is_string()).collect();
+    assert_eq!(broken.iter().map(|file| &file["client"]).collect::<Vec<_>>(), ["cursor", "codex"]);
+    assert!(names(&result["servers"]).contains(&"sqlite"));
+}
+
+#[test]
+fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
+    let place = Place::new();
+    let server = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"{name}\"}}}}}}");
+    place.write("work/.mcp.json", &server("project"));
+    place.write("work/.cursor/mcp.json", &server("cursor-project"));
+    place.write("work/.vscode/mcp.json", "{\"servers\": {\"workspace\": {\"command\": \"${workspaceFolder}/run\"}}}");
+    place.write("work/.zed/settings.json", "{\"context_servers\": {\"zed-project\": {\"command\": \"z\"}}}");
+    place.write("work/.codex/config.toml", "[mcp_servers.codex-project]\ncommand = \"c\"\n");
+    place.write("codex/config.toml", "[mcp_servers.codex-own]\ncommand = \"d\"\n");
+    place.write("xdg/Claude/claude_desktop_config.json", &server("desktop"));
+    let import = place.command(&["import", "--json"]).with(|command| {
+        command.env("CODEX_HOME", place.path("codex")).env("XDG_CONFIG_HOME", place.path("xdg"));
+    });
+    let result = import.run().expect(0).json();
+    assert_eq!(
+        names(&result["servers"]),
+        ["desktop", "project", "cursor-project", "workspace", "codex-own", "codex-project", "zed-project"]
+    );
+    let run = place.path("work/run").display().to_string();
+    assert!(place.read("work/ropeway.yaml").contains(&format!("command: {run}\n")));
+}
+
+#[test]
+fn a_file_that_is_named_is_the_only_one_that_is_read() {
+    let place = Place::with_clients();
+    let file = place.path(".codex/config.toml").display().to_string();
+    let result = place.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["context7", "docs"]);
+    assert!(place.read("work/new/ropeway.yaml").contains("# from file\n"));
+    place.run(&["import", "nowhere.json"]).expect(2);
+    place.write("work/empty.json", "{}");
+    place.run(&["import", "empty.json", "--to", "other.yaml"]).expect(2);
+    assert_eq!(place.files(), ["empty.json", "new"]);
+}
+
+#[test]
+fn where_nothing_is_found_that_is_said() {
+    let place = Place::new();
+    let run = place.run(&["import"]).expect(0);
+    assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
+    assert_eq!(place.files(), [""; 0]);
+}
