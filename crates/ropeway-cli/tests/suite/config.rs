@@ -3,12 +3,12 @@
 use ropeway::testing::Script;
 use serde_json::{Value, json};
 
-use crate::place::{Place, demo};
+use crate::home::{Home, demo};
 use crate::trial::scripted;
 
 #[test]
 fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
-    let place = Place::with_config(
+    let place = Home::with_config(
         "servers:\n  - alias: a\n    transport: stdoi\n    command: x\n  - alias: b\n    comand: y\n",
     );
     let run = place.run(&["config", "check"]).expect(2);
@@ -27,7 +27,7 @@ fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
 
 #[test]
 fn problems_for_scripts_have_all_their_parts() {
-    let place = Place::with_config("servers:\n  - alias: a\n    transport: stdoi\n    command: x\n");
+    let place = Home::with_config("servers:\n  - alias: a\n    transport: stdoi\n    command: x\n");
     let report = place.run(&["config", "check", "--json"]).expect(2).json();
     assert_eq!(
         report,
@@ -41,7 +41,7 @@ fn problems_for_scripts_have_all_their_parts() {
 #[test]
 fn a_secret_beside_a_problem_is_not_shown() {
     let place =
-        Place::with_config("servers:\n  - {alias: a, url: 'http://h/', auth: {bearer: s3cret-s3cret}, transprot: x}\n");
+        Home::with_config("servers:\n  - {alias: a, url: 'http://h/', auth: {bearer: s3cret-s3cret}, transprot: x}\n");
     let run = place.run(&["config", "check"]).expect(2);
     assert!(run.stdout.contains("auth: {bearer: ***}, transprot: x}"), "{}", run.stdout);
     assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
@@ -49,7 +49,7 @@ fn a_secret_beside_a_problem_is_not_shown() {
 
 #[test]
 fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
-    let place = Place::with_config(
+    let place = Home::with_config(
         "servers:\n  - {alias: a, command: x, env: {T: '${NO_SUCH_VARIABLE}'}}\n  - {alias: b, command: y, enabled: false}\n",
     );
     let run = place.run(&["config", "check"]).expect(0);
@@ -70,7 +70,7 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
 
 #[test]
 fn files_of_other_clients_are_checked_as_they_are() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     for file in [
         ".config/Claude/claude_desktop_config.json",
         ".claude.json",
@@ -89,7 +89,7 @@ fn files_of_other_clients_are_checked_as_they_are() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_told() {
-    let place = Place::new();
+    let place = Home::new();
     let run = place.run(&["config", "check"]).expect(2);
     assert!(run.stderr.starts_with("error: there is no configuration file\n"), "{}", run.stderr);
     let run = place.run(&["config", "check", "nowhere.yaml"]).expect(2);
@@ -109,7 +109,7 @@ fn a_file_that_cannot_be_read_is_told() {
 #[test]
 fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
     let servers = format!("servers:\n{}    prefix: ''\n{}    prefix: ''\n", demo("one"), demo("two"));
-    let place = Place::with_config(&servers);
+    let place = Home::with_config(&servers);
     place.run(&["config", "check"]).expect(0);
     let run = place.run(&["config", "check", "--connect"]).expect(2);
     let first =
@@ -131,7 +131,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
         .tool(tool("a b", json!({"type": "object"})), json!({"content": []}))
         .tool(tool("odd", odd), json!({"content": []}));
     let words = shlex::split(&scripted(&script)).expect("words");
-    let place = Place::with_config(
+    let place = Home::with_config(
         &json!({"servers": [
             {"alias": "s", "command": words[0], "args": words[1..]},
             {"alias": "gone", "command": "/no/such/program"},
@@ -149,7 +149,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
 
 #[test]
 fn the_places_of_the_file_are_told_in_their_order() {
-    let place = Place::new();
+    let place = Home::new();
     place.write(".config/ropeway/ropeway.yml", "servers: []\n");
     place.write("ropeway.yaml", "servers: []\n");
     let report = place.run(&["config", "path", "--json"]).expect(0).json();
@@ -173,7 +173,7 @@ fn the_places_of_the_file_are_told_in_their_order() {
 
 #[test]
 fn the_schema_is_the_one_that_ships() {
-    let schema = Place::new().run(&["config", "schema"]).expect(0).json();
+    let schema = Home::new().run(&["config", "schema"]).expect(0).json();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ropeway.schema.json");
     let shipped: Value = serde_json::from_str(&std::fs::read_to_string(shipped).expect("a file")).expect("JSON");
     assert_eq!(schema, shipped);

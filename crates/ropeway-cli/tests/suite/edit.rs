@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
-use crate::place::{Place, demo};
+use crate::home::{Home, demo};
 
 const COMMENTED: &str = "\
 # Mine.
@@ -25,7 +25,7 @@ collisions: suffix
 
 #[test]
 fn a_server_is_added_behind_the_others_and_all_else_is_kept() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     let run = place
         .run(&["add", "files", "--lazy", "--env", "LEVEL=debug", "--prefix", "", "--", "npx", "-y", "server"])
         .expect(0);
@@ -46,7 +46,7 @@ fn a_server_is_added_behind_the_others_and_all_else_is_kept() {
 
 #[test]
 fn a_server_behind_a_url_is_added() {
-    let place = Place::new();
+    let place = Home::new();
     place
         .run(&[
             "add",
@@ -77,7 +77,7 @@ servers:
 
 #[test]
 fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
-    let place = Place::new();
+    let place = Home::new();
     place.run(&["add", "own", "--global", "--", "x"]).expect(0);
     assert!(place.read(".config/ropeway/ropeway.yaml").contains("alias: own"));
     // The one in use is the user's by now.
@@ -92,7 +92,7 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 
 #[test]
 fn a_name_that_is_taken_is_refused_with_its_line() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     let run = place.run(&["add", "web", "--", "x"]).expect(2);
     let file = place.path("work/ropeway.yaml").display().to_string();
     let expected = format!(
@@ -104,7 +104,7 @@ fn a_name_that_is_taken_is_refused_with_its_line() {
 
 #[test]
 fn what_would_make_no_sense_is_not_written() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     for (arguments, words) in [
         (&["add", "a"][..], "how is server `a` reached?"),
         (&["add", "a b", "--", "x"], "found `a b`"),
@@ -130,7 +130,7 @@ fn what_would_make_no_sense_is_not_written() {
 
 #[test]
 fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
-    let place = Place::new();
+    let place = Home::new();
     let run = place.run(&["add", "git", "--url", "http://127.0.0.1:1/", "--bearer", "s3cret-s3cret"]).expect(0);
     assert!(place.read("work/ropeway.yaml").contains("bearer: \"${GIT_TOKEN}\""));
     assert!(run.stdout.contains("Set `GIT_TOKEN` before the server is used"), "{}", run.stdout);
@@ -156,7 +156,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     let run = place.run(&["add", "a", "--dry-run", "--secrets", "--env", "KEY=s3cret-s3cret", "--", "x"]).expect(0);
     assert!(run.stdout.contains("ropeway.yaml would get:\n"), "{}", run.stdout);
     let run = place.run(&["remove", "web", "--dry-run"]).expect(0);
@@ -167,7 +167,7 @@ fn a_dry_run_writes_nothing() {
 
 #[test]
 fn links_and_permissions_are_kept() {
-    let place = Place::new();
+    let place = Home::new();
     place.write("real.yaml", "servers: []\n");
     std::fs::set_permissions(place.path("real.yaml"), std::fs::Permissions::from_mode(0o640)).expect("permissions");
     std::os::unix::fs::symlink("../real.yaml", place.path("work/ropeway.yaml")).expect("a link");
@@ -181,7 +181,7 @@ fn links_and_permissions_are_kept() {
 
 #[test]
 fn a_program_that_is_given_by_a_path_from_here_runs_here() {
-    let place = Place::new();
+    let place = Home::new();
     place.write("work/sub/server.sh", "");
     for (name, command, folder) in [
         ("a", &["./sub/server.sh"][..], Some(".")),
@@ -200,7 +200,7 @@ fn a_program_that_is_given_by_a_path_from_here_runs_here() {
 
 #[test]
 fn a_server_can_be_tried_at_once() {
-    let place = Place::new();
+    let place = Home::new();
     let program = env!("CARGO_BIN_EXE_ropeway");
     let run = place.run(&["add", "demo", "--check", "--", program, "demo-server"]).expect(0);
     assert!(run.stdout.ends_with("  ● ok  tools      6 tools\n"), "{}", run.stdout);
@@ -211,7 +211,7 @@ fn a_server_can_be_tried_at_once() {
 
 #[test]
 fn servers_are_removed_with_what_belongs_to_them() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     let run = place.run(&["remove", "time"]).expect(0);
     assert_eq!(
         place.read("work/ropeway.yaml"),
@@ -225,17 +225,17 @@ fn servers_are_removed_with_what_belongs_to_them() {
 
 #[test]
 fn a_mistyped_name_removes_nothing_and_suggests_the_right_one() {
-    let place = Place::with_config(COMMENTED);
+    let place = Home::with_config(COMMENTED);
     let run = place.run(&["remove", "time", "wbe"]).expect(2);
     assert!(run.stderr.ends_with("there is no server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
     assert_eq!(place.read("work/ropeway.yaml"), COMMENTED);
-    let run = Place::new().run(&["remove", "a"]).expect(2);
+    let run = Home::new().run(&["remove", "a"]).expect(2);
     assert!(run.stderr.starts_with("error: there is no file `ropeway.yaml`\n"), "{}", run.stderr);
 }
 
 #[test]
 fn a_broken_server_can_be_removed() {
-    let place = Place::with_config(&format!("servers:\n  - alias: broken\n    comand: x\n{}", demo("demo")));
+    let place = Home::with_config(&format!("servers:\n  - alias: broken\n    comand: x\n{}", demo("demo")));
     place.run(&["remove", "broken"]).expect(0);
     assert_eq!(place.read("work/ropeway.yaml"), format!("servers:\n{}", demo("demo")));
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::home::Home;
 
 /// The secrets in the files of the clients.
 const SECRETS: [&str; 6] = [
@@ -22,7 +22,7 @@ fn names(value: &Value) -> Vec<&str> {
 
 #[test]
 fn the_servers_of_all_seven_clients_become_one_file() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let run = place.run(&["import"]).expect(0);
     for client in ["Claude Desktop", "Claude Code", "Cursor", "VS Code", "Windsurf", "Codex", "Zed"] {
         assert!(run.stdout.contains(client), "{client}\n{}", run.stdout);
@@ -67,7 +67,7 @@ fn the_servers_of_all_seven_clients_become_one_file() {
 
 #[test]
 fn a_second_import_changes_nothing() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     place.run(&["import", "--secrets"]).expect(0);
     let (text, secrets) = (place.read("work/ropeway.yaml"), place.read("work/.env"));
     let result = place.run(&["import", "--secrets", "--json"]).expect(0).json();
@@ -77,7 +77,7 @@ fn a_second_import_changes_nothing() {
 
 #[test]
 fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let run = place.run(&["import", "--secrets"]).expect(0);
     let kept = place.read("work/.env");
     for secret in SECRETS {
@@ -98,7 +98,7 @@ fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
 
 #[test]
 fn a_dry_run_prints_the_file_and_writes_none() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let run = place.run(&["import", "--dry-run", "--secrets"]).expect(0);
     assert_eq!(place.files(), [""; 0]);
     for secret in SECRETS {
@@ -111,7 +111,7 @@ fn a_dry_run_prints_the_file_and_writes_none() {
 
 #[test]
 fn servers_that_are_there_are_left_alone_and_comments_too() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
     place.write("work/ropeway.yaml", mine);
     let result = place.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
@@ -123,7 +123,7 @@ fn servers_that_are_there_are_left_alone_and_comments_too() {
 
 #[test]
 fn only_some_servers_of_some_clients_are_taken() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let result = place
         .run(&["import", "--from", "codex", "--from", "zed", "--only", "docs", "sqlite", "--json"])
         .expect(0)
@@ -135,7 +135,7 @@ fn only_some_servers_of_some_clients_are_taken() {
 
 #[test]
 fn a_broken_file_is_named_and_the_others_go_on() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     place.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
     place.write(".codex/config.toml", "[mcp_servers.a\n");
     let result = place.run(&["import", "--json"]).expect(0).json();
@@ -147,7 +147,7 @@ fn a_broken_file_is_named_and_the_others_go_on() {
 
 #[test]
 fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
-    let place = Place::new();
+    let place = Home::new();
     let server = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"{name}\"}}}}}}");
     place.write("work/.mcp.json", &server("project"));
     place.write("work/.cursor/mcp.json", &server("cursor-project"));
@@ -170,7 +170,7 @@ fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
 
 #[test]
 fn a_file_that_is_named_is_the_only_one_that_is_read() {
-    let place = Place::with_clients();
+    let place = Home::with_clients();
     let file = place.path(".codex/config.toml").display().to_string();
     let result = place.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["context7", "docs"]);
@@ -183,7 +183,7 @@ fn a_file_that_is_named_is_the_only_one_that_is_read() {
 
 #[test]
 fn where_nothing_is_found_that_is_said() {
-    let place = Place::new();
+    let place = Home::new();
     let run = place.run(&["import"]).expect(0);
     assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
     assert_eq!(place.files(), [""; 0]);

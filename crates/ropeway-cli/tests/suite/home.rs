@@ -1,15 +1,15 @@
-//! A place: a home folder and a folder to work in, of which nothing of this machine is seen.
+//! A home folder with the files of other clients in it, and a folder to work in.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Ropeway, Run};
 
 /// A home folder, and a folder in it where commands are typed.
-pub(crate) struct Place {
+pub(crate) struct Home {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Home {
     /// An empty one.
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder");
@@ -19,17 +19,17 @@ impl Place {
 
     /// One with a `ropeway.yaml` where commands are typed.
     pub(crate) fn with_config(text: &str) -> Self {
-        let place = Self::new();
-        place.write("work/ropeway.yaml", text);
-        place
+        let home = Self::new();
+        home.write("work/ropeway.yaml", text);
+        home
     }
 
     /// One where all clients keep their files.
     pub(crate) fn with_clients() -> Self {
-        let place = Self::new();
+        let home = Self::new();
         let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything");
-        copy(&home, place.folder.path());
-        place
+        copy(&home, home.folder.path());
+        home
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -59,7 +59,7 @@ impl Place {
         Ropeway::new(arguments).with(|command| self.put_on(command))
     }
 
-    /// Lets a command see nothing but this place.
+    /// Lets a command see nothing but this home.
     pub(crate) fn put_on(&self, command: &mut std::process::Command) {
         command.current_dir(self.path("work")).env("HOME", self.folder.path()).env("PATH", "/usr/bin:/bin");
         for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "APPDATA", "USERPROFILE", "CODEX_HOME", "ROPEWAY_CONFIG"] {
