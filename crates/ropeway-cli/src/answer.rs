@@ -151,8 +151,11 @@ pub(crate) fn show_parts<'a>(
 }
 
 /// Saves the files of an answer that is printed as JSON, and tells where they are.
-pub(crate) fn save_all(envelope: &Envelope, folder: &Folder) -> Result<Vec<String>, Failure> {
-    let files = envelope.meta.content.iter().filter(|part| !is_text(part));
+pub(crate) fn save_parts<'a>(
+    parts: impl Iterator<Item = &'a ContentPart>,
+    folder: &Folder,
+) -> Result<Vec<String>, Failure> {
+    let files = parts.filter(|part| !is_text(part));
     Ok(show_parts(files, Some(folder))?.text.lines().map(str::to_owned).collect())
 }
 

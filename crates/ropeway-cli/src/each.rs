@@ -1,125 +1,227 @@
 //! The same question to each server at once, and what became of it.
 
-use anstyle::Style;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::task::Poll;
+
 use ropeway::mcp::Mcp;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::{Alias, CallError};
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
+use crate::deadline::Deadline;
 use crate::failure::{Exit, Failure};
+use crate::help::{self, Help};
 use crate::mark::Mark;
 use crate::session::Session;
-use crate::text::clean_line;
+use crate::text::{clean_line, width, wrap};
 
-const NAME: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
+/// What became of a question to one server.
+pub(crate) enum Answer<T> {
+    /// It has answered.
+    There(T),
+    /// It could not answer.
+    Failed(CallError),
+    /// It is not there; its verdict says why.
+    Absent,
+    /// The time was over before it answered.
+    Late,
+}
 
 /// The answers of all servers, and why some have none.
 pub(crate) struct Each<T> {
-    answers: Vec<(Verdict, Option<Result<T, String>>)>,
+    answers: Vec<(Verdict, Answer<T>)>,
+    help: Help,
+    late: String,
 }
 
-/// Asks every server that is there.
+/// Asks every server as soon as it is there. Where there is just one, that it does not answer is a failure.
 pub(crate) async fn each<T>(
     session: &Session,
     what: &str,
     question: impl AsyncFn(Mcp) -> Result<T, CallError>,
 ) -> Result<Each<T>, Failure> {
-    let verdicts = session.listing().verdicts;
-    let single = verdicts.len() == 1;
-    let ask = async |verdict: &Verdict| match session.server(&verdict.server).filter(Mcp::is_connected) {
-        Some(server) => Some(question(server).await),
-        None => None,
-    };
-    let asked = session.step(what, at_once(verdicts.iter().map(ask).collect())).await?;
-    let mut answers = Vec::new();
-    for (verdict, answer) in verdicts.into_iter().zip(asked) {
-        let answer = match answer {
-            // Whoever asks one server wants to know all about why it does not answer.
-            Some(Err(error)) if single => return Err(error.into()),
-            Some(Err(error)) => Some(Err(crate::failure::line(&error))),
-            Some(Ok(answer)) => Some(Ok(answer)),
-            None => None,
-        };
-        answers.push((verdict, answer));
+    let mut answers = ask(session, what, session.deadline.as_ref().map(Deadline::at), question).await;
+    if session.single().is_some()
+        && let Some((_, answer)) = answers.pop_if(|(_, answer)| matches!(answer, Answer::Failed(_) | Answer::Late))
+    {
+        // Whoever asks one server wants to know all about why it does not answer.
+        return Err(match answer {
+            Answer::Failed(error) => error.into(),
+            _ => session.late(what),
+        });
     }
-    Ok(Each { answers })
+    let after =
+        session.deadline.as_ref().map_or_else(String::new, |deadline| format!(" within {:?}", deadline.after()));
+    Ok(Each { answers, help: session.help.clone(), late: format!("no answer{after}") })
 }
 
-/// Waits for all, each going on while the others wait.
-pub(crate) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|cx| {
-        let mut pending = false;
-        for (future, done) in &mut futures {
-            if done.is_none() {
-                match future.as_mut().poll(cx) {
-                    std::task::Poll::Ready(output) => *done = Some(output),
-                    std::task::Poll::Pending => pending = true,
-                }
-            }
+/// Asks every server as soon as it is there, until so long.
+pub(crate) async fn ask<T>(
+    session: &Session,
+    what: &str,
+    until: Option<Instant>,
+    question: impl AsyncFn(Mcp) -> Result<T, CallError>,
+) -> Vec<(Verdict, Answer<T>)> {
+    let verdicts = session.bridge.verdicts();
+    let servers: Vec<Alias> = verdicts.iter().map(|verdict| verdict.server.clone()).collect();
+    let (tell, told) = watch::channel(verdicts);
+    let follow = session.bridge.until_verdicts(|verdicts| {
+        tell.send_replace(verdicts.to_vec());
+        false
+    });
+    let one = async |at: usize| {
+        let server = &servers[at];
+        let is_settled = |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !is_on_its_way(verdict));
+        // The other end lives as long as we do.
+        let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_asleep(&verdicts[at]));
+        if asleep && session.awake {
+            // That it cannot be woken is its verdict.
+            let _ = session.bridge.wake(server).await;
         }
-        if pending { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, done)| done).collect()
+        match session.server(server).filter(Mcp::is_connected) {
+            Some(server) => question(server).await.map_or_else(Answer::Failed, Answer::There),
+            None => Answer::Absent,
+        }
+    };
+    let mut asked: Vec<Asked<'_, T>> = (0..servers.len()).map(|at| Asked::Waiting(Box::pin(one(at)))).collect();
+    {
+        let late = RefCell::new(servers.clone());
+        let all = std::future::poll_fn(|cx| {
+            let waiting = |(at, asked): (usize, &mut Asked<'_, T>)| asked.is_waiting(cx).then(|| servers[at].clone());
+            let waiting: Vec<Alias> = asked.iter_mut().enumerate().filter_map(waiting).collect();
+            let over = waiting.is_empty();
+            session.waiting.set(waiting.clone());
+            late.replace(waiting);
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let label = || format!("{what} {}", crowd(servers.len(), &late.borrow()));
+        let over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = session.status.following(label, all) => {}
+            _ = follow => {}
+            () = over => {}
+        }
+    }
+    let answers = asked.into_iter().map(|asked| match asked {
+        Asked::Done(answer) => answer,
+        Asked::Waiting(_) => Answer::Late,
+    });
+    session.bridge.verdicts().into_iter().zip(answers).collect()
+}
+
+/// A question on its way to one server.
+enum Asked<'a, T> {
+    Waiting(Pin<Box<dyn Future<Output = Answer<T>> + 'a>>),
+    Done(Answer<T>),
+}
+
+impl<T> Asked<'_, T> {
+    /// Is there no answer yet?
+    fn is_waiting(&mut self, cx: &mut std::task::Context<'_>) -> bool {
+        if let Self::Waiting(future) = self
+            && let Poll::Ready(answer) = future.as_mut().poll(cx)
+        {
+            *self = Self::Done(answer);
+        }
+        matches!(self, Self::Waiting(_))
+    }
+}
+
+/// Whom one waits for: of many, those that are missing.
+fn crowd(count: usize, missing: &[Alias]) -> String {
+    let names: Vec<&str> = missing.iter().map(Alias::as_str).collect();
+    match count {
+        1 => names.join(", "),
+        _ => format!("{count} servers: {}", names.join(", ")),
+    }
+}
+
+fn is_on_its_way(verdict: &Verdict) -> bool {
+    matches!(verdict.outcome, Outcome::Connecting | Outcome::NotStarted)
+}
+
+fn is_asleep(verdict: &Verdict) -> bool {
+    matches!(verdict.outcome, Outcome::Cached { .. })
 }
 
 impl<T> Each<T> {
     /// The answers, each with its server.
     pub(crate) fn there(&self) -> impl Iterator<Item = (&Alias, &T)> {
         self.answers.iter().filter_map(|(verdict, answer)| match answer {
-            Some(Ok(answer)) => Some((&verdict.server, answer)),
+            Answer::There(answer) => Some((&verdict.server, answer)),
             _ => None,
         })
     }
 
-    /// The servers that gave no answer, a line for each.
-    pub(crate) fn absent(&self) -> String {
-        let mut text = String::new();
-        for (verdict, answer) in &self.answers {
-            let (mark, words) = match answer {
-                Some(Ok(_)) => continue,
-                Some(Err(error)) => (Mark::Bad, error.clone()),
-                None if verdict.outcome == Outcome::Disabled => continue,
-                None => (Mark::of(&verdict.outcome), Mark::words(&verdict.outcome)),
-            };
-            let (style, sign, alias) = (mark.style(), mark.sign(), clean_line(verdict.server.as_str()));
-            text.push_str(&format!(
-                "{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{FAINT:#}\n",
-                clean_line(&words)
-            ));
+    /// That nobody has any of these.
+    pub(crate) fn nothing(&self, what: &str) -> String {
+        match (&self.answers[..], self.there().count()) {
+            ([(verdict, Answer::There(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
+            ([], _) => "No server is configured.\n".to_owned(),
+            (_, 0) => "No server is there.\n".to_owned(),
+            (_, 1) => format!("The server that is there has no {what}.\n"),
+            (_, count) => format!("None of the {count} servers that are there has {what}.\n"),
         }
+    }
+
+    /// The servers that gave no answer, and what can be done about it.
+    pub(crate) fn absent(&self) -> String {
+        let trouble = |(verdict, answer): &(Verdict, Answer<T>)| match answer {
+            Answer::There(_) => String::new(),
+            Answer::Failed(error) => {
+                let reason = wrap(&clean_line(&reason(error)), width(), 4);
+                help::line(Mark::Bad, &verdict.server, "no answer", "") + &reason
+            }
+            // It has arrived, and still not answered.
+            Answer::Late if !is_on_its_way(verdict) => help::line(Mark::Half, &verdict.server, &self.late, ""),
+            Answer::Absent if verdict.outcome == Outcome::Disabled => String::new(),
+            Answer::Absent | Answer::Late => self.help.trouble(verdict, width()),
+        };
+        let text: String = self.answers.iter().map(trouble).collect();
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
     /// All answers by server, for scripts.
     pub(crate) fn json(&self, fields: impl Fn(&T) -> Value) -> Value {
-        let server = |(verdict, answer): &(Verdict, Option<Result<T, String>>)| {
+        let server = |(verdict, answer): &(Verdict, Answer<T>)| {
             let mut record = json!({"server": verdict.server, "verdict": verdict.outcome});
             match answer {
-                Some(Ok(answer)) => {
+                Answer::There(answer) => {
                     if let (Some(record), Value::Object(fields)) = (record.as_object_mut(), fields(answer)) {
                         record.extend(fields);
                     }
                 }
-                Some(Err(error)) => record["error"] = json!(error),
-                None => {}
+                Answer::Failed(error) => record["error"] = json!(reason(error)),
+                Answer::Late => record["error"] = json!(self.late),
+                Answer::Absent => {}
             }
             record
         };
         json!({"servers": self.answers.iter().map(server).collect::<Vec<_>>()})
     }
 
-    /// Done, unless nobody has answered and somebody should have.
+    /// Done, unless somebody is late, or nobody has answered and somebody should have.
     pub(crate) fn exit(&self) -> Exit {
-        let late = |(verdict, _): &(Verdict, _)| verdict.outcome == Outcome::Connecting;
+        let any = |is: fn(&Answer<T>) -> bool| self.answers.iter().any(|(_, answer)| is(answer));
         match () {
-            () if self.answers.iter().any(late) => Exit::Timeout,
-            () if self.there().next().is_some() || self.answers.is_empty() => Exit::Done,
-            () if self.answers.iter().all(|(verdict, _)| verdict.outcome == Outcome::Disabled) => Exit::Done,
-            () if self.answers.iter().any(|(verdict, _)| verdict.outcome == Outcome::NeedsAuth) => Exit::NeedsAuth,
-            () => Exit::Unreachable,
+            () if any(|answer| matches!(answer, Answer::Late)) => Exit::Timeout,
+            () if any(|answer| matches!(answer, Answer::There(_))) => Exit::Done,
+            () if any(|answer| matches!(answer, Answer::Failed(_))) => Exit::Unreachable,
+            () => help::exit(&self.answers.iter().map(|(verdict, _)| verdict.clone()).collect::<Vec<_>>()),
         }
     }
+}
+
+/// Why a server could not answer, in one line; whose words they are is said beside it.
+fn reason(error: &CallError) -> String {
+    crate::failure::line(error)
 }

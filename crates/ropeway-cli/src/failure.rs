@@ -231,11 +231,8 @@ impl From<&CallError> for Failure {
         }
         match error {
             CallError::NeedsAuth { challenge, .. } => {
-                let failure = match challenge {
-                    Some(challenge) => failure.hint(format!("it asks for: {}", clean_line(challenge))),
-                    None => failure,
-                };
-                failure.hint("give a token with --bearer, or a header with --header")
+                let asks = challenge.as_ref().map(|challenge| format!("it asks for: {}", clean_line(challenge)));
+                asks.into_iter().fold(failure, Self::hint)
             }
             CallError::Refused { data: Some(data), .. } => {
                 failure.hint(format!("it adds: {}", clean_line(&data.to_string())))

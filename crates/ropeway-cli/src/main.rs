@@ -1,9 +1,11 @@
 //! The `ropeway` command: the tools of MCP servers, from a terminal.
 
+mod abreast;
 mod answer;
 mod argument;
 mod clients;
 mod command;
+mod deadline;
 mod demo;
 mod doctor;
 mod dotenv;
@@ -12,13 +14,16 @@ mod each;
 mod excerpt;
 mod failure;
 mod file;
+mod help;
 mod literal;
 mod mark;
+mod names;
 mod places;
 mod schema;
 mod server;
 mod servers;
 mod session;
+mod setting;
 mod signature;
 mod status;
 mod suggest;

@@ -29,22 +29,6 @@ impl Mark {
         }
     }
 
-    /// How a server stands, in a few words.
-    pub(crate) fn words(outcome: &Outcome) -> String {
-        let tools = |count: usize| if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") };
-        match outcome {
-            Outcome::Ready { tools: count } => tools(*count),
-            Outcome::Cached { tools: count } => format!("{}, remembered; it starts at the first call", tools(*count)),
-            Outcome::Connecting => "connecting".to_owned(),
-            Outcome::NeedsAuth => "needs authentication".to_owned(),
-            Outcome::Down { cause } => format!("down: {cause}"),
-            Outcome::Skipped { secrets } => format!("skipped: `{}` not set", secrets.join("`, `")),
-            Outcome::FilteredToZero { of } => format!("none of its {} is wanted", tools(*of)),
-            Outcome::Disabled => "disabled".to_owned(),
-            other => other.to_string(),
-        }
-    }
-
     /// The sign.
     pub(crate) fn sign(self) -> char {
         match self {

@@ -6,6 +6,7 @@ use ropeway::config::{Config, Secrets, ServerEntry, Settings};
 use ropeway::tool::Alias;
 
 use crate::failure::Failure;
+use crate::names::filled;
 use crate::server::ServerOptions;
 use crate::{places, suggest, veil};
 
@@ -14,6 +15,8 @@ use crate::{places, suggest, veil};
 pub(crate) struct Servers {
     pub(crate) config: Config,
     pub(crate) source: Source,
+    /// Those that could sleep are started.
+    pub(crate) awake: bool,
 }
 
 /// Where servers come from.
@@ -31,13 +34,13 @@ impl ServerOptions {
     /// The servers that are meant.
     pub(crate) fn servers(&self) -> Result<Servers, Failure> {
         let servers = match self.config_file()? {
-            Some(path) => Servers { config: load(&path)?, source: Source::File(path) },
+            Some(path) => Servers { config: load(&path)?, source: Source::File(path), awake: false },
             None => {
                 let source = if self.is_given() { Source::Line } else { Source::Demo };
                 let mut entry = ServerEntry::new(self.config()?);
                 // Nobody else is there to be told apart from.
                 entry.prefix = String::new();
-                Servers { config: Config::default().with_server(entry), source }
+                Servers { config: Config::default().with_server(entry), source, awake: true }
             }
         };
         servers.hide_secrets();
@@ -85,13 +88,20 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 }
 
 impl Servers {
+    /// The same, of which none sleeps: what is asked for is not remembered.
+    pub(crate) fn awake(mut self) -> Self {
+        self.awake = true;
+        self
+    }
+
     /// Only the server of this name.
     pub(crate) fn only(mut self, name: &str) -> Result<Self, Failure> {
         let Some(at) = self.config.servers.iter().position(|entry| entry.alias.as_str() == name) else {
             return Err(self.unknown(name));
         };
         self.config.servers = vec![self.config.servers.swap_remove(at)];
-        Ok(self)
+        // Whoever names it wants it.
+        Ok(self.awake())
     }
 
     /// Only the server of this name, if one is named.
@@ -102,15 +112,22 @@ impl Servers {
         }
     }
 
-    /// Only the server that a tool's name begins with, if there is one: `SERVER.TOOL`.
+    /// Only the servers that a tool's name can mean: `SERVER.TOOL`, or what models call it.
     pub(crate) fn only_for(mut self, tool: &str) -> Self {
-        let begins =
+        let is_dotted =
             |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
         // An alias may hold a dot: the longest one is meant.
         let named =
-            self.config.servers.iter().filter(|entry| begins(entry)).max_by_key(|entry| entry.alias.as_str().len());
+            self.config.servers.iter().filter(|entry| is_dotted(entry)).max_by_key(|entry| entry.alias.as_str().len());
         if let Some(named) = named {
             self.config.servers = vec![named.clone()];
+            return self;
+        }
+        let prefix = |entry: &ServerEntry| filled(&entry.prefix, &entry.alias);
+        let is_prefixed = |entry: &ServerEntry| !entry.prefix.is_empty() && tool.starts_with(&prefix(entry));
+        if self.config.servers.iter().any(is_prefixed) {
+            // Without a prefix, a tool may have any name.
+            self.config.servers.retain(|entry| entry.prefix.is_empty() || is_prefixed(entry));
         }
         self
     }

@@ -1,146 +1,175 @@
 //! A session: one command's connections to its servers, from start to end, within its time.
 
-use std::sync::{Arc, OnceLock};
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, Health, Listing};
 use ropeway::checked::CheckedTool;
-use ropeway::config::{Settings, Start};
+use ropeway::config::Settings;
 use ropeway::envelope::Envelope;
 use ropeway::mcp::{Mcp, ServerInfo, State};
 use ropeway::registry::{Outcome, Verdict};
-use ropeway::tool::{Alias, Arguments, CallContext, CallError, Origin, ToolDefinition};
+use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
+use crate::deadline::{Deadline, Waiting};
+use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
+use crate::help::Help;
+use crate::names::{Names, server_of};
 use crate::servers::{Servers, memory_folder};
+use crate::setting::Setting;
 use crate::status::Status;
-use crate::suggest;
-use crate::text::clean_line;
 
 /// How long a server has to end by itself, unless the command's time ends sooner.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// How long a command may take as a whole, and whom it waits for meanwhile.
-#[derive(Clone, Debug)]
-pub(crate) struct Deadline {
-    at: Instant,
-    after: Duration,
-    server: Arc<OnceLock<Alias>>,
-}
-
-impl Deadline {
-    /// So long from now.
-    pub(crate) fn new(after: Duration) -> Self {
-        Self { at: Instant::now() + after, after, server: Arc::default() }
-    }
-
-    /// When it is over.
-    pub(crate) fn at(&self) -> Instant {
-        self.at
-    }
-
-    /// What to say when it is over.
-    pub(crate) fn failure(&self) -> Failure {
-        let after = self.after;
-        let message = match self.server.get() {
-            Some(server) => format!("server `{server}` gave no answer within {after:?}"),
-            None => format!("the command did not end within {after:?}"),
-        };
-        Failure::new(Exit::Timeout, message)
-    }
-}
+/// How long a server may take to say that it is alive, and how much of a command's time is kept for that.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// One command's connections to its servers.
 pub(crate) struct Session {
-    bridge: Bridge,
-    /// Whom the command is about, in words.
-    whom: String,
-    deadline: Option<Deadline>,
-    status: Status,
+    pub(crate) bridge: Bridge,
+    pub(crate) names: Names,
+    pub(crate) help: Help,
+    /// The one server without which the command makes no sense.
+    single: Option<Alias>,
+    /// Servers that could sleep are started.
+    pub(crate) awake: bool,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) waiting: Waiting,
+    pub(crate) status: Status,
 }
 
 impl Session {
     /// Connects, does the work, and closes; `work` should print what it has, since closing takes its time.
     ///
-    /// Where there is just one server, that it cannot be reached is a failure; of many, it is a verdict.
+    /// Where there is just one server, the work begins when it is there, and that it cannot be reached is a failure. Of
+    /// many it is a verdict, and the work begins at once: [`Session::arrive`] waits for all of them.
     pub(crate) async fn with<T>(
         servers: Servers,
-        deadline: Option<Deadline>,
-        status: Status,
+        setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let single = servers.single().map(|entry| entry.alias.clone());
-        Self::run(servers, single, deadline, status, work).await
+        let alone = single.is_some();
+        let arrived = async |session: &Self| {
+            if alone {
+                session.arrive().await?;
+            }
+            work(session).await
+        };
+        Self::run(servers, single, setting, arrived).await
     }
 
     /// The same, but also of one server that it cannot be reached is only a verdict.
     pub(crate) async fn with_any<T>(
         servers: Servers,
-        deadline: Option<Deadline>,
-        status: Status,
+        setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        Self::run(servers, None, deadline, status, work).await
+        Self::run(servers, None, setting, work).await
     }
 
     async fn run<T>(
         servers: Servers,
         single: Option<Alias>,
-        deadline: Option<Deadline>,
-        status: Status,
+        setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        if let (Some(deadline), Some(alias)) = (&deadline, &single) {
-            // A command has one server.
-            let _ = deadline.server.set(alias.clone());
-        }
-        let whom =
-            single.as_ref().map_or_else(|| format!("{} servers", servers.config.servers.len()), Alias::to_string);
-        let mut builder = Bridge::builder(prepare(servers, deadline.as_ref()).config);
+        setting.waiting.set(single.iter().cloned().collect());
+        let deadline = setting.deadline.clone();
+        let servers = prepare(servers, deadline.as_ref());
+        let names = Names::new(&servers.config);
+        let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
+        let mut builder = Bridge::builder(servers.config).events(setting.events.clone());
         if let Some(folder) = memory_folder() {
             builder = builder.remember_in(folder);
         }
-        let bridge = builder.build().map_err(|error| Failure::usage(error.to_string()).caused_by_source(&error))?;
-        let session = Self { bridge, whom, deadline, status };
-        let done = async {
-            session.start(single.as_ref()).await?;
-            work(&session).await
+        let bridge = builder.build().map_err(Failure::start)?;
+        let (waiting, status, awake) = (setting.waiting.clone(), setting.status.clone(), servers.awake);
+        let session = Self { bridge, names, help, single, awake, deadline, waiting, status };
+        let done = tokio::select! {
+            biased;
+            done = work(&session) => done,
+            never = session.start() => match never {},
         };
-        let done = done.await.map_err(|failure| match (failure.concerns_the_server(), single) {
-            (true, Some(alias)) => failure.server_said(session.stderr_tail(&alias)),
-            _ => failure,
-        });
+        let done = done.map_err(|failure| session.explain(failure));
         session.close().await;
         done
     }
 
-    async fn start(&self, single: Option<&Alias>) -> Result<(), Failure> {
-        let started = self.step("connecting to", self.bridge.start()).await;
-        match (started, single) {
-            (Ok(Err(error)), _) => Err(Failure::start(error)),
-            (Ok(Ok(verdicts)), Some(alias)) => verdicts.iter().try_for_each(|verdict| self.refuse(alias, verdict)),
-            (Err(failure), Some(_)) => Err(failure),
-            // Those that are there are there; the others are told to be late.
-            (Err(_) | Ok(Ok(_)), None) => Ok(()),
+    /// Starts all servers; what becomes of them are their verdicts.
+    async fn start(&self) -> Infallible {
+        // None is required, so that none is fatal.
+        drop(self.bridge.start().await);
+        std::future::pending().await
+    }
+
+    /// Waits until every server is there or has failed, or the time is over.
+    pub(crate) async fn arrive(&self) -> Result<(), Failure> {
+        let until = self.deadline.as_ref().map(Deadline::at);
+        let answers = ask(self, "connecting to", until, async |_| Ok(())).await;
+        let (Some(alias), [(verdict, answer)]) = (&self.single, &answers[..]) else { return Ok(()) };
+        match answer {
+            Answer::Late => Err(self.late(match self.server(alias).is_some_and(|server| server.is_connected()) {
+                true => "listing the tools of",
+                false => "connecting to",
+            })),
+            _ => self.refuse(alias, verdict).await,
         }
     }
 
     /// A failure where the one server of a command is not there.
-    fn refuse(&self, alias: &Alias, verdict: &Verdict) -> Result<(), Failure> {
+    async fn refuse(&self, alias: &Alias, verdict: &Verdict) -> Result<(), Failure> {
         match &verdict.outcome {
             Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. } => return Ok(()),
-            Outcome::Disabled | Outcome::Skipped { .. } => return Err(Failure::usage(verdict.to_string())),
+            Outcome::Disabled | Outcome::Skipped { .. } => {
+                let failure = Failure::usage(verdict.to_string());
+                return Err(self.help.advice(verdict).into_iter().fold(failure, Failure::hint));
+            }
             _ => {}
         }
-        let state = self.bridge.server(alias).map(|server| server.state().borrow().clone());
-        Err(match state {
-            Some(State::Down { cause, .. }) => Failure::connect(alias, cause),
-            Some(State::NeedsAuth { challenge }) => {
-                Failure::from(CallError::NeedsAuth { server: alias.clone(), challenge })
+        let server = self.server(alias);
+        let state = server.as_ref().map(|server| server.state().borrow().clone());
+        Err(match (state, server) {
+            (Some(State::Down { cause, .. }), _) => Failure::connect(alias, cause),
+            (Some(State::NeedsAuth { challenge }), _) => {
+                CallError::NeedsAuth { server: alias.clone(), challenge }.into()
+            }
+            // It is there, but has not told its tools: asked once more, it says why in full.
+            (Some(State::Ready { .. }), Some(server)) => {
+                match self.step("listing the tools of", alias, server.refresh_tools()).await? {
+                    Ok(_) => return Ok(()),
+                    Err(error) => error.into(),
+                }
             }
             _ => Failure::new(Exit::Unreachable, verdict.to_string()),
         })
+    }
+
+    /// A failure with all that helps to understand it.
+    fn explain(&self, failure: Failure) -> Failure {
+        match (&self.single, failure.exit()) {
+            (Some(alias), Exit::NeedsAuth) => {
+                let advice = self.help.advice(&Verdict::new(alias.clone(), Outcome::NeedsAuth));
+                advice.into_iter().fold(failure, Failure::hint)
+            }
+            (Some(alias), exit) if failure.concerns_the_server() => {
+                let failure = failure.server_said(self.stderr_tail(alias));
+                let down = Verdict::new(alias.clone(), Outcome::Down { cause: String::new() });
+                let advice = self.help.advice(&down).filter(|_| exit == Exit::Unreachable);
+                advice.into_iter().fold(failure, Failure::hint)
+            }
+            _ => failure,
+        }
+    }
+
+    /// The one server of the command, when there is just one.
+    pub(crate) fn single(&self) -> Option<&Alias> {
+        self.single.as_ref()
     }
 
     /// The tools, and how each server stands.
@@ -162,20 +191,35 @@ impl Session {
         self.server(alias).map(|server| server.stderr_tail()).unwrap_or_default()
     }
 
-    /// How every server does.
-    pub(crate) async fn health(&self) -> Result<Health, Failure> {
-        self.step("looking after", self.bridge.health_check()).await
+    /// How every server does. Those that are late do not keep us from looking after the others.
+    pub(crate) async fn health(&self) -> Health {
+        let until = self.deadline.as_ref().map(|deadline| deadline.at() - LAST_LOOK.min(deadline.after() / 4));
+        ask(self, "connecting to", until, async |_| Ok(())).await;
+        let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
+        let patience = left.map_or(SIGN_OF_LIFE, |left| left.min(SIGN_OF_LIFE));
+        let label = || "waiting for signs of life".to_owned();
+        self.status.following(label, self.bridge.health_check_within(patience)).await
     }
 
     /// The tool that a person means by a name.
     pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
         let listing = self.listing();
+        let late = |verdict: &&Verdict| verdict.outcome == Outcome::Connecting;
+        if self.deadline.is_some() && listing.verdicts.iter().any(|verdict| late(&verdict)) {
+            // Nothing is left of the time for a call, and the late one may have a tool of that name, too.
+            return Err(self.late("connecting to").hint("`SERVER.TOOL` starts only that server"));
+        }
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
-        choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
+        self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
             // What is not there may be a tool of one that is not there.
-            let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
-            absent.fold(failure, |failure, verdict| failure.hint(verdict.to_string()))
+            let absent: Vec<&Verdict> = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+            match &absent[..] {
+                [] if tools.is_empty() => failure.hint("there are no tools"),
+                [] => failure,
+                [verdict] => failure.hint(verdict.to_string()),
+                many => failure.hint(format!("not there: {}", self.help.names(many.iter().copied()))),
+            }
         })
     }
 
@@ -183,23 +227,42 @@ impl Session {
     pub(crate) async fn call(&self, tool: &CheckedTool, arguments: Arguments) -> Result<Envelope, Failure> {
         let status = self.status.clone();
         let context = CallContext::default().with_progress(move |progress| status.progress(progress));
-        let envelope = self.step("waiting for", tool.call(arguments, &context)).await?;
+        let definition = tool.definition();
+        let local = Alias::from(definition.name.as_str());
+        let server = server_of(definition).unwrap_or(&local);
+        let envelope = self.step("waiting for", server, tool.call(arguments, &context)).await?;
         match envelope.error.as_deref() {
             None => Ok(envelope),
-            Some(error @ CallError::InvalidArguments { .. }) => Err(Failure::from(error).about(tool.definition())),
+            Some(CallError::InvalidArguments { problems, .. }) => {
+                let shown = self.names.shown(definition);
+                let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
+                Err(Failure::from(error).about(&shown))
+            }
             Some(error) => Err(Failure::from(error)),
         }
     }
 
-    /// Waits for one step, but no longer than the command may take.
-    pub(crate) async fn step<T>(&self, what: &str, step: impl Future<Output = T>) -> Result<T, Failure> {
-        let label = format!("{what} {}", self.whom);
-        let step = self.status.during(&label, step);
+    /// Waits for one step of one server, but no longer than the command may take.
+    pub(crate) async fn step<T>(
+        &self,
+        what: &str,
+        server: &Alias,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        self.waiting.set(vec![server.clone()]);
+        let step = self.status.following(|| format!("{what} {server}"), step);
         match &self.deadline {
             None => Ok(step.await),
-            Some(deadline) => tokio::time::timeout_at(deadline.at, step)
-                .await
-                .map_err(|_| deadline.failure().hint(format!("this was while {what} it"))),
+            Some(deadline) => tokio::time::timeout_at(deadline.at(), step).await.map_err(|_| self.late(what)),
+        }
+    }
+
+    /// What to say when the time is over during a step.
+    pub(crate) fn late(&self, what: &str) -> Failure {
+        let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
+        match &self.deadline {
+            Some(deadline) => deadline.failure().hint(format!("this was while {what} {them}")),
+            None => Failure::new(Exit::Timeout, format!("there was no answer while {what} {them}")),
         }
     }
 
@@ -207,7 +270,7 @@ impl Session {
         let patience = Instant::now() + CLOSE + Duration::from_millis(500);
         let until = self.deadline.as_ref().map_or(patience, |deadline| {
             // A server whose time is up is still told to stop, but not waited for.
-            patience.min(deadline.at.max(Instant::now() + Duration::from_millis(100)))
+            patience.min(deadline.at().max(Instant::now() + Duration::from_millis(100)))
         });
         // Whoever is still there after this is killed by the caller.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
@@ -220,144 +283,16 @@ fn is_absent(outcome: &Outcome) -> bool {
 
 /// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.
 fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
-    let single = servers.config.servers.len() == 1;
     for entry in &mut servers.config.servers {
-        if single {
-            // Whoever names it wants it.
-            entry.start = Start::Eager;
-        }
         entry.required = false;
         let Settings::Known(config) = &mut entry.settings else { continue };
         config.reconnect.enabled = false;
         config.timeouts.close = CLOSE;
-        if let Some(&Deadline { after, .. }) = deadline {
+        if let Some(after) = deadline.map(Deadline::after) {
             config.timeouts.connect = after;
             config.timeouts.idle = after;
             config.timeouts.total = after;
         }
     }
     servers
-}
-
-/// The name of a tool as it is shown beside its server, and typed after it.
-pub(crate) fn short_name(definition: &ToolDefinition) -> &str {
-    match &definition.origin {
-        // A rename shows in the name that models know; a prefix, and what was cut off, do not.
-        Origin::Server { tool, .. } if definition.name.ends_with(&**tool) => tool,
-        Origin::Server { .. } | Origin::Local => &definition.name,
-    }
-}
-
-/// The server of a tool.
-pub(crate) fn server_of(definition: &ToolDefinition) -> Option<&Alias> {
-    match &definition.origin {
-        Origin::Server { server, .. } => Some(server),
-        Origin::Local => None,
-    }
-}
-
-/// Which tool a person means: by the name that models know, by the server's own, or by either after the server's alias.
-fn choose(tools: &[&ToolDefinition], name: &str) -> Result<usize, Failure> {
-    let is_called = |tool: &ToolDefinition, name: &str| {
-        let own = match &tool.origin {
-            Origin::Server { tool, .. } => Some(&**tool),
-            Origin::Local => None,
-        };
-        tool.name == name || own == Some(name)
-    };
-    let behind = |tool: &ToolDefinition| {
-        let rest = name.strip_prefix(server_of(tool)?.as_str())?.strip_prefix('.')?;
-        Some(rest.to_owned())
-    };
-    let all = || tools.iter().enumerate();
-    // What is written out in full wins over what is short for it.
-    let full: Vec<usize> = all().filter(|(_, tool)| tool.name == name).map(|(at, _)| at).collect();
-    let dotted = all().filter(|(_, tool)| behind(tool).is_some_and(|rest| is_called(tool, &rest)));
-    let dotted: Vec<usize> = dotted.map(|(at, _)| at).collect();
-    let short: Vec<usize> = all().filter(|(_, tool)| is_called(tool, name)).map(|(at, _)| at).collect();
-    let found = [full, dotted, short].into_iter().find(|found| !found.is_empty()).unwrap_or_default();
-    match found[..] {
-        [one] => Ok(one),
-        [] => Err(unknown(tools, name, tools.iter().find_map(|tool| behind(tool)))),
-        _ => {
-            let servers = found.iter().filter_map(|at| server_of(tools[*at]));
-            let names: Vec<String> = servers.map(|server| format!("`{server}.{name}`")).collect();
-            let failure = Failure::usage(format!("several servers have a tool `{name}`"));
-            Err(failure.hint(format!("say which one: {}", names.join(", "))))
-        }
-    }
-}
-
-fn unknown(tools: &[&ToolDefinition], name: &str, behind: Option<String>) -> Failure {
-    let asked = behind.as_deref().unwrap_or(name);
-    let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned(), nearest: Vec::new() });
-    let names: Vec<String> = tools.iter().map(|tool| clean_line(short_name(tool))).collect();
-    let servers: Vec<&Alias> = {
-        let mut servers: Vec<&Alias> = tools.iter().filter_map(|tool| server_of(tool)).collect();
-        servers.dedup();
-        servers
-    };
-    let whose = match servers[..] {
-        [server] => format!("server `{server}` has"),
-        _ => "there are".to_owned(),
-    };
-    match suggest::question(asked, names.iter().map(String::as_str)) {
-        Some(question) => failure.hint(question),
-        None if names.is_empty() => failure.hint("there are no tools"),
-        None if names.len() <= 12 => failure.hint(format!("{whose}: {}", names.join(", "))),
-        None => failure
-            .hint(format!("`ropeway tools` lists all {}, and `ropeway tools --find WORDS` finds one", names.len())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tool(server: &str, own: &str, name: &str) -> ToolDefinition {
-        let mut tool = ToolDefinition::new(name);
-        tool.origin = Origin::Server { server: server.into(), tool: own.into() };
-        tool
-    }
-
-    fn chosen(tools: &[ToolDefinition], name: &str) -> Result<usize, String> {
-        let tools: Vec<&ToolDefinition> = tools.iter().collect();
-        choose(&tools, name).map_err(|failure| anstream::adapter::strip_str(&failure.render()).to_string())
-    }
-
-    #[test]
-    fn a_tool_is_found_by_its_name_or_behind_the_name_of_its_server() {
-        let tools =
-            [tool("demo", "chart", "chart"), tool("demo", "demo.time", "demo.time"), tool("demo", "time", "time")];
-        assert_eq!(chosen(&tools, "chart"), Ok(0));
-        assert_eq!(chosen(&tools, "demo.chart"), Ok(0));
-        // What is written out in full wins.
-        assert_eq!(chosen(&tools, "demo.time"), Ok(1));
-        assert!(chosen(&tools, "other.chart").is_err());
-        assert!(chosen(&tools, "demochart").is_err());
-    }
-
-    #[test]
-    fn a_tool_of_many_servers_is_found_by_each_of_its_names() {
-        let tools = [
-            tool("web", "get", "mcp_web_get"),
-            tool("files", "get", "mcp_files_fetch"),
-            tool("files", "put", "mcp_files_put"),
-        ];
-        assert_eq!(chosen(&tools, "web.get"), Ok(0));
-        assert_eq!(chosen(&tools, "mcp_web_get"), Ok(0));
-        assert_eq!(chosen(&tools, "files.get"), Ok(1));
-        assert_eq!(chosen(&tools, "put"), Ok(2));
-        let several = chosen(&tools, "get").expect_err("which one?");
-        assert_eq!(several, "error: several servers have a tool `get`\n  say which one: `web.get`, `files.get`\n");
-        assert_eq!(short_name(&tools[0]), "get");
-        assert_eq!(short_name(&tools[1]), "mcp_files_fetch");
-    }
-
-    #[test]
-    fn a_mistyped_tool_is_a_usage_error_with_a_suggestion() {
-        let tools = [tool("demo", "chart", "chart"), tool("demo", "time", "time")];
-        let text = chosen(&tools, "demo.chrat").expect_err("no such tool");
-        assert_eq!(text, "error: there is no tool `chrat`\n  did you mean `chart`?\n");
-    }
 }

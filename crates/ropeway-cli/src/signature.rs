@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
 
 use crate::schema::{Field, fields, type_name};
-use crate::text::{clean_line, wrap};
+use crate::text::{clean_line, columns, wrap};
 
 const NAME: Style = Style::new().bold();
 const TYPE: Style = AnsiColor::Cyan.on_default();
@@ -19,17 +19,38 @@ pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
     signature_as(&tool.name, tool, width)
 }
 
+/// The tool as code in one line behind its server's name. Where it does not fit, less is said: types and values of
+/// optional arguments go first, then all types, then optional arguments are only counted.
+pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usize) -> String {
+    let (server, name) = (clean_line(server), clean_line(name));
+    let all = fields(&tool.input_schema);
+    let (required, optional): (Vec<&Field>, Vec<&Field>) = all.iter().partition(|field| field.required);
+    let counted = (!optional.is_empty()).then(|| Piece::faint(&format!("{} optional", optional.len())));
+    let less = |field: &Field| if field.required { argument(field) } else { Piece::name(field) };
+    let ways: [Vec<Piece>; 4] = [
+        all.iter().map(argument).collect(),
+        all.iter().map(less).collect(),
+        all.iter().map(Piece::name).collect(),
+        required.iter().map(|field| Piece::name(field)).chain(counted).collect(),
+    ];
+    let room = width.saturating_sub(columns(&server) + columns(&name) + 3);
+    let fits = |way: &&Vec<Piece>| way.iter().map(|piece| piece.width + 2).sum::<usize>() <= room + 2;
+    let pieces: Vec<&str> =
+        ways.iter().find(fits).unwrap_or(&ways[3]).iter().map(|piece| piece.styled.as_str()).collect();
+    format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})", pieces.join(", "))
+}
+
 /// The same under another name.
 pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let name = clean_line(name);
     let arguments: Vec<Piece> = fields(&tool.input_schema).iter().map(argument).collect();
     let result = tool.output_schema.as_deref().map(|schema| match clean_line(&type_name(schema)) {
-        long if long.chars().count() > LONGEST_RESULT => "object".to_owned(),
+        long if columns(&long) > LONGEST_RESULT => "object".to_owned(),
         short => short,
     });
-    let result_width = result.as_ref().map_or(0, |result| 4 + result.chars().count());
+    let result_width = result.as_ref().map_or(0, |result| 4 + columns(&result));
     let arguments_width: usize = arguments.iter().map(|argument| argument.width + 2).sum();
-    let fits = |result_width| name.chars().count() + arguments_width + result_width <= width;
+    let fits = |result_width| columns(&name) + arguments_width + result_width <= width;
 
     let mut code = format!("{NAME}{name}{NAME:#}(");
     if fits(0) || arguments.is_empty() {
@@ -75,16 +96,31 @@ struct Piece {
     width: usize,
 }
 
+impl Piece {
+    fn faint(text: &str) -> Self {
+        Self { styled: format!("{FAINT}{text}{FAINT:#}"), width: columns(text) }
+    }
+
+    /// An argument of which only the name is said.
+    fn name(field: &Field) -> Self {
+        let name = clean_line(&field.name);
+        match field.required {
+            true => Self { width: columns(&name), styled: name },
+            false => Self::faint(&format!("{name}?")),
+        }
+    }
+}
+
 fn argument(field: &Field) -> Piece {
     let name = clean_line(&field.name);
     let kind = clean_line(&field.kind);
     let default = field.default.as_deref().map(clean_line);
     let (style, mark) = if field.required { (REQUIRED, "") } else { (FAINT, "?") };
     let mut styled = format!("{style}{name}{mark}:{style:#} {TYPE}{kind}{TYPE:#}");
-    let mut width = name.chars().count() + mark.len() + 2 + kind.chars().count();
+    let mut width = columns(&name) + mark.len() + 2 + columns(&kind);
     if let Some(default) = default {
         styled.push_str(&format!(" {FAINT}= {default}{FAINT:#}"));
-        width += 3 + default.chars().count();
+        width += 3 + columns(&default);
     }
     Piece { styled, width }
 }
@@ -119,6 +155,22 @@ mod tests {
             plain(&chart(), 40),
             "chart(\n    values: number[],\n    title?: string,\n    kind?: \"bar\" | \"line\",\n)"
         );
+    }
+
+    #[test]
+    fn a_tool_among_many_takes_one_line_and_says_less_where_it_does_not_fit() {
+        let plain = |width| anstream::adapter::strip_str(&brief("web", "chart", &chart(), width)).to_string();
+        assert_eq!(plain(80), r#"web.chart(values: number[], title?: string, kind?: "bar" | "line")"#);
+        assert_eq!(plain(50), "web.chart(values: number[], title?, kind?)");
+        assert_eq!(plain(33), "web.chart(values, title?, kind?)");
+        assert_eq!(plain(30), "web.chart(values, 2 optional)");
+    }
+
+    #[test]
+    fn wide_characters_count_as_two_columns() {
+        let tool = ToolDefinition::new("日本語").with_input_schema(json!({"properties": {"日本": {"type": "string"}}}));
+        assert_eq!(plain(&tool, 24), "日本語(日本?: string)");
+        assert_eq!(plain(&tool, 20), "日本語(\n    日本?: string,\n)");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ropeway::tool::Progress;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::text::{clean_line, width};
+use crate::text::{clean_line, cut, width};
 
 /// What takes less is not worth a word.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -37,6 +37,11 @@ impl Status {
 
     /// Waits for a step, and shows it once the command has taken a moment.
     pub(crate) async fn during<T>(&self, label: &str, step: impl Future<Output = T>) -> T {
+        self.following(|| label.to_owned(), step).await
+    }
+
+    /// The same for a step whose name changes on the way.
+    pub(crate) async fn following<T>(&self, label: impl Fn() -> String, step: impl Future<Output = T>) -> T {
         if !self.shown {
             return step.await;
         }
@@ -56,7 +61,7 @@ impl Status {
                 done = &mut step => return done,
                 _ = frames.tick() => {
                     let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    let line = line(label, progress.as_ref(), width());
+                    let line = line(&label(), progress.as_ref(), width());
                     let frame = spinner.next().unwrap_or(&"");
                     // A terminal that is gone is no reason to fail.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
@@ -90,7 +95,7 @@ impl Drop for Line {
 }
 
 fn line(label: &str, progress: Option<&Progress>, width: usize) -> String {
-    let mut line = label.to_owned();
+    let mut line = clean_line(label);
     if let Some(Progress { progress, total, message }) = progress {
         match total {
             Some(total) if *total > 0.0 => {
@@ -105,7 +110,7 @@ fn line(label: &str, progress: Option<&Progress>, width: usize) -> String {
         }
     }
     // A line that wraps cannot be wiped; two columns belong to the spinner.
-    line.chars().take(width.saturating_sub(3)).collect()
+    cut(&line, width.saturating_sub(3))
 }
 
 #[cfg(test)]

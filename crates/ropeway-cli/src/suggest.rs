@@ -1,6 +1,9 @@
 //! Suggestions for mistyped names.
 
-/// The names that somebody who typed `word` may have meant, best first, at most three.
+/// No more than so many are suggested.
+pub(crate) const MOST: usize = 3;
+
+/// The names that somebody who typed `word` may have meant, best first.
 pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_lowercase();
     let mut ranked: Vec<(usize, &str)> = names
@@ -14,12 +17,17 @@ pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
         })
         .collect();
     ranked.sort_by_key(|(distance, _)| *distance);
-    ranked.into_iter().take(3).map(|(_, name)| name).collect()
+    ranked.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
 /// "did you mean `a` or `b`?", when there is anything to suggest.
 pub(crate) fn question<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let names: Vec<String> = closest(word, names).into_iter().map(|name| format!("`{name}`")).collect();
+    ask(&closest(word, names))
+}
+
+/// "did you mean `a` or `b`?", when there is anybody to ask about.
+pub(crate) fn ask(names: &[&str]) -> Option<String> {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let (last, first) = names.split_last()?;
     Some(match first {
         [] => format!("did you mean {last}?"),

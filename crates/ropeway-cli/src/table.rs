@@ -9,7 +9,7 @@ const HEADER: Style = Style::new().dimmed();
 /// What stands between two columns.
 const GAP: usize = 2;
 
-/// The last column is not made narrower than this: the others give way.
+/// The last column is not made narrower than this, where nothing else is said: the others give way.
 const NARROWEST_LAST: usize = 24;
 
 /// Columns that have to give way keep so much at least.
@@ -57,13 +57,20 @@ pub(crate) struct Table {
     header: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
     overflow: Overflow,
+    narrowest_last: usize,
 }
 
 impl Table {
     /// A table with these headers; without any it has only rows.
     pub(crate) fn new(header: &[&str], overflow: Overflow) -> Self {
         let header = header.iter().map(|name| Cell::new(name).styled(HEADER)).collect();
-        Self { header, rows: Vec::new(), overflow }
+        Self { header, rows: Vec::new(), overflow, narrowest_last: NARROWEST_LAST }
+    }
+
+    /// The same, whose last column gives way down to so many columns before the others do.
+    pub(crate) fn with_narrowest_last(mut self, columns: usize) -> Self {
+        self.narrowest_last = columns;
+        self
     }
 
     /// Adds a row.
@@ -88,7 +95,7 @@ impl Table {
         let mut widths: Vec<usize> = (0..count).map(natural).collect();
         let (Some(most), Some((last, others))) = (most, widths.split_last_mut()) else { return widths };
         // The widest of the others gives way until the last has room.
-        let room = most.saturating_sub(GAP * others.len() + (*last).min(NARROWEST_LAST));
+        let room = most.saturating_sub(GAP * others.len() + (*last).min(self.narrowest_last));
         while others.iter().sum::<usize>() > room
             && let Some(widest) = others.iter_mut().max().filter(|widest| **widest > NARROWEST)
         {
@@ -185,6 +192,13 @@ empty
         table.row([Cell::new(&"x".repeat(90)), Cell::new(&"y".repeat(90))]);
         let line = plain(&table, Some(60));
         assert_eq!(line, format!("{}…  {}…\n", "x".repeat(33), "y".repeat(23)));
+    }
+
+    #[test]
+    fn a_last_column_that_matters_least_gives_way_first() {
+        let mut table = Table::new(&[], Overflow::Cut).with_narrowest_last(5);
+        table.row([Cell::new(&"x".repeat(30)), Cell::new(&"y".repeat(30))]);
+        assert_eq!(plain(&table, Some(40)), format!("{}  {}…\n", "x".repeat(30), "y".repeat(7)));
     }
 
     #[test]

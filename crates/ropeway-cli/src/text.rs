@@ -69,9 +69,17 @@ fn skip_control_string(rest: &mut Rest<'_>) {
 
 /// The first sentence of a description, which says what a thing is.
 pub(crate) fn first_sentence(description: &str) -> String {
-    let line = clean_line(description);
-    let sentence = line.split_once(". ").map_or(line.as_str(), |(first, _)| first);
-    sentence.trim_end_matches('.').to_owned()
+    let text = clean(description);
+    let paragraphs = text.trim().split("\n\n").map(clean_line);
+    let paragraph = paragraphs.into_iter().find(|paragraph| !paragraph.is_empty()).unwrap_or_default();
+    let is_end = |at: &usize| {
+        // Of "e.g. this" and "v1. it" no new sentence begins.
+        let next = paragraph[at + 2..].chars().next();
+        let before = paragraph[..*at].rsplit(' ').next().unwrap_or_default();
+        next.is_some_and(|next| !next.is_lowercase()) && !before.contains('.')
+    };
+    let end = paragraph.match_indices(". ").map(|(at, _)| at).find(is_end);
+    paragraph[..end.unwrap_or(paragraph.len())].trim_end_matches('.').to_owned()
 }
 
 /// Text from outside as one harmless line.
@@ -247,6 +255,21 @@ mod tests {
             ("cafe\u{301}s", 5, "cafe\u{301}s"),
         ] {
             assert_eq!(cut(text, most), expected, "{text} in {most}");
+        }
+    }
+
+    #[test]
+    fn the_first_sentence_says_what_a_thing_is() {
+        for (description, sentence) in [
+            ("Adds two numbers. Slowly.", "Adds two numbers"),
+            ("Adds, e.g. Two numbers, i.e. a sum. Slowly.", "Adds, e.g. Two numbers, i.e. a sum"),
+            ("Reads a file\nof text\n\nArgs: path", "Reads a file of text"),
+            ("\n\n  Reads.\n\nMore. Of it.", "Reads"),
+            ("Version 1.2 of it", "Version 1.2 of it"),
+            ("日本語。 もっと. 続き", "日本語。 もっと"),
+            ("", ""),
+        ] {
+            assert_eq!(first_sentence(description), sentence);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Setting, json_text, print_answer, say};
-use crate::answer::{Folder, save_all, show};
+use crate::answer::{Folder, save_parts, show};
 use crate::argument::Typed;
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
@@ -46,15 +46,17 @@ impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.only_for(&self.tool);
         let typed = Typed::read(&self.words, self.args)?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        Session::with(servers, &setting, async |session| {
+            session.arrive().await?;
             let tool = session.tool(&self.tool)?;
-            let arguments = typed.for_tool(tool.definition())?;
+            let shown_tool = session.names.shown(tool.definition());
+            let arguments = typed.for_tool(&shown_tool)?;
             let envelope = session.call(&tool, arguments).await?;
 
             let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
             if setting.json {
                 print_answer(&json_text(&envelope)?)?;
-                let saved = folder.map(|folder| save_all(&envelope, &folder)).transpose()?;
+                let saved = folder.map(|folder| save_parts(envelope.meta.content.iter(), &folder)).transpose()?;
                 saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
             } else {
                 let shown = show(&envelope, folder.as_ref())?;
@@ -62,7 +64,8 @@ impl Call {
                 shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
                 if envelope.meta.is_error {
                     // Its words are the answer; that they are about a failure may not be plain to see.
-                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", envelope.tool)).render());
+                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name))
+                        .render());
                 }
             }
             Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })

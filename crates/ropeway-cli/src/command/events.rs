@@ -9,14 +9,24 @@ use ropeway::event::Event;
 use ropeway::tool::Alias;
 
 use super::{Setting, print};
+use crate::duration::words as time_words;
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::Source;
-use crate::text::{clean_json, clean_line};
+use crate::text::{clean_json, clean_line, columns, cut, terminal_width};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
+
+/// Who speaks where no server does.
+const OURSELVES: &str = "ropeway";
+
+/// Longer names of servers are cut.
+const WIDEST_SERVER: usize = 20;
+
+/// Words are not cut to less than this.
+const NARROWEST: usize = 20;
 
 /// Follow what happens on the servers, until Ctrl-C
 ///
@@ -40,11 +50,12 @@ impl Follow {
             bridge.watch(file, Secrets::from_env());
         }
         let began = Instant::now();
+        let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
         let follow = async {
             while let Some(event) = events.next().await {
                 print(&match setting.json {
                     true => clean_json(&serde_json::to_string(&event).unwrap_or_default()) + "\n",
-                    false => show(&event, began.elapsed()),
+                    false => layout.show(&event, began.elapsed()),
                 })?;
             }
             Ok::<_, Failure>(Exit::Done)
@@ -72,15 +83,46 @@ impl Follow {
     }
 }
 
-/// One event in one line.
-fn show(event: &Event, at: Duration) -> String {
-    let (mark, words) = match event {
+/// How events are laid out: the servers' names have one width.
+struct Layout {
+    server: usize,
+    /// Lines are cut where a terminal ends.
+    width: Option<usize>,
+}
+
+impl Layout {
+    fn new(servers: &[Alias], width: Option<usize>) -> Self {
+        let names = servers.iter().map(Alias::as_str).chain([OURSELVES]);
+        Self { server: names.map(columns).max().unwrap_or(0).min(WIDEST_SERVER), width }
+    }
+
+    /// One event in one line.
+    fn show(&self, event: &Event, at: Duration) -> String {
+        let (mark, words) = words(event);
+        let (style, sign) = (mark.style(), mark.sign());
+        let server = cut(&clean_line(event.server().map_or(OURSELVES, Alias::as_str)), self.server);
+        let space = " ".repeat(self.server - columns(&server));
+        let at = format!("{:8.3}s", at.as_secs_f64());
+        let room = self.width.map(|width| width.saturating_sub(columns(&at) + self.server + 5).max(NARROWEST));
+        let words = room.map_or_else(|| clean_line(&words), |room| cut(&clean_line(&words), room));
+        format!("{FAINT}{at}{FAINT:#} {style}{sign}{style:#} {NAME}{server}{NAME:#}{space}  {words}\n")
+    }
+}
+
+/// What happened, in words.
+fn words(event: &Event) -> (Mark, String) {
+    match event {
         Event::Connecting { failures: 0, .. } => (Mark::Half, "connecting".to_owned()),
+        Event::Connecting { failures: 1, .. } => (Mark::Half, "connecting, after 1 failure".to_owned()),
         Event::Connecting { failures, .. } => (Mark::Half, format!("connecting, after {failures} failures")),
         Event::Ready { protocol_version, .. } => (Mark::Good, format!("ready, MCP {protocol_version}")),
         Event::Down { cause, retry_in, .. } => {
-            let next = retry_in.map(|time| format!("; next try in {} ms", time.as_millis())).unwrap_or_default();
-            (Mark::Bad, format!("down: {cause}{next}"))
+            let next = match retry_in {
+                Some(time) if time.as_millis() == 0 => ", trying again at once".to_owned(),
+                Some(time) => format!(", trying again in {}", time_words(*time)),
+                None => String::new(),
+            };
+            (Mark::Bad, format!("down{next}: {cause}"))
         }
         Event::NeedsAuth { .. } => (Mark::Bad, "needs authentication".to_owned()),
         Event::Closed { .. } => (Mark::Off, "closed".to_owned()),
@@ -88,12 +130,12 @@ fn show(event: &Event, at: Duration) -> String {
         Event::PromptsChanged { .. } => (Mark::Half, "its prompts have changed".to_owned()),
         Event::ResourcesChanged { .. } => (Mark::Half, "its resources have changed".to_owned()),
         Event::ResourceUpdated { uri, .. } => (Mark::Half, format!("`{uri}` has changed")),
-        Event::ToolCalled { tool, took, is_error, .. } => {
-            let mark = if *is_error { Mark::Bad } else { Mark::Good };
-            (mark, format!("{tool} answered in {:.1} ms", took.as_secs_f64() * 1000.0))
+        Event::ToolCalled { tool, took, is_error: true, .. } => {
+            (Mark::Bad, format!("{tool} reported a failure after {}", time_words(*took)))
         }
+        Event::ToolCalled { tool, took, .. } => (Mark::Good, format!("{tool} answered after {}", time_words(*took))),
         Event::ToolFailed { tool, took, cause, .. } => {
-            (Mark::Bad, format!("{tool} failed after {:.1} ms: {cause}", took.as_secs_f64() * 1000.0))
+            (Mark::Bad, format!("{tool} gave no answer after {}: {cause}", time_words(*took)))
         }
         Event::Progress { progress, .. } => {
             let total = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -118,25 +160,42 @@ fn show(event: &Event, at: Duration) -> String {
         }
         Event::Lagged { missed } => (Mark::Bad, format!("{missed} events came too fast to be shown")),
         other => (Mark::Off, serde_json::to_string(other).unwrap_or_default()),
-    };
-    let (style, sign) = (mark.style(), mark.sign());
-    let server = event.server().map_or("ropeway", Alias::as_str);
-    let at = at.as_secs_f64();
-    format!(
-        "{FAINT}{at:8.3}s{FAINT:#} {style}{sign}{style:#} {NAME}{}{NAME:#} {}\n",
-        clean_line(server),
-        clean_line(&words)
-    )
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn shown(event: &Event, width: Option<usize>) -> String {
+        let layout = Layout::new(&["web".into(), "a-longer-name".into()], width);
+        anstream::adapter::strip_str(&layout.show(event, Duration::from_millis(1500))).to_string()
+    }
+
     #[test]
     fn an_event_is_one_line_whatever_a_server_says() {
         let event = Event::Warning { server: Some("web".into()), message: "odd\n\u{1b}[2Jthing".into() };
-        let text = anstream::adapter::strip_str(&show(&event, Duration::from_millis(1500))).to_string();
-        assert_eq!(text, "   1.500s ◐ web odd thing\n");
+        assert_eq!(shown(&event, None), "   1.500s ◐ web            odd thing\n");
+        assert_eq!(shown(&event, Some(50)), "   1.500s ◐ web            odd thing\n");
+        let event = Event::Warning { server: None, message: "word ".repeat(100) };
+        assert_eq!(shown(&event, Some(50)), "   1.500s ◐ ropeway        word word word word wo…\n");
+    }
+
+    #[test]
+    fn what_happens_to_a_server_is_told_in_plain_words() {
+        let server: Alias = "web".into();
+        let down = |retry_in| Event::Down { server: server.clone(), cause: "no".into(), retry_in };
+        for (event, expected) in [
+            (Event::Connecting { server: server.clone(), failures: 1 }, "connecting, after 1 failure"),
+            (down(None), "down: no"),
+            (down(Some(Duration::ZERO)), "down, trying again at once: no"),
+            (down(Some(Duration::from_millis(1230))), "down, trying again in 1.2 s: no"),
+            (
+                Event::Reloaded { started: vec!["a".into()], stopped: vec![], restarted: vec!["b".into(), "c".into()] },
+                "the configuration was read again: started a; restarted b, c",
+            ),
+        ] {
+            assert_eq!(words(&event).1, expected);
+        }
     }
 }

@@ -1,22 +1,21 @@
 //! `ropeway health`: how the servers do.
 
-use std::time::Duration;
-
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use ropeway::bridge::{Health as Record, ServerHealth};
 use ropeway::mcp::Era;
-use ropeway::registry::Outcome;
+use ropeway::registry::{Outcome, Verdict};
 
 use super::{Setting, print, print_json};
+use crate::duration::words;
 use crate::failure::{Exit, Failure};
+use crate::help::{Help, faint, line};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
 use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::text::{clean_line, cut, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default();
 
 /// How many of a server's last lines are shown.
 const SERVER_LINES: usize = 5;
@@ -34,11 +33,11 @@ pub(super) struct Health {
 impl Health {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
-        Session::with_any(servers, setting.deadline, setting.status, async |session| {
-            let health = session.health().await?;
+        Session::with_any(servers, &setting, async |session| {
+            let health = session.health().await;
             match setting.json {
                 true => print_json(&health)?,
-                false => print(&show(&health))?,
+                false => print(&show(&health, &session.help))?,
             }
             Ok(exit(&health))
         })
@@ -52,27 +51,25 @@ fn exit(health: &Record) -> Exit {
         health.servers.iter().filter(|server| !server.is_well()).map(|server| &server.outcome).collect();
     match () {
         () if ill.is_empty() => Exit::Done,
+        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted)) => Exit::Timeout,
         () if ill.iter().any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => {
             Exit::Unreachable
         }
         () if ill.iter().any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting)) => Exit::Timeout,
         () => Exit::Usage,
     }
 }
 
-fn show(health: &Record) -> String {
-    let width = terminal_width(&std::io::stdout());
-    let mut table = Table::new(&["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"], Overflow::Cut);
-    health.servers.iter().for_each(|server| table.row(row(server)));
-    let mut text = table.render(width, 0);
-    for server in &health.servers {
-        text.push_str(&details(server, width.unwrap_or(usize::MAX)));
-    }
+fn show(health: &Record, help: &Help) -> String {
     if health.servers.is_empty() {
-        text = "No server is configured.\n".to_owned();
+        return "No server is configured.\n".to_owned();
     }
-    text
+    let width = terminal_width(&std::io::stdout());
+    let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
+    let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8);
+    health.servers.iter().for_each(|server| table.row(row(server)));
+    let details = health.servers.iter().map(|server| details(server, help, width.unwrap_or(usize::MAX)));
+    table.render(width, 0) + &details.collect::<String>()
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
@@ -92,7 +89,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         mark.cell(state(&server.outcome)),
         faint(era),
         faint(server.protocol_version.as_deref()),
-        faint(server.latency.map(latency).as_deref()),
+        faint(server.latency.map(words).as_deref()),
         Cell::new(&server.tools.to_string()),
         faint(version.as_deref()),
     ]
@@ -106,43 +103,37 @@ fn state(outcome: &Outcome) -> &'static str {
         Outcome::NeedsAuth => "needs auth",
         Outcome::Down { .. } => "down",
         Outcome::Skipped { .. } => "skipped",
-        Outcome::FilteredToZero { .. } => "no tools wanted",
+        Outcome::FilteredToZero { .. } => "no tools",
         Outcome::Disabled => "disabled",
         _ => "not started",
     }
 }
 
-fn latency(latency: Duration) -> String {
-    match latency.as_micros() {
-        micros @ 0..1000 => format!("{micros} µs"),
-        micros @ 1000..10_000 => format!("{:.1} ms", micros as f64 / 1000.0),
-        micros => format!("{} ms", micros / 1000),
-    }
-}
-
-/// What is the matter with a server, and its last words.
-fn details(server: &ServerHealth, width: usize) -> String {
-    let why = match &server.outcome {
-        Outcome::Skipped { .. } | Outcome::NeedsAuth | Outcome::FilteredToZero { .. } => {
-            Some(Mark::words(&server.outcome))
+/// What is the matter with a server, its last words, and what can be done about it.
+fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
+    let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
+    let mut verdict = Verdict::new(server.server.clone(), server.outcome.clone());
+    let mut text = match (&server.outcome, &server.last_error) {
+        (Outcome::Cached { .. } | Outcome::Disabled, _) | (Outcome::Ready { .. }, None) => return String::new(),
+        (Outcome::Ready { .. }, Some(error)) => {
+            // It is there, and something is or was wrong with it all the same.
+            let state = if silent { "gives no sign of life" } else { "had trouble" };
+            if silent {
+                verdict.outcome = Outcome::Down { cause: error.clone() };
+            }
+            let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
+            let ago = ago.map(|ago| format!("{} ago", words(ago))).unwrap_or_default();
+            let mark = if silent { Mark::Bad } else { Mark::Half };
+            line(mark, &server.server, state, &ago) + &wrap(&clean_line(error), width, 4)
         }
-        _ => server.last_error.clone(),
+        (Outcome::Down { cause }, _) => help.heading(&verdict, "") + &wrap(&clean_line(cause), width, 4),
+        _ => help.heading(&verdict, ""),
     };
-    if why.is_none() && (server.is_well() || server.stderr.is_empty()) {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", clean_line(server.server.as_str()));
-    if let Some(why) = why {
-        let ago =
-            server.last_error_ago.filter(|ago| ago.as_secs() > 1).map(|ago| format!(" ({} s ago)", ago.as_secs()));
-        let why = wrap(&format!("{}{}", clean_line(&why), ago.unwrap_or_default()), width, 2);
-        text.push_str(&format!("{BAD}{}{BAD:#}\n", why.trim_end()));
-    }
     if !server.is_well() {
-        for line in server.stderr.iter().rev().take(SERVER_LINES).rev() {
-            text.push_str(&format!("  {FAINT}stderr: {}{FAINT:#}\n", clean_line(line)));
+        for said in server.stderr.iter().rev().take(SERVER_LINES).rev() {
+            text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
-        text.push_str(&format!("  {FAINT}`ropeway doctor {}` looks for the cause{FAINT:#}\n", server.server));
     }
-    text
+    help.advice(&verdict).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
+    format!("\n{text}")
 }

@@ -16,18 +16,20 @@ mod resources;
 mod tools;
 mod welcome;
 
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use ropeway::event::Events;
+use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{end_children, end_children_on_signals};
 use tokio::time::Instant;
 
+use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::session::Deadline;
-use crate::status::Status;
+use crate::setting::Setting;
 use crate::text::clean_json;
 use crate::veil::Veiled;
 use crate::{demo, duration, status, veil};
@@ -60,6 +62,12 @@ struct Options {
     /// Show what happens underneath; twice for every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
+    /// Add what happens to this file, a line of JSON for each event
+    #[arg(long, global = true, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Log also what tools are called with, and what they answer
+    #[arg(long, global = true, requires = "log_file")]
+    log_payloads: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,24 +104,22 @@ enum Command {
     DemoServer,
 }
 
-/// What a command needs to know besides its own options.
-struct Setting {
-    json: bool,
-    deadline: Option<Deadline>,
-    status: Status,
-    /// Where everything that happens is told.
-    events: Events,
-}
-
 impl CommandLine {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
-        let Options { json, timeout, verbose } = self.options;
-        let deadline = timeout.map(Deadline::new);
-        if let Some(deadline) = &deadline {
+        let Options { json, timeout, verbose, log_file, log_payloads } = self.options;
+        let mut setting = Setting::new(json, timeout, verbose > 0);
+        if log_payloads {
+            setting.events = setting.events.with_payloads();
+        }
+        let log = match log_file.map(|file| open_log(&file, &setting.events)).transpose() {
+            Ok(log) => log,
+            Err(failure) => return finish(Err(failure)),
+        };
+        if let Some(deadline) = &setting.deadline {
             watch(deadline.clone());
         }
         if verbose > 0 {
@@ -122,17 +128,23 @@ impl CommandLine {
         // Without it there is still the ordinary end.
         let _ = end_children_on_signals(status::wipe);
         let done = runtime().map(|runtime| {
-            let done = runtime.block_on(async {
-                let setting = Setting { json, deadline, status: Status::new(verbose > 0), events: Events::default() };
-                run(self.command, setting).await
-            });
+            let done = runtime.block_on(run(self.command, setting));
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
             end_children();
             runtime.shutdown_background();
             done
         });
+        // What was told last is written down before we end.
+        drop(log);
         finish(done.and_then(|done| done))
     }
+}
+
+/// Writes down what happens, at the end of a file.
+fn open_log(path: &Path, events: &Events) -> Result<EventLog, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|file| EventLog::start(events, Veiled(file)))
+        .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -32,11 +32,14 @@ pub(super) struct GetPrompt {
 
 impl GetPrompt {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?.only_for(&self.prompt);
+        let servers = self.server.servers()?.awake().only_for(&self.prompt);
         let typed = Typed::read(&self.words, None)?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
-            let (server, prompt) = choose(session, &self.prompt).await?;
+        Session::with(servers, &setting, async |session| {
+            let (alias, server, prompt) = choose(session, &self.prompt).await?;
             let arguments = typed.for_tool(&as_tool(&prompt))?;
+            for name in arguments.keys() {
+                known(&prompt, name)?;
+            }
             if let Some(missing) =
                 prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
             {
@@ -46,10 +49,10 @@ impl GetPrompt {
                 );
             }
             let cx = CallContext::default();
-            let result = session.step("waiting for", server.get_prompt(&prompt.name, arguments, &cx)).await??;
+            let result = session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??;
             print_answer(&match setting.json {
                 true => json_text(&result)?,
-                false => result.messages.iter().map(message).collect::<Result<String, Failure>>()?,
+                false => result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
             })?;
             Ok(Exit::Done)
         })
@@ -65,6 +68,20 @@ fn message(message: &PromptMessage) -> Result<String, Failure> {
     Ok(format!("{ROLE}{role}:{ROLE:#}\n{}", shown.text))
 }
 
+/// A failure when the prompt has no such argument.
+fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
+    let names = || prompt.arguments.iter().map(|argument| argument.name.as_str());
+    if names().any(|known| known == name) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("prompt `{}` has no argument `{name}`", prompt.name));
+    Err(match suggest::question(name, names()) {
+        Some(question) => failure.hint(question),
+        None if prompt.arguments.is_empty() => failure.hint("it takes none"),
+        None => failure.hint(format!("it has: {}", names().collect::<Vec<_>>().join(", "))),
+    })
+}
+
 /// A prompt as a tool, whose arguments are all text.
 fn as_tool(prompt: &Prompt) -> ToolDefinition {
     let properties: Map<String, Value> =
@@ -72,7 +89,7 @@ fn as_tool(prompt: &Prompt) -> ToolDefinition {
     ToolDefinition::new(prompt.name.clone()).with_input_schema(json!({"type": "object", "properties": properties}))
 }
 
-async fn choose(session: &Session, name: &str) -> Result<(Mcp, Prompt), Failure> {
+async fn choose(session: &Session, name: &str) -> Result<(Alias, Mcp, Prompt), Failure> {
     let listed = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
     let all: Vec<(&Alias, &Prompt)> =
         listed.there().flat_map(|(alias, prompts)| prompts.iter().map(move |prompt| (alias, prompt))).collect();
@@ -84,7 +101,7 @@ async fn choose(session: &Session, name: &str) -> Result<(Mcp, Prompt), Failure>
     match meant[..] {
         [(alias, prompt)] => {
             let server = session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` is gone")))?;
-            Ok((server, (*prompt).clone()))
+            Ok(((*alias).clone(), server, (*prompt).clone()))
         }
         [] => {
             let failure = Failure::usage(format!("there is no prompt `{name}`"));

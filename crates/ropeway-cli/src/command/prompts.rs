@@ -27,8 +27,8 @@ pub(super) struct Prompts {
 
 impl Prompts {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        let servers = self.server.servers()?.awake().maybe_only(self.name.as_deref())?;
+        Session::with(servers, &setting, async |session| {
             let found = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
             match setting.json {
                 true => print_json(&found.json(|prompts| json!({"prompts": prompts})))?,
@@ -46,20 +46,20 @@ fn list(found: &Each<Vec<Prompt>>) -> String {
         .flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width())))
         .collect();
     if text.is_empty() {
-        text.push_str("No server has prompts.\n");
+        text = found.nothing("prompts");
     }
     text + &found.absent()
 }
 
-/// One prompt as code, and what it is for.
-pub(super) fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
-    let name = clean_line(&format!("{server}.{}", prompt.name));
+/// One prompt as code behind its server's name, and what it is for.
+fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
+    let (server, name) = (clean_line(server.as_str()), clean_line(&prompt.name));
     let argument = |argument: &ropeway::mcp::PromptArgument| {
         let name = clean_line(&argument.name);
         if argument.required { name } else { format!("{FAINT}{name}?{FAINT:#}") }
     };
     let arguments: Vec<String> = prompt.arguments.iter().map(argument).collect();
-    let mut text = format!("{NAME}{name}{NAME:#}({})\n", arguments.join(", "));
+    let mut text = format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})\n", arguments.join(", "));
     if let Some(description) = &prompt.description {
         text.push_str(&wrap(&clean(description), width, 4));
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use ropeway::content::{ContentPart, EmbeddedResource};
-use ropeway::mcp::Mcp;
+use ropeway::mcp::{Mcp, ResourceTemplate};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::{Value, json};
 
 use super::{Setting, json_text, print_answer, say};
-use crate::answer::{Folder, show_parts};
+use crate::answer::{Folder, save_parts, show_parts};
 use crate::each::each;
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
@@ -35,19 +35,20 @@ impl Read {
             [uri, ..] => (None, uri.as_str()),
             [] => (None, ""),
         };
-        let servers = self.server.servers()?.maybe_only(name)?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        let servers = self.server.servers()?.awake().maybe_only(name)?;
+        Session::with(servers, &setting, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = CallContext::default();
-            let contents = session.step("reading from", server.read_resource(uri, &cx)).await??;
+            let contents = session.step("reading from", &alias, server.read_resource(uri, &cx)).await??;
             let folder = self.save.as_deref().map(|path| Folder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
             if setting.json {
                 let resources: Vec<Value> = parts.iter().map(|part| json!(part)["resource"].take()).collect();
                 print_answer(&json_text(&json!({"server": alias, "contents": resources}))?)?;
-            }
-            let shown = show_parts(&mut parts.iter(), folder.as_ref())?;
-            if !setting.json {
+                let saved = folder.map(|folder| save_parts(parts.iter(), &folder)).transpose()?;
+                saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
+            } else {
+                let shown = show_parts(parts.iter(), folder.as_ref())?;
                 print_answer(&bare(&parts).unwrap_or(shown.text))?;
                 shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
             }
@@ -69,37 +70,59 @@ fn bare(parts: &[ContentPart]) -> Option<String> {
     }
 }
 
-/// The server of a resource: the only one there is, or the one that lists it.
+/// The server of a resource: the only one there is, the one that lists it, or the one that has others like it.
 async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
-    let there: Vec<(Alias, Mcp)> = {
-        let verdicts = session.listing().verdicts;
-        let server = |verdict: ropeway::registry::Verdict| {
-            let server = session.server(&verdict.server).filter(Mcp::is_connected)?;
-            Some((verdict.server, server))
-        };
-        verdicts.into_iter().filter_map(server).collect()
+    let listed = match session.single() {
+        Some(alias) => vec![(alias.clone(), true)],
+        None => listed(session, uri).await?,
     };
-    if let [only] = &there[..] {
-        return Ok(only.clone());
-    }
-    let listed = each(session, "looking for it at", async |server| server.list_resources().await).await?;
-    let owners: Vec<&Alias> = listed
-        .there()
-        .filter(|(_, resources)| resources.iter().any(|resource| resource.uri == uri))
-        .map(|(alias, _)| alias)
-        .collect();
-    match owners[..] {
-        [owner] => Ok(there.into_iter().find(|(alias, _)| alias == owner).ok_or_else(|| nobody(uri))?),
-        [] => Err(nobody(uri)),
-        _ => {
-            let names: Vec<&str> = owners.into_iter().map(Alias::as_str).collect();
+    let exact: Vec<&Alias> = listed.iter().filter(|(_, exact)| *exact).map(|(alias, _)| alias).collect();
+    let alike: Vec<&Alias> = listed.iter().map(|(alias, _)| alias).collect();
+    match if exact.is_empty() { &alike[..] } else { &exact[..] } {
+        [alias] => {
+            let server = session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` is gone")))?;
+            Ok(((*alias).clone(), server))
+        }
+        [] => {
+            let failure = Failure::usage(format!("no server lists `{uri}`"));
+            Err(failure.hint("name the server before it, if it is one that an answer links to"))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|alias| alias.as_str()).collect();
             let failure = Failure::usage(format!("several servers have `{uri}`"));
             Err(failure.hint(format!("say which one before it: {}", names.join(", "))))
         }
     }
 }
 
-fn nobody(uri: &str) -> Failure {
-    let failure = Failure::usage(format!("no server lists `{uri}`"));
-    failure.hint("name the server before it, if it is one that an answer links to")
+/// The servers that list a resource, or that have a template for it; true where it is the resource itself.
+async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Failure> {
+    let found = each(session, "asking", async |server| {
+        let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
+        let like = |template: &ResourceTemplate| fits(&template.uri_template, uri);
+        Ok((exact, exact || server.list_resource_templates().await?.iter().any(like)))
+    });
+    let found = found.await?;
+    if found.exit() == Exit::Timeout && !found.there().any(|(_, (exact, _))| *exact) {
+        return Err(session.late("asking"));
+    }
+    Ok(found.there().filter(|(_, (_, like))| *like).map(|(alias, (exact, _))| (alias.clone(), *exact)).collect())
+}
+
+/// May a URI be one of a template's? What stands before its first gap decides.
+fn fits(template: &str, uri: &str) -> bool {
+    let start = template.split('{').next().unwrap_or_default();
+    start.contains(':') && uri.starts_with(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_known_by_what_stands_before_its_gap() {
+        assert!(fits("demo://text/{id}", "demo://text/1"));
+        assert!(!fits("demo://text/{id}", "demo://blob/1"));
+        assert!(!fits("{+uri}", "demo://blob/1"));
+    }
 }

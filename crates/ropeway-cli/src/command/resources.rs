@@ -8,10 +8,11 @@ use serde_json::json;
 use super::{Setting, print, print_json};
 use crate::each::{Each, each};
 use crate::failure::{Exit, Failure};
+use crate::help::{faint, line};
+use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{size, terminal_width};
+use crate::text::{clean, clean_line, columns, size, width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -33,8 +34,8 @@ struct Found {
 
 impl Resources {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        let servers = self.server.servers()?.awake().maybe_only(self.name.as_deref())?;
+        Session::with(servers, &setting, async |session| {
             let found = each(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);
                 Ok(Found { resources, templates })
@@ -42,7 +43,7 @@ impl Resources {
             let found = found.await?;
             match setting.json {
                 true => print_json(&json(&found))?,
-                false => print(&list(&found))?,
+                false => print(&list(&found, session.single().is_some(), width()))?,
             }
             Ok(found.exit())
         })
@@ -54,34 +55,92 @@ fn json(found: &Each<Found>) -> serde_json::Value {
     found.json(|found| json!({"resources": found.resources, "templates": found.templates}))
 }
 
-fn list(found: &Each<Found>) -> String {
-    let mut table = Table::new(&["URI", "TYPE", "SIZE", "SERVER", "NAME"], Overflow::Cut);
-    let mut count = 0;
-    for (server, found) in found.there() {
-        for resource in &found.resources {
-            count += 1;
-            table.row(row(&resource.uri, resource.mime_type.as_deref(), resource.size, server, &resource.name));
+fn list(found: &Each<Found>, whole: bool, width: usize) -> String {
+    let server = |(server, found): (&Alias, &Found)| {
+        let resources = found.resources.iter().map(|it| Entry::of_resource(it).show(whole, width));
+        let templates = found.templates.iter().map(|it| Entry::of_template(it).show(whole, width));
+        let entries: String = resources.chain(templates).collect();
+        match entries.as_str() {
+            "" => None,
+            _ => Some(line(Mark::Good, server, &count(found), "") + &entries),
         }
-        for template in &found.templates {
-            count += 1;
-            table.row(row(&template.uri_template, template.mime_type.as_deref(), None, server, &template.name));
-        }
-    }
-    let mut text = match count {
-        0 => "No server has resources.\n".to_owned(),
-        _ => table.render(terminal_width(&std::io::stdout()), 0),
     };
-    text.push_str(&found.absent());
-    text
+    let servers: Vec<String> = found.there().filter_map(server).collect();
+    let text = if servers.is_empty() { found.nothing("resources") } else { servers.join("\n") };
+    text + &found.absent()
 }
 
-fn row(uri: &str, kind: Option<&str>, bytes: Option<u64>, server: &Alias, name: &str) -> [Cell; 5] {
-    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).map(size);
-    [
-        Cell::new(uri),
-        Cell::new(kind.unwrap_or("-")).styled(FAINT),
-        Cell::new(bytes.as_deref().unwrap_or("-")).styled(FAINT),
-        Cell::new(server.as_str()).styled(FAINT),
-        Cell::new(name),
-    ]
+fn count(found: &Found) -> String {
+    let some = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    };
+    let parts = [some(found.resources.len(), "resource"), some(found.templates.len(), "template")];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// One resource, or many of one kind.
+struct Entry<'a> {
+    uri: &'a str,
+    /// What it is: its name, its type, its size.
+    about: Vec<String>,
+    description: Option<&'a str>,
+}
+
+impl<'a> Entry<'a> {
+    fn of_resource(resource: &'a Resource) -> Self {
+        let bytes = resource.size.and_then(|bytes| usize::try_from(bytes).ok()).map(size);
+        let about = about(&resource.uri, &resource.name, resource.mime_type.as_deref());
+        Self { uri: &resource.uri, about: about.chain(bytes).collect(), description: resource.description.as_deref() }
+    }
+
+    fn of_template(template: &'a ResourceTemplate) -> Self {
+        let about = about(&template.uri_template, &template.name, template.mime_type.as_deref());
+        Self { uri: &template.uri_template, about: about.collect(), description: template.description.as_deref() }
+    }
+
+    /// The URI is never cut: it is there to be typed.
+    fn show(&self, whole: bool, width: usize) -> String {
+        let (uri, about) = (clean_line(self.uri), clean_line(&self.about.join(" · ")));
+        let mut text = format!("  {uri}");
+        text.push_str(&match columns(&uri) + columns(&about) + 4 {
+            _ if about.is_empty() => "\n".to_owned(),
+            together if together <= width => format!("  {FAINT}{about}{FAINT:#}\n"),
+            _ => format!("\n{}", faint(&wrap(&about, width, 6))),
+        });
+        if let Some(description) = self.description.filter(|_| whole) {
+            text.push_str(&wrap(&clean(description), width, 6));
+        }
+        text
+    }
+}
+
+/// What a resource is; a name that its URI ends with says nothing new.
+fn about(uri: &str, name: &str, kind: Option<&str>) -> impl Iterator<Item = String> {
+    let name = Some(name).filter(|name| !name.is_empty() && !uri.ends_with(name));
+    [name, kind].into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_shown_with_its_whole_address() {
+        let entry = Entry {
+            uri: "file:///a/very/long/path",
+            about: vec!["a\u{1b}[2J".into(), "1 KB".into()],
+            description: Some("What it is."),
+        };
+        let shown = |whole, width| anstream::adapter::strip_str(&entry.show(whole, width)).to_string();
+        assert_eq!(shown(false, 80), "  file:///a/very/long/path  a · 1 KB\n");
+        assert_eq!(shown(true, 20), "  file:///a/very/long/path\n      a · 1 KB\n      What it is.\n");
+    }
+
+    #[test]
+    fn a_name_is_not_said_twice() {
+        assert_eq!(about("x://docs/a.md", "a.md", Some("text/markdown")).collect::<Vec<_>>(), ["text/markdown"]);
+        assert_eq!(about("x://docs/1", "First", None).collect::<Vec<_>>(), ["First"]);
+    }
 }

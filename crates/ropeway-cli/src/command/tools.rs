@@ -3,23 +3,28 @@
 use anstyle::Style;
 use ropeway::bridge::Listing;
 use ropeway::mcp::{Era, ServerInfo};
-use ropeway::registry::Verdict;
+use ropeway::registry::{Hit, Outcome, Verdict};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
-use crate::mark::Mark;
+use crate::help::{exit, faint, tools as count};
+use crate::names::server_of;
 use crate::server::ServerOptions;
-use crate::session::{Session, server_of, short_name};
-use crate::signature::{hints, signature_as};
-use crate::text::{clean, clean_line, first_sentence, width, wrap};
+use crate::servers::Source;
+use crate::session::Session;
+use crate::signature::{brief, hints, signature_as};
+use crate::text::{clean, clean_line, cut, first_sentence, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// How many tools a search shows.
 const MOST_FOUND: usize = 10;
+
+/// How much is said about a tool among many.
+const LONGEST_SENTENCE: usize = 200;
 
 /// List the tools of the servers
 #[derive(Debug, clap::Args)]
@@ -37,53 +42,31 @@ pub(super) struct Tools {
 impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
-        let single = servers.single().is_some();
-        Session::with(servers, setting.deadline, setting.status, async |session| {
+        let source = servers.source.clone();
+        Session::with(servers, &setting, async |session| {
+            session.arrive().await?;
             let listing = session.listing();
-            let info = |alias: &Alias| session.server_info(alias);
-            let text = match (&self.find, setting.json) {
-                (Some(words), true) => return found_json(&listing, words),
-                (Some(words), false) => found(&listing, words),
-                (None, true) => {
-                    print_json(&list_json(&listing, info))?;
-                    return Ok(exit(&listing));
-                }
-                (None, false) => list(&listing, single, info),
-            };
-            print(&text)?;
-            Ok(exit(&listing))
+            match (&self.find, setting.json) {
+                (Some(words), true) => print_json(&found_json(&listing, words))?,
+                (Some(words), false) => print(&found(session, &listing, words, width()))?,
+                (None, true) => print_json(&list_json(session, &listing))?,
+                (None, false) => print(&list(session, &listing, &source, width()))?,
+            }
+            Ok(exit(&listing.verdicts))
         })
         .await
     }
 }
 
-/// Done, unless there is nothing to list and somebody is to blame.
-fn exit(listing: &Listing) -> Exit {
-    use ropeway::registry::Outcome;
-    let any = |is: fn(&Outcome) -> bool| listing.verdicts.iter().any(|verdict| is(&verdict.outcome));
-    if any(|outcome| matches!(outcome, Outcome::Connecting)) {
-        return Exit::Timeout;
-    }
-    if any(|outcome| matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. }))
-    {
-        return Exit::Done;
-    }
-    match () {
-        () if any(|outcome| matches!(outcome, Outcome::Down { .. })) => Exit::Unreachable,
-        () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () => Exit::Done,
-    }
-}
-
 /// The tools by server, for scripts.
-pub(super) fn list_json(listing: &Listing, info: impl Fn(&Alias) -> Option<std::sync::Arc<ServerInfo>>) -> Value {
+pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
     let server = |verdict: &Verdict| {
         let tools: Vec<&ToolDefinition> =
             listing.registry.of_server(&verdict.server).map(|tool| tool.definition()).collect();
         let mut fields = Map::new();
         fields.insert("server".to_owned(), json!(verdict.server));
         fields.insert("verdict".to_owned(), json!(verdict.outcome));
-        if let Some(info) = info(&verdict.server) {
+        if let Some(info) = session.server_info(&verdict.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
             fields.insert("era".to_owned(), json!(era(&info)));
@@ -104,81 +87,82 @@ fn era(server: &ServerInfo) -> &'static str {
     }
 }
 
-fn count(tools: usize) -> String {
-    match tools {
-        1 => "1 tool".to_owned(),
-        tools => format!("{tools} tools"),
-    }
-}
-
-/// The tools by server, for people.
-fn list(listing: &Listing, single: bool, info: impl Fn(&Alias) -> Option<std::sync::Arc<ServerInfo>>) -> String {
-    let mut text = String::new();
-    for verdict in &listing.verdicts {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        let info = info(&verdict.server);
-        text.push_str(&match single {
-            true => title(&verdict.server, info.as_deref(), verdict.outcome.tools()),
-            false => heading(verdict, info.as_deref()),
-        });
-        for tool in listing.registry.of_server(&verdict.server) {
-            let tool = tool.definition();
-            match single {
-                true => text.push_str(&format!("\n{}", entry(tool, width()))),
-                false => text.push_str(&brief(tool, width())),
+/// The tools by server, for people: of one server all that is said about them, of many what they are.
+fn list(session: &Session, listing: &Listing, source: &Source, width: usize) -> String {
+    match (&listing.verdicts[..], source) {
+        ([], Source::File(file)) => nobody(&file.display().to_string()),
+        ([], _) => nobody("the command line"),
+        ([verdict], _) => {
+            let mut text = title(session, verdict, source);
+            for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
+                text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
             }
+            if let Some(advice) = session.help.advice(verdict) {
+                text.push_str(&wrap(&advice, width, 4));
+            }
+            text
+        }
+        (verdicts, _) => {
+            let server = |verdict: &Verdict| group(session, listing, verdict, width);
+            verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
-    if listing.verdicts.is_empty() {
-        text.push_str("No server is configured.\n");
-    }
-    text
 }
 
-/// A server that is alone, by the name that it gives itself.
-fn title(alias: &Alias, info: Option<&ServerInfo>, tools: usize) -> String {
-    let count = count(tools);
-    match info {
-        Some(info) => {
-            let name = if info.name.is_empty() { alias.as_str() } else { &info.name };
+fn nobody(source: &str) -> String {
+    format!("No server is named in {source}.\n{FAINT}`ropeway add NAME -- COMMAND` adds one.{FAINT:#}\n")
+}
+
+/// A server among others, and its tools.
+fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) -> String {
+    let there = matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::Cached { .. });
+    if !there {
+        return session.help.trouble(verdict, width);
+    }
+    let info = session.server_info(&verdict.server);
+    let about = info.as_deref().map(about).unwrap_or_default();
+    let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
+    session.help.heading(verdict, &about) + &tools.collect::<String>()
+}
+
+/// What a server calls itself, and its version.
+fn about(info: &ServerInfo) -> String {
+    clean_line(&format!("{} {}", info.name, info.version))
+}
+
+/// A server that is alone: by our name for it if we gave it one, else by the name that it gives itself.
+fn title(session: &Session, verdict: &Verdict, source: &Source) -> String {
+    let info = session.server_info(&verdict.server);
+    let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
+    match (info, source) {
+        (Some(info), Source::File(_)) => {
+            let more = [about(&info), protocol.unwrap_or_default()];
+            let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
+            session.help.heading(verdict, &more.join(" · "))
+        }
+        (None, _) => session.help.heading(verdict, ""),
+        (Some(info), _) => {
+            let name = if info.name.is_empty() { verdict.server.as_str() } else { &info.name };
             let title = clean_line(&format!("{name} {}", info.version));
-            let protocol = clean_line(&info.protocol_version);
-            format!("{NAME}{title}{NAME:#} {FAINT}· {count} · MCP {protocol}{FAINT:#}\n")
+            let (count, protocol) = (count(verdict.outcome.tools()), protocol.unwrap_or_default());
+            format!("{NAME}{title}{NAME:#} {FAINT}· {count} · {protocol}{FAINT:#}\n")
         }
-        None => format!("{NAME}{}{NAME:#} {FAINT}· {count}{FAINT:#}\n", clean_line(alias.as_str())),
     }
-}
-
-/// A server among others, by our name for it.
-fn heading(verdict: &Verdict, info: Option<&ServerInfo>) -> String {
-    let mark = Mark::of(&verdict.outcome);
-    let (style, sign) = (mark.style(), mark.sign());
-    let alias = clean_line(verdict.server.as_str());
-    let about = info.map(|info| clean_line(&format!("{} {}", info.name, info.version)).trim().to_owned());
-    let about = about.filter(|about| !about.is_empty()).map(|about| format!(" · {about}")).unwrap_or_default();
-    let words = clean_line(&Mark::words(&verdict.outcome));
-    format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {words}{about}{FAINT:#}\n")
 }
 
 /// One tool among many: its signature behind its server, and the first sentence about it.
-fn brief(tool: &ToolDefinition, width: usize) -> String {
-    let name = match server_of(tool) {
-        Some(server) => format!("{server}.{}", short_name(tool)),
-        None => tool.name.clone(),
-    };
-    let signature = signature_as(&name, tool, width.saturating_sub(2));
-    let mut text: String = signature.lines().map(|line| format!("  {line}\n")).collect();
+fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String {
+    let server = server_of(tool).map_or("", Alias::as_str);
+    let mut text = format!("  {}\n", brief(server, session.names.short(tool), tool, width.saturating_sub(2)));
     if let Some(description) = &tool.description {
-        text.push_str(&wrap(&first_sentence(&clean(description)), width, 6));
+        text.push_str(&wrap(&cut(&first_sentence(description), LONGEST_SENTENCE), width, 6));
     }
     text
 }
 
 /// One tool: its signature, what it is hinted to do, and its description beneath.
-pub(super) fn entry(tool: &ToolDefinition, width: usize) -> String {
-    let mut text = signature_as(short_name(tool), tool, width);
+fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
+    let mut text = signature_as(name, tool, width);
     text.push('\n');
     if let Some(description) = &tool.description {
         text.push_str(&wrap(&clean(description), width, 4));
@@ -191,47 +175,46 @@ pub(super) fn entry(tool: &ToolDefinition, width: usize) -> String {
 }
 
 /// The tools that some words describe, for people.
-fn found(listing: &Listing, words: &str) -> String {
+fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> String {
     let hits = listing.registry.search(words, MOST_FOUND);
+    let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
     if hits.is_empty() {
-        return format!("None of {} is about `{}`.\n", count(listing.registry.len()), clean_line(words));
+        let all = match listing.registry.len() {
+            0 => "There are no tools".to_owned(),
+            1 => "The only tool is not".to_owned(),
+            many => format!("None of the {many} tools is"),
+        };
+        text = format!("{all} about `{}`.\n", clean_line(words));
     }
-    hits.iter().map(|hit| brief(hit.tool.definition(), width())).collect()
+    // What is not there cannot be found.
+    let is_absent = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Down { .. } | Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Connecting)
+    };
+    let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
+    if absent.peek().is_some() {
+        text.push_str(&format!(
+            "\n{}",
+            faint(&wrap(&format!("Not searched: {}", session.help.names(absent)), width, 0))
+        ));
+    }
+    text
 }
 
-fn found_json(listing: &Listing, words: &str) -> Result<Exit, Failure> {
+fn found_json(listing: &Listing, words: &str) -> Value {
     let hits = listing.registry.search(words, MOST_FOUND);
-    let hit = |hit: &ropeway::registry::Hit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
-    print_json(&json!({"found": hits.iter().map(hit).collect::<Vec<_>>()}))?;
-    Ok(exit(listing))
+    let hit = |hit: &Hit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
+    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.verdicts})
 }
 
 #[cfg(test)]
 mod tests {
-    use ropeway::registry::Outcome;
-
     use super::*;
 
     #[test]
     fn a_tool_is_listed_with_its_description_beneath() {
         let mut tool = ToolDefinition::new("say").with_description("Says\u{1b}[2J something, at some length.");
         tool.annotations.0.insert("readOnlyHint".to_owned(), Value::Bool(true));
-        let text = anstream::adapter::strip_str(&entry(&tool, 24)).to_string();
+        let text = anstream::adapter::strip_str(&entry("say", &tool, 24)).to_string();
         assert_eq!(text, "say()\n    Says something, at\n    some length.\n    read-only\n");
-    }
-
-    #[test]
-    fn a_server_that_is_not_there_says_why_in_its_heading() {
-        let heading = |outcome| {
-            let text = heading(&Verdict::new("web", outcome), None);
-            anstream::adapter::strip_str(&text).to_string()
-        };
-        assert_eq!(heading(Outcome::Ready { tools: 1 }), "● web · 1 tool\n");
-        assert_eq!(heading(Outcome::FilteredToZero { of: 4 }), "◐ web · none of its 4 tools is wanted\n");
-        assert_eq!(heading(Outcome::Down { cause: "no\n\u{1b}[1mway".into() }), "✗ web · down: no way\n");
-        assert_eq!(
-            heading(Outcome::Skipped { secrets: vec!["A".into(), "B".into()] }),
-            "○ web · skipped: `A`, `B` not set\n"
-        );
     }
 }

@@ -45,10 +45,11 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
     if let Source::File(file) = &servers.source {
         return configured(file, &servers, &setting);
     }
-    Session::with(servers, setting.deadline, setting.status, async |session| {
+    Session::with(servers, &setting, async |session| {
+        session.arrive().await?;
         let listing = session.listing();
         if setting.json {
-            print_json(&list_json(&listing, |alias| session.server_info(alias)))?;
+            print_json(&list_json(session, &listing))?;
             return Ok(Exit::Done);
         }
         let (width, program) = (width(), program());

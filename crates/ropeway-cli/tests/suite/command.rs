@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use ropeway::testing::{HttpScripted, Script};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{Ropeway, Run};
 
@@ -38,12 +38,14 @@ fn tools_are_listed_as_signatures_with_descriptions() {
 fn tools_as_json_are_definitions_with_their_server() {
     for (era, version) in [("modern", "2026-07-28"), ("legacy", "2025-11-25")] {
         let list = Run::of(&["tools", "--json", "--era", era]).expect(0).json();
-        assert_eq!(list["server"]["name"], "demo");
-        assert_eq!((&list["server"]["era"], &list["server"]["protocol_version"]), (&json!(era), &json!(version)));
+        let server = &list["servers"][0];
+        assert_eq!((&server["server"], &server["name"]), (&json!("demo"), &json!("demo")));
+        assert_eq!(server["verdict"], json!({"outcome": "ready", "tools": 6}));
+        assert_eq!((&server["era"], &server["protocol_version"]), (&json!(era), &json!(version)));
         let names: Vec<&str> =
-            list["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
+            server["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
         assert_eq!(names, ["calculate", "chart", "countdown", "fail", "statistics", "time"]);
-        assert_eq!(list["tools"][0]["input_schema"]["required"], json!(["expression"]));
+        assert_eq!(server["tools"][0]["input_schema"]["required"], json!(["expression"]));
     }
 }
 
@@ -193,8 +195,8 @@ fn a_server_can_be_given_on_the_spot() {
     let run = Run::of(&["call", "calculate", "expression=1", "--stdio", &server]).expect(0);
     assert_eq!(run.stdout, "1\n");
     let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
-    assert_eq!(list["tools"].as_array().map(Vec::len), Some(6));
-    assert_ne!(list["server"], Value::Null);
+    assert_eq!(list["servers"][0]["tools"].as_array().map(Vec::len), Some(6));
+    assert_eq!(list["servers"][0]["server"], "ropeway");
 }
 
 #[test]

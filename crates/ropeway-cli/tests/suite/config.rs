@@ -8,11 +8,11 @@ use crate::trial::scripted;
 
 #[test]
 fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
-    let place = Home::with_config(
+    let home = Home::with_config(
         "servers:\n  - alias: a\n    transport: stdoi\n    command: x\n  - alias: b\n    comand: y\n",
     );
-    let run = place.run(&["config", "check"]).expect(2);
-    let file = place.path("work/ropeway.yaml").display().to_string();
+    let run = home.run(&["config", "check"]).expect(2);
+    let file = home.path("work/ropeway.yaml").display().to_string();
     assert_eq!(run.stderr, "");
     let expected = format!(
         "{file}:3:16: servers[0].transport: found `stdoi`, expected one of `stdio`, `sse`, `streamable-http` (did you mean `stdio`?)
@@ -27,11 +27,11 @@ fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
 
 #[test]
 fn problems_for_scripts_have_all_their_parts() {
-    let place = Home::with_config("servers:\n  - alias: a\n    transport: stdoi\n    command: x\n");
-    let report = place.run(&["config", "check", "--json"]).expect(2).json();
+    let home = Home::with_config("servers:\n  - alias: a\n    transport: stdoi\n    command: x\n");
+    let report = home.run(&["config", "check", "--json"]).expect(2).json();
     assert_eq!(
         report,
-        json!({"file": place.path("work/ropeway.yaml"), "ok": false, "problems": [{
+        json!({"file": home.path("work/ropeway.yaml"), "ok": false, "problems": [{
             "line": 3, "column": 16, "path": "servers[0].transport", "found": "`stdoi`",
             "expected": "one of `stdio`, `sse`, `streamable-http`", "suggestion": "stdio",
         }]})
@@ -40,28 +40,28 @@ fn problems_for_scripts_have_all_their_parts() {
 
 #[test]
 fn a_secret_beside_a_problem_is_not_shown() {
-    let place =
+    let home =
         Home::with_config("servers:\n  - {alias: a, url: 'http://h/', auth: {bearer: s3cret-s3cret}, transprot: x}\n");
-    let run = place.run(&["config", "check"]).expect(2);
+    let run = home.run(&["config", "check"]).expect(2);
     assert!(run.stdout.contains("auth: {bearer: ***}, transprot: x}"), "{}", run.stdout);
     assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
 }
 
 #[test]
 fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
-    let place = Home::with_config(
+    let home = Home::with_config(
         "servers:\n  - {alias: a, command: x, env: {T: '${NO_SUCH_VARIABLE}'}}\n  - {alias: b, command: y, enabled: false}\n",
     );
-    let run = place.run(&["config", "check"]).expect(0);
+    let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
         "◐ server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set
 ● {} is fine: 2 servers, 1 of them switched off
   the names of tools were not checked: `ropeway config check --connect` starts the servers and does
 ",
-        place.path("work/ropeway.yaml").display()
+        home.path("work/ropeway.yaml").display()
     );
     assert_eq!(run.stdout, expected);
-    let report = place.run(&["config", "check", "--json"]).expect(0).json();
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
     assert_eq!(
         (&report["ok"], &report["warnings"], &report["names"]),
         (&json!(true), &json!(["server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set"]), &Value::Null)
@@ -70,7 +70,7 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
 
 #[test]
 fn files_of_other_clients_are_checked_as_they_are() {
-    let place = Home::with_clients();
+    let home = Home::with_clients();
     for file in [
         ".config/Claude/claude_desktop_config.json",
         ".claude.json",
@@ -81,24 +81,24 @@ fn files_of_other_clients_are_checked_as_they_are() {
         ".codex/config.toml",
         ".config/zed/settings.json",
     ] {
-        let path = place.path(file).display().to_string();
-        let run = place.run(&["config", "check", &path]).expect(0);
+        let path = home.path(file).display().to_string();
+        let run = home.run(&["config", "check", &path]).expect(0);
         assert!(run.stdout.contains(&format!("{path} is fine")), "{}", run.stdout);
     }
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_told() {
-    let place = Home::new();
-    let run = place.run(&["config", "check"]).expect(2);
+    let home = Home::new();
+    let run = home.run(&["config", "check"]).expect(2);
     assert!(run.stderr.starts_with("error: there is no configuration file\n"), "{}", run.stderr);
-    let run = place.run(&["config", "check", "nowhere.yaml"]).expect(2);
+    let run = home.run(&["config", "check", "nowhere.yaml"]).expect(2);
     assert_eq!(
         run.stderr,
         "error: could not read `nowhere.yaml`\n  caused by: No such file or directory (os error 2)\n"
     );
-    place.write("work/tabs.yaml", "servers:\n\t- alias: a\n");
-    let run = place.run(&["config", "check", "tabs.yaml"]).expect(2);
+    home.write("work/tabs.yaml", "servers:\n\t- alias: a\n");
+    let run = home.run(&["config", "check", "tabs.yaml"]).expect(2);
     assert!(
         run.stdout.starts_with("tabs.yaml:2:2:") && run.stdout.ends_with("✗ tabs.yaml has 1 problem\n"),
         "{}",
@@ -109,16 +109,16 @@ fn a_file_that_cannot_be_read_is_told() {
 #[test]
 fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
     let servers = format!("servers:\n{}    prefix: ''\n{}    prefix: ''\n", demo("one"), demo("two"));
-    let place = Home::with_config(&servers);
-    place.run(&["config", "check"]).expect(0);
-    let run = place.run(&["config", "check", "--connect"]).expect(2);
+    let home = Home::with_config(&servers);
+    home.run(&["config", "check"]).expect(0);
+    let run = home.run(&["config", "check", "--connect"]).expect(2);
     let first =
         "✗ tool `calculate` of server `one` and tool `calculate` of server `two` have the same name `calculate`";
     assert!(run.stdout.starts_with(first), "{}", run.stdout);
     assert!(run.stdout.contains("→ give one of the servers another `prefix`"), "{}", run.stdout);
     assert!(run.stdout.ends_with("ropeway.yaml has tools of one name: 2 servers, 6 tools\n"), "{}", run.stdout);
-    place.write("work/ropeway.yaml", &format!("collisions: suffix\n{servers}"));
-    let report = place.run(&["config", "check", "--connect", "--json"]).expect(0).json();
+    home.write("work/ropeway.yaml", &format!("collisions: suffix\n{servers}"));
+    let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
     assert_eq!((&report["ok"], &report["names"]["tools"]), (&json!(true), &json!(12)));
     assert_eq!(report["names"]["collisions"][0]["fate"], json!({"renamed": "calculate_2"}));
 }
@@ -131,7 +131,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
         .tool(tool("a b", json!({"type": "object"})), json!({"content": []}))
         .tool(tool("odd", odd), json!({"content": []}));
     let words = shlex::split(&scripted(&script)).expect("words");
-    let place = Home::with_config(
+    let home = Home::with_config(
         &json!({"servers": [
             {"alias": "s", "command": words[0], "args": words[1..]},
             {"alias": "gone", "command": "/no/such/program"},
@@ -139,7 +139,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
         ]})
         .to_string(),
     );
-    let report = place.run(&["config", "check", "--connect", "--json"]).expect(0).json();
+    let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
     let names = &report["names"];
     assert_eq!(names["changed"], json!([{"server": "s", "tool": "a b", "name": "mcp_s_a_b"}]));
     assert_eq!((&names["odd"][0]["server"], &names["odd"][0]["tool"]), (&json!("s"), &json!("odd")));
@@ -149,21 +149,21 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
 
 #[test]
 fn the_places_of_the_file_are_told_in_their_order() {
-    let place = Home::new();
-    place.write(".config/ropeway/ropeway.yml", "servers: []\n");
-    place.write("ropeway.yaml", "servers: []\n");
-    let report = place.run(&["config", "path", "--json"]).expect(0).json();
-    assert_eq!(report["used"], json!(place.path("ropeway.yaml")));
+    let home = Home::new();
+    home.write(".config/ropeway/ropeway.yml", "servers: []\n");
+    home.write("ropeway.yaml", "servers: []\n");
+    let report = home.run(&["config", "path", "--json"]).expect(0).json();
+    assert_eq!(report["used"], json!(home.path("ropeway.yaml")));
     let places: Vec<Value> = report["places"].as_array().expect("places").clone();
     let expected = json!([
-        {"reason": "folder", "path": place.path("work/ropeway.yaml"), "exists": false},
-        {"reason": "folder", "path": place.path("ropeway.yaml"), "exists": true},
+        {"reason": "folder", "path": home.path("work/ropeway.yaml"), "exists": false},
+        {"reason": "folder", "path": home.path("ropeway.yaml"), "exists": true},
     ]);
     assert_eq!(Value::from(places[..2].to_vec()), expected);
-    let own = json!({"reason": "user", "path": place.path(".config/ropeway/ropeway.yml"), "exists": true});
+    let own = json!({"reason": "user", "path": home.path(".config/ropeway/ropeway.yml"), "exists": true});
     assert_eq!(places.last(), Some(&own));
     // What the variable names is meant, even when it is not there.
-    let named = place.command(&["config", "path", "--json"]).with(|command| {
+    let named = home.command(&["config", "path", "--json"]).with(|command| {
         command.env("ROPEWAY_CONFIG", "/no/such/file");
     });
     let report = named.run().expect(0).json();

@@ -23,7 +23,7 @@ impl Server {
         let listening = Ropeway::new(&["demo-server"]).with(|command| {
             command.stdin(Stdio::piped());
         });
-        let Running { mut child, mark } = listening.start();
+        let Running { mut child, mark, .. } = listening.start();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("its output"));
         Self { child, input, output, _mark: mark }

@@ -2,19 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::place::Place;
 use crate::{Ropeway, Run};
 
+/// What would change where the files of clients are looked for, and what the doctor says.
+const VARIABLES: [&str; 11] = [
+    "APPDATA",
+    "USERPROFILE",
+    "CODEX_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
 /// A home folder, and a folder in it where commands are typed.
-pub(crate) struct Home {
-    folder: tempfile::TempDir,
-}
+pub(crate) struct Home(Place);
 
 impl Home {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder");
-        std::fs::create_dir(folder.path().join("work")).expect("a folder");
-        Self { folder }
+        let place = Place::new();
+        std::fs::create_dir(place.path().join("work")).expect("a folder");
+        Self(place)
     }
 
     /// One with a `ropeway.yaml` where commands are typed.
@@ -27,26 +41,28 @@ impl Home {
     /// One where all clients keep their files.
     pub(crate) fn with_clients() -> Self {
         let home = Self::new();
-        let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything");
-        copy(&home, home.folder.path());
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything"), home.0.path());
         home
     }
 
+    /// The path of a file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.0.path().join(name)
     }
 
+    /// Puts a file there, and the folders that it needs.
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         std::fs::write(path, text).expect("a file");
     }
 
+    /// What a file says.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).expect("a file")
     }
 
-    /// All files, but for those of clients.
+    /// The files where commands are typed.
     pub(crate) fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.path("work")).expect("a folder").flatten();
         let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
@@ -56,18 +72,12 @@ impl Home {
 
     /// A command that is about to be typed here.
     pub(crate) fn command(&self, arguments: &[&str]) -> Ropeway {
-        Ropeway::new(arguments).with(|command| self.put_on(command))
-    }
-
-    /// Lets a command see nothing but this home.
-    pub(crate) fn put_on(&self, command: &mut std::process::Command) {
-        command.current_dir(self.path("work")).env("HOME", self.folder.path()).env("PATH", "/usr/bin:/bin");
-        for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "APPDATA", "USERPROFILE", "CODEX_HOME", "ROPEWAY_CONFIG"] {
-            command.env_remove(name);
-        }
-        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-            command.env_remove(name).env_remove(name.to_lowercase());
-        }
+        self.0.ropeway(arguments).with(|command| {
+            command.current_dir(self.path("work")).env("PATH", "/usr/bin:/bin");
+            VARIABLES.iter().for_each(|name| {
+                command.env_remove(name);
+            });
+        })
     }
 
     /// Runs a command here.

@@ -22,17 +22,17 @@ fn names(value: &Value) -> Vec<&str> {
 
 #[test]
 fn the_servers_of_all_seven_clients_become_one_file() {
-    let place = Home::with_clients();
-    let run = place.run(&["import"]).expect(0);
+    let home = Home::with_clients();
+    let run = home.run(&["import"]).expect(0);
     for client in ["Claude Desktop", "Claude Code", "Cursor", "VS Code", "Windsurf", "Codex", "Zed"] {
         assert!(run.stdout.contains(client), "{client}\n{}", run.stdout);
     }
-    let text = place.read("work/ropeway.yaml");
+    let text = home.read("work/ropeway.yaml");
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && !text.contains(secret), "{secret}");
     }
-    assert_eq!(place.files(), ["ropeway.yaml"]);
-    let report = place.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(home.files(), ["ropeway.yaml"]);
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
     assert_eq!(
         names(&report["servers"]),
         [
@@ -67,25 +67,25 @@ fn the_servers_of_all_seven_clients_become_one_file() {
 
 #[test]
 fn a_second_import_changes_nothing() {
-    let place = Home::with_clients();
-    place.run(&["import", "--secrets"]).expect(0);
-    let (text, secrets) = (place.read("work/ropeway.yaml"), place.read("work/.env"));
-    let result = place.run(&["import", "--secrets", "--json"]).expect(0).json();
+    let home = Home::with_clients();
+    home.run(&["import", "--secrets"]).expect(0);
+    let (text, secrets) = (home.read("work/ropeway.yaml"), home.read("work/.env"));
+    let result = home.run(&["import", "--secrets", "--json"]).expect(0).json();
     assert_eq!((&result["written"], &result["servers"]), (&json!(false), &json!([])));
-    assert_eq!((place.read("work/ropeway.yaml"), place.read("work/.env")), (text, secrets));
+    assert_eq!((home.read("work/ropeway.yaml"), home.read("work/.env")), (text, secrets));
 }
 
 #[test]
 fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
-    let place = Home::with_clients();
-    let run = place.run(&["import", "--secrets"]).expect(0);
-    let kept = place.read("work/.env");
+    let home = Home::with_clients();
+    let run = home.run(&["import", "--secrets"]).expect(0);
+    let kept = home.read("work/.env");
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
     }
-    assert_eq!(std::fs::metadata(place.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
     // What no file told is still to be set.
-    let report = place.run(&["config", "check", "--json"]).expect(0).json();
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
     assert_eq!(
         names(&report["warnings"]),
         [
@@ -98,47 +98,47 @@ fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
 
 #[test]
 fn a_dry_run_prints_the_file_and_writes_none() {
-    let place = Home::with_clients();
-    let run = place.run(&["import", "--dry-run", "--secrets"]).expect(0);
-    assert_eq!(place.files(), [""; 0]);
+    let home = Home::with_clients();
+    let run = home.run(&["import", "--dry-run", "--secrets"]).expect(0);
+    assert_eq!(home.files(), [""; 0]);
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{secret}");
     }
     assert!(run.stderr.contains("ropeway.yaml would get 14 servers:"), "{}", run.stderr);
-    place.run(&["import"]).expect(0);
-    assert_eq!(place.read("work/ropeway.yaml"), run.stdout);
+    home.run(&["import"]).expect(0);
+    assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
 }
 
 #[test]
 fn servers_that_are_there_are_left_alone_and_comments_too() {
-    let place = Home::with_clients();
+    let home = Home::with_clients();
     let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
-    place.write("work/ropeway.yaml", mine);
-    let result = place.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
+    home.write("work/ropeway.yaml", mine);
+    let result = home.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["filesystem"]);
     assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
-    let text = place.read("work/ropeway.yaml");
+    let text = home.read("work/ropeway.yaml");
     assert!(text.starts_with(mine) && text.contains("alias: filesystem"), "{text}");
 }
 
 #[test]
 fn only_some_servers_of_some_clients_are_taken() {
-    let place = Home::with_clients();
-    let result = place
+    let home = Home::with_clients();
+    let result = home
         .run(&["import", "--from", "codex", "--from", "zed", "--only", "docs", "sqlite", "--json"])
         .expect(0)
         .json();
     assert_eq!(names(&result["servers"]), ["docs", "sqlite"]);
-    let run = place.run(&["import", "--only", "githbu"]).expect(2);
+    let run = home.run(&["import", "--only", "githbu"]).expect(2);
     assert!(run.stderr.contains("did you mean `github`?"), "{}", run.stderr);
 }
 
 #[test]
 fn a_broken_file_is_named_and_the_others_go_on() {
-    let place = Home::with_clients();
-    place.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
-    place.write(".codex/config.toml", "[mcp_servers.a\n");
-    let result = place.run(&["import", "--json"]).expect(0).json();
+    let home = Home::with_clients();
+    home.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
+    home.write(".codex/config.toml", "[mcp_servers.a\n");
+    let result = home.run(&["import", "--json"]).expect(0).json();
     let broken: Vec<&Value> =
         result["found"].as_array().expect("files").iter().filter(|file| file["error"].is_string()).collect();
     assert_eq!(broken.iter().map(|file| &file["client"]).collect::<Vec<_>>(), ["cursor", "codex"]);
@@ -147,44 +147,44 @@ fn a_broken_file_is_named_and_the_others_go_on() {
 
 #[test]
 fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
-    let place = Home::new();
+    let home = Home::new();
     let server = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"{name}\"}}}}}}");
-    place.write("work/.mcp.json", &server("project"));
-    place.write("work/.cursor/mcp.json", &server("cursor-project"));
-    place.write("work/.vscode/mcp.json", "{\"servers\": {\"workspace\": {\"command\": \"${workspaceFolder}/run\"}}}");
-    place.write("work/.zed/settings.json", "{\"context_servers\": {\"zed-project\": {\"command\": \"z\"}}}");
-    place.write("work/.codex/config.toml", "[mcp_servers.codex-project]\ncommand = \"c\"\n");
-    place.write("codex/config.toml", "[mcp_servers.codex-own]\ncommand = \"d\"\n");
-    place.write("xdg/Claude/claude_desktop_config.json", &server("desktop"));
-    let import = place.command(&["import", "--json"]).with(|command| {
-        command.env("CODEX_HOME", place.path("codex")).env("XDG_CONFIG_HOME", place.path("xdg"));
+    home.write("work/.mcp.json", &server("project"));
+    home.write("work/.cursor/mcp.json", &server("cursor-project"));
+    home.write("work/.vscode/mcp.json", "{\"servers\": {\"workspace\": {\"command\": \"${workspaceFolder}/run\"}}}");
+    home.write("work/.zed/settings.json", "{\"context_servers\": {\"zed-project\": {\"command\": \"z\"}}}");
+    home.write("work/.codex/config.toml", "[mcp_servers.codex-project]\ncommand = \"c\"\n");
+    home.write("codex/config.toml", "[mcp_servers.codex-own]\ncommand = \"d\"\n");
+    home.write("xdg/Claude/claude_desktop_config.json", &server("desktop"));
+    let import = home.command(&["import", "--json"]).with(|command| {
+        command.env("CODEX_HOME", home.path("codex")).env("XDG_CONFIG_HOME", home.path("xdg"));
     });
     let result = import.run().expect(0).json();
     assert_eq!(
         names(&result["servers"]),
         ["desktop", "project", "cursor-project", "workspace", "codex-own", "codex-project", "zed-project"]
     );
-    let run = place.path("work/run").display().to_string();
-    assert!(place.read("work/ropeway.yaml").contains(&format!("command: {run}\n")));
+    let run = home.path("work/run").display().to_string();
+    assert!(home.read("work/ropeway.yaml").contains(&format!("command: {run}\n")));
 }
 
 #[test]
 fn a_file_that_is_named_is_the_only_one_that_is_read() {
-    let place = Home::with_clients();
-    let file = place.path(".codex/config.toml").display().to_string();
-    let result = place.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
+    let home = Home::with_clients();
+    let file = home.path(".codex/config.toml").display().to_string();
+    let result = home.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["context7", "docs"]);
-    assert!(place.read("work/new/ropeway.yaml").contains("# from file\n"));
-    place.run(&["import", "nowhere.json"]).expect(2);
-    place.write("work/empty.json", "{}");
-    place.run(&["import", "empty.json", "--to", "other.yaml"]).expect(2);
-    assert_eq!(place.files(), ["empty.json", "new"]);
+    assert!(home.read("work/new/ropeway.yaml").contains("# from file\n"));
+    home.run(&["import", "nowhere.json"]).expect(2);
+    home.write("work/empty.json", "{}");
+    home.run(&["import", "empty.json", "--to", "other.yaml"]).expect(2);
+    assert_eq!(home.files(), ["empty.json", "new"]);
 }
 
 #[test]
 fn where_nothing_is_found_that_is_said() {
-    let place = Home::new();
-    let run = place.run(&["import"]).expect(0);
+    let home = Home::new();
+    let run = home.run(&["import"]).expect(0);
     assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
-    assert_eq!(place.files(), [""; 0]);
+    assert_eq!(home.files(), [""; 0]);
 }

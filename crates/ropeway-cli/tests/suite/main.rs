@@ -6,10 +6,13 @@ mod config;
 mod demo_server;
 mod doctor;
 mod edit;
+mod events;
 mod home;
 mod import;
+mod many;
 mod mark;
 mod picture;
+mod place;
 mod readme;
 mod real;
 mod snapshot;
@@ -22,26 +25,27 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use mark::Mark;
+use place::Place;
 
 /// A run of the binary that is about to begin. Whatever it starts has to end with it.
 struct Ropeway {
     command: Command,
     mark: Mark,
+    /// Where it runs, when nobody else keeps that.
+    place: Option<Place>,
 }
 
 impl Ropeway {
-    /// With nothing of the environment that changes what it prints.
+    /// In a place of its own, with nothing of the environment that changes what it prints.
     fn new(arguments: &[&str]) -> Self {
         Self::of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
     }
 
     /// The same of a copy of the binary.
     fn of(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Self {
-        let mark = Mark::new();
-        let mut command = Command::new(program);
-        command.args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
-        mark.put_on(&mut command);
-        Self { command, mark }
+        let place = Place::new();
+        let ropeway = place.of(program, arguments);
+        Self { place: Some(place), ..ropeway }
     }
 
     /// Changes how it is started.
@@ -57,7 +61,7 @@ impl Ropeway {
 
     fn start(mut self) -> Running {
         let command = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running { child: command.spawn().expect("ropeway starts"), mark: self.mark }
+        Running { child: command.spawn().expect("ropeway starts"), mark: self.mark, place: self.place }
     }
 }
 
@@ -65,6 +69,7 @@ impl Ropeway {
 struct Running {
     child: Child,
     mark: Mark,
+    place: Option<Place>,
 }
 
 impl Running {
@@ -72,6 +77,7 @@ impl Running {
     fn end(self) -> Run {
         let run = Run::from(self.child.wait_with_output().expect("an end"));
         drop(self.mark);
+        drop(self.place);
         run
     }
 

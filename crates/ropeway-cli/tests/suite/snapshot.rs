@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Ropeway;
 use crate::completions::commands;
+use crate::place::Place;
 use crate::terminal::{Screen, Terminal};
 
 /// The widths of the windows.
@@ -114,15 +114,15 @@ fn keep(name: &str, typed: &str) {
 /// Runs what is typed, in a place where nothing of this machine shows.
 fn show(typed: &str, terminal: Terminal) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
-    let place = tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder");
+    let place = Place::new();
     // The doctor tells where the program lies, and a path of another length would be wrapped elsewhere.
     let program = place.path().join("ropeway");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ropeway"), &program)
         .or_else(|_| std::fs::copy(env!("CARGO_BIN_EXE_ropeway"), &program).map(drop))
         .expect("a copy of the program");
-    let ropeway = Ropeway::of(&program, &words[1..]).with(|command| {
+    let ropeway = place.of(&program, &words[1..]).with(|command| {
         use std::os::unix::process::CommandExt as _;
-        command.arg0("ropeway").current_dir(place.path()).env("HOME", place.path()).env("PATH", "/usr/bin:/bin");
+        command.arg0("ropeway").env("PATH", "/usr/bin:/bin");
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
             command.env_remove(name).env_remove(name.to_lowercase());
         }

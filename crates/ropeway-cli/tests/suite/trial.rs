@@ -51,11 +51,11 @@ impl Trial {
             command.args(["--timeout", &timeout]);
         });
         let started = Instant::now();
-        let Running { child, mark } = command.start();
+        let Running { child, mark, place } = command.start();
         let run = Run::from(child.wait_with_output().expect("an end"));
         let took = started.elapsed();
         assert!(took < self.timeout + LATE, "it took {took:?}\n{}", run.stderr);
-        drop(mark);
+        drop((mark, place));
         run
     }
 
@@ -79,7 +79,7 @@ pub(crate) fn scripted(script: &Script) -> String {
 }
 
 /// Where cargo puts the scripted server, which it builds as an example of this package.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_ropeway")).with_file_name("examples").join("scripted-server");
     assert!(binary.exists(), "run `cargo build -p ropeway-cli --example scripted-server` first");
     binary

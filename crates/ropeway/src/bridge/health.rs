@@ -10,8 +10,8 @@ use crate::mcp::Era;
 use crate::registry::Outcome;
 use crate::tool::Alias;
 
-/// How long a server may take to say that it is alive.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may take to say that it is alive, where nothing else is said.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How every server of a bridge does.
 #[derive(Clone, Debug, Serialize)]
@@ -77,15 +77,15 @@ impl ServerHealth {
     }
 
     /// Looks at a server, and asks it whether it is alive.
-    pub(super) async fn of(slot: &Slot) -> Self {
+    pub(super) async fn of(slot: &Slot, patience: Duration) -> Self {
         let mcp = slot.mcp();
         let mut last_error = slot.last_error();
         let mut latency = None;
         if let Some(mcp) = mcp.as_ref().filter(|mcp| mcp.is_connected()) {
-            match tokio::time::timeout(PATIENCE, mcp.ping()).await {
+            match tokio::time::timeout(patience, mcp.ping()).await {
                 Ok(Ok(took)) => latency = Some(took),
                 Ok(Err(error)) => last_error = Some(slot.failed(crate::mcp::chain(&error))),
-                Err(_) => last_error = Some(slot.failed(format!("it gave no sign of life within {PATIENCE:?}"))),
+                Err(_) => last_error = Some(slot.failed(format!("it gave no sign of life within {patience:?}"))),
             }
         }
         let view = slot.view();

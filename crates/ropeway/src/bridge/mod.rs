@@ -16,19 +16,21 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::discover::{connect_and_discover, discover_and_register};
 pub use self::health::{Health, ServerHealth};
 
+use self::health::PATIENCE;
 use self::memory::Memory;
 use self::slot::{Roof, Slot, View};
 use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{ContextItem, ContextSource, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict};
-use crate::tool::{Alias, BoxFuture, ToolDefinition};
+use crate::tool::{Alias, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -309,12 +311,22 @@ impl Bridge {
         Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect() }
     }
 
+    /// How each server stands; the tools are not put together for it.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.slots().iter().map(|slot| Verdict::new(slot.alias().clone(), slot.verdict())).collect()
+    }
+
     /// Asks every server at once whether it is alive.
     pub async fn health_check(&self) -> Health {
+        self.health_check_within(PATIENCE).await
+    }
+
+    /// The same, when there is only so much time for the answers.
+    pub async fn health_check_within(&self, patience: Duration) -> Health {
         let mut checks = JoinSet::new();
         let slots = self.slots();
         for (number, slot) in slots.iter().cloned().enumerate() {
-            checks.spawn(async move { (number, ServerHealth::of(&slot).await) });
+            checks.spawn(async move { (number, ServerHealth::of(&slot, patience).await) });
         }
         let mut servers = checks.join_all().await;
         servers.sort_by_key(|(number, _)| *number);
@@ -339,6 +351,19 @@ impl Bridge {
         }
     }
 
+    /// Waits until `done` says of the verdicts that they are as wanted.
+    pub async fn until_verdicts(&self, mut done: impl FnMut(&[Verdict]) -> bool) -> Vec<Verdict> {
+        let mut changes = self.inner.roof.changes();
+        loop {
+            changes.borrow_and_update();
+            let verdicts = self.verdicts();
+            // The sender lives as long as `self`.
+            if done(&verdicts) || changes.changed().await.is_err() {
+                return verdicts;
+            }
+        }
+    }
+
     /// The names of the servers, in the order of the configuration.
     pub fn servers(&self) -> Vec<Alias> {
         self.slots().iter().map(|slot| slot.alias().clone()).collect()
@@ -347,6 +372,12 @@ impl Bridge {
     /// The connection to a server, once the bridge is started. It may be shared with others: do not close it.
     pub fn server(&self, alias: &Alias) -> Option<Mcp> {
         self.slots().iter().find(|slot| slot.alias() == alias).and_then(|slot| slot.mcp())
+    }
+
+    /// Starts a server that sleeps; one that does not is left alone.
+    pub async fn wake(&self, alias: &Alias) -> Result<(), CallError> {
+        let slot = self.slots().into_iter().find(|slot| slot.alias() == alias);
+        slot.ok_or_else(|| CallError::NotConnected { server: alias.clone() })?.wake().await
     }
 
     /// Takes over a new configuration: only servers whose entry has changed are started, stopped or restarted.
@@ -472,7 +503,7 @@ impl ToolSource for Bridge {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        self.tools().verdicts
+        self.verdicts()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

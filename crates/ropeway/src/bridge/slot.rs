@@ -324,6 +324,12 @@ impl Slot {
         lock(&self.tools).handed_out.clone()
     }
 
+    /// How the server does.
+    pub(super) fn verdict(&self) -> Outcome {
+        let tools = lock(&self.tools);
+        self.outcome(tools.handed_out.len(), tools.sources.len())
+    }
+
     fn outcome(&self, tools: usize, of: usize) -> Outcome {
         if !self.entry.enabled {
             return Outcome::Disabled;

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
 use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, Secrets, ServerEntry, Start};
-use ropeway::registry::{Collision, Outcome, Registry, Shape, naming};
+use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{print, print_json};
 use crate::command::Setting;
+use crate::deadline::Deadline;
+use crate::each::{Answer, ask};
 use crate::excerpt::excerpt;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, line as line_of};
+use crate::help::Help;
 use crate::mark::Mark;
 use crate::servers::{self, Servers, Source};
 use crate::session::Session;
@@ -52,10 +55,10 @@ impl Check {
                 return Ok(Exit::Usage);
             }
         };
-        let servers = Servers { config, source: Source::File(file.clone()) };
+        let servers = Servers { config, source: Source::File(file.clone()), awake: true };
         servers.hide_secrets();
         let config = servers.config.clone();
-        let names = if self.connect { Some(names(servers, setting).await?) } else { None };
+        let names = if self.connect { Some(names(servers, &setting).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.problems(config.collisions).is_empty());
         match json {
             true => print_json(&report_json(&file, &config, names.as_ref(), is_fine))?,
@@ -70,7 +73,8 @@ struct Names {
     tools: usize,
     collisions: Vec<Collision>,
     /// The servers whose tools are not known, and why.
-    unknown: Vec<(Alias, Outcome)>,
+    unknown: Vec<Verdict>,
+    help: Help,
     /// Tools whose names had to be changed: server, its own name, and ours.
     changed: Vec<[String; 3]>,
     /// What is odd about schemas: server, tool, and what.
@@ -78,27 +82,31 @@ struct Names {
 }
 
 /// Starts the servers and looks at their tools.
-async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure> {
+async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure> {
     for entry in &mut servers.config.servers {
         // What is remembered may be wrong by now.
         entry.start = Start::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
-    Session::with_any(servers, setting.deadline, setting.status, async |session| {
+    Session::with_any(servers, setting, async |session| {
+        let until = session.deadline.as_ref().map(Deadline::at);
+        let answers = ask(session, "listing the tools of", until, async |server| server.list_tools(None).await).await;
         let mut unknown = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
-        for verdict in session.listing().verdicts {
+        for (verdict, answer) in answers {
             let entry = entries.iter().find(|entry| entry.alias == verdict.server);
-            let known = matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::FilteredToZero { .. });
-            match (entry, session.server(&verdict.server)) {
-                (Some(entry), Some(server)) if known => {
-                    let tools = session.step("listing the tools of", server.list_tools(None)).await??;
+            match (entry, answer) {
+                (Some(entry), Answer::There(tools)) => {
                     let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
                     groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::new(tool, &entry.alias))));
                 }
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
-                _ => unknown.push((verdict.server, verdict.outcome)),
+                (_, Answer::Failed(error)) => {
+                    let outcome = Outcome::Down { cause: line_of(&error) };
+                    unknown.push(Verdict::new(verdict.server, outcome));
+                }
+                _ => unknown.push(verdict),
             }
         }
         let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();
@@ -108,7 +116,8 @@ async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure>
             let (server, own) = origin(tool)?;
             Some([server.to_string(), own.to_owned(), tool.warning()?])
         });
-        Ok(Names { tools: registry.len(), collisions, unknown, changed, odd: odd.collect() })
+        let (tools, help) = (registry.len(), session.help.clone());
+        Ok(Names { tools, collisions, unknown, help, changed, odd: odd.collect() })
     })
     .await
 }
@@ -215,8 +224,8 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
                 "give one of the servers another `prefix`, or say `collisions: suffix` or `collisions: last-wins`";
             text.push_str(&wrap(&format!("→ {fix}"), width, 2));
         }
-        for (server, outcome) in &names.unknown {
-            text.push_str(&line(Mark::of(outcome), &format!("{server} · {}", Mark::words(outcome))));
+        for verdict in &names.unknown {
+            text.push_str(&names.help.trouble(verdict, width));
         }
         for [server, own, name] in &names.changed {
             text.push_str(&line(Mark::Half, &format!("tool `{own}` of server `{server}` is called `{name}`: its own name is not one that every model takes")));
@@ -254,9 +263,11 @@ fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
     let mut report = json!({
         "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
     });
-    if let Some(Names { tools, collisions, unknown, changed, odd }) = names {
-        let unknown: Vec<Value> =
-            unknown.iter().map(|(server, outcome)| json!({"server": server, "verdict": outcome})).collect();
+    if let Some(Names { tools, collisions, unknown, changed, odd, .. }) = names {
+        let unknown: Vec<Value> = unknown
+            .iter()
+            .map(|Verdict { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
+            .collect();
         let changed: Vec<Value> =
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
         let odd: Vec<Value> =

@@ -1,0 +1,87 @@
+//! A deadline: how long a command may take as a whole, and whom it waits for meanwhile.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ropeway::tool::Alias;
+use tokio::time::Instant;
+
+use crate::failure::{Exit, Failure};
+
+/// Whom the command waits for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<Mutex<Vec<Alias>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Vec<Alias>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is these. When it is nobody any more, the last ones stay: whatever follows is about them.
+    pub(crate) fn set(&self, servers: Vec<Alias>) {
+        if !servers.is_empty() {
+            *self.lock() = servers;
+        }
+    }
+
+    /// Those that it is.
+    pub(crate) fn servers(&self) -> Vec<Alias> {
+        self.lock().clone()
+    }
+}
+
+/// How long a command may take as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    after: Duration,
+    waiting: Waiting,
+}
+
+impl Deadline {
+    /// So long from now.
+    pub(crate) fn new(after: Duration, waiting: Waiting) -> Self {
+        Self { at: Instant::now() + after, after, waiting }
+    }
+
+    /// When it is over.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// How long that was from the start.
+    pub(crate) fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// What to say when it is over.
+    pub(crate) fn failure(&self) -> Failure {
+        let after = self.after;
+        let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();
+        let message = match &names[..] {
+            [] => format!("the command did not end within {after:?}"),
+            [server] => format!("server {server} gave no answer within {after:?}"),
+            servers => format!("servers {} gave no answer within {after:?}", servers.join(", ")),
+        };
+        Failure::new(Exit::Timeout, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_takes_too_long_says_who_is_to_blame() {
+        let waiting = Waiting::default();
+        let deadline = Deadline::new(Duration::from_secs(2), waiting.clone());
+        let says = |servers: &[&str]| {
+            waiting.set(servers.iter().map(|name| Alias::from(*name)).collect());
+            deadline.failure().message().to_owned()
+        };
+        assert_eq!(says(&[]), "the command did not end within 2s");
+        assert_eq!(says(&["a"]), "server `a` gave no answer within 2s");
+        assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2s");
+        assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2s");
+    }
+}

@@ -1,0 +1,243 @@
+//! Help: how a server stands, for people, and what can be done about it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anstyle::Style;
+use ropeway::registry::{Outcome, Verdict};
+use ropeway::tool::Alias;
+
+use crate::failure::Exit;
+use crate::mark::Mark;
+use crate::servers::{Source, find};
+use crate::text::{clean_line, wrap};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// What there is to know about a command's servers when one of them is not there.
+#[derive(Clone, Debug)]
+pub(crate) struct Help {
+    source: Source,
+    patience: Option<Duration>,
+}
+
+/// How many tools, in words.
+pub(crate) fn tools(count: usize) -> String {
+    match count {
+        0 => "no tools".to_owned(),
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    }
+}
+
+impl Help {
+    /// For servers from there, of which none is waited for any longer than this.
+    pub(crate) fn new(source: Source, patience: Option<Duration>) -> Self {
+        Self { source, patience }
+    }
+
+    /// How a server stands, in a few words.
+    pub(crate) fn words(&self, outcome: &Outcome) -> String {
+        match (outcome, self.patience) {
+            (Outcome::Ready { tools: count }, _) => tools(*count),
+            (Outcome::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
+            (Outcome::Connecting | Outcome::NotStarted, Some(patience)) => format!("no answer within {patience:?}"),
+            (Outcome::Connecting, None) => "connecting".to_owned(),
+            (Outcome::NeedsAuth, _) => "needs authentication".to_owned(),
+            (Outcome::Down { .. }, _) => "down".to_owned(),
+            (Outcome::Skipped { secrets }, _) => {
+                let are = if secrets.len() == 1 { "is" } else { "are" };
+                format!("skipped: `{}` {are} not set", secrets.join("`, `"))
+            }
+            (Outcome::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
+            (Outcome::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
+            (Outcome::Disabled, _) => "disabled".to_owned(),
+            (other, _) => other.to_string(),
+        }
+    }
+
+    /// What can be done about it, when it is not as it should be.
+    pub(crate) fn advice(&self, verdict: &Verdict) -> Option<String> {
+        let server = &verdict.server;
+        let file = match &self.source {
+            Source::File(path) => Some((path.as_path(), file_name(path))),
+            Source::Line | Source::Demo => None,
+        };
+        match (&verdict.outcome, file) {
+            (Outcome::Skipped { secrets }, Some((_, name))) => {
+                let secret = secrets.first().map_or("", String::as_str);
+                let what = if secrets.len() == 1 { "set it" } else { "set them" };
+                Some(format!("{what} in the environment, or in a file .env beside {name}: {secret}=…"))
+            }
+            (Outcome::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
+                true => format!("give it a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
+                false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
+            }),
+            (Outcome::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
+            (Outcome::Down { .. }, Some((path, _))) => Some(format!("{} looks for the cause", doctor(server, path))),
+            (Outcome::Connecting | Outcome::NotStarted, _) if self.patience.is_some() => {
+                Some("a longer --timeout waits for it".to_owned())
+            }
+            (Outcome::FilteredToZero { .. }, Some((_, name))) => {
+                Some(format!("{name} says which are: `tools` of `{server}`"))
+            }
+            (Outcome::Disabled, Some((_, name))) => {
+                Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Servers that are not there, by name, and what says why.
+    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+        let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
+        format!("{} (`ropeway health` says why)", clean_line(&names.join(", ")))
+    }
+
+    /// A server in one line: its mark, its name, how it stands and what else there is to say.
+    pub(crate) fn heading(&self, verdict: &Verdict, more: &str) -> String {
+        line(Mark::of(&verdict.outcome), &verdict.server, &self.words(&verdict.outcome), more)
+    }
+
+    /// A server that is not as it should be, and what can be done about it.
+    pub(crate) fn trouble(&self, verdict: &Verdict, width: usize) -> String {
+        let mut text = self.heading(verdict, "");
+        if let Outcome::Down { cause } = &verdict.outcome {
+            text.push_str(&wrap(&clean_line(cause), width, 4));
+        }
+        // That somebody has switched it off is no trouble.
+        if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != Outcome::Disabled) {
+            text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
+        }
+        text
+    }
+}
+
+/// A server in one line.
+pub(crate) fn line(mark: Mark, server: &Alias, words: &str, more: &str) -> String {
+    let (style, sign, alias) = (mark.style(), mark.sign(), clean_line(server.as_str()));
+    let more = if more.is_empty() { String::new() } else { format!(" · {}", clean_line(more)) };
+    format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
+}
+
+/// Text whose every line is faint.
+pub(crate) fn faint(text: &str) -> String {
+    let line = |line: &str| {
+        let words = line.trim_start();
+        format!("{}{FAINT}{words}{FAINT:#}\n", &line[..line.len() - words.len()])
+    };
+    text.lines().map(line).collect()
+}
+
+/// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
+pub(crate) fn exit<'a>(verdicts: impl IntoIterator<Item = &'a Verdict> + Clone) -> Exit {
+    let any = |is: fn(&Outcome) -> bool| verdicts.clone().into_iter().any(|verdict| is(&verdict.outcome));
+    let late = |outcome: &Outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted);
+    let there = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
+    };
+    match () {
+        () if any(late) => Exit::Timeout,
+        () if any(there) => Exit::Done,
+        () if any(|outcome| matches!(outcome, Outcome::Down { .. })) => Exit::Unreachable,
+        () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
+        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. })) => Exit::Usage,
+        () => Exit::Done,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// What to type for a diagnosis.
+fn doctor(server: &Alias, file: &Path) -> String {
+    // A file that is found need not be named.
+    match find().as_deref() == Some(file) {
+        true => format!("`ropeway doctor {server}`"),
+        false => format!("`ropeway doctor {server} --config {}`", file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcome: Outcome) -> Verdict {
+        Verdict::new("web", outcome)
+    }
+
+    fn help() -> Help {
+        Help::new(Source::File("/etc/ropeway.yaml".into()), Some(Duration::from_secs(2)))
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn every_trouble_is_told_with_a_way_out_of_it() {
+        let trouble = |outcome| plain(&help().trouble(&verdict(outcome), 200));
+        let secrets = |names: &[&str]| Outcome::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        assert_eq!(
+            trouble(secrets(&["A"])),
+            "○ web · skipped: `A` is not set\n    set it in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(secrets(&["A", "B"])),
+            "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(Outcome::Down { cause: "no\n\u{1b}[1mway".into() }),
+            "✗ web · down\n    no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
+        );
+        assert_eq!(
+            trouble(Outcome::NeedsAuth),
+            "✗ web · needs authentication\n    give it a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
+        );
+        assert_eq!(trouble(Outcome::Connecting), "◐ web · no answer within 2s\n    a longer --timeout waits for it\n");
+        assert_eq!(
+            trouble(Outcome::FilteredToZero { of: 4 }),
+            "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` of `web`\n"
+        );
+        assert_eq!(trouble(Outcome::Disabled), "○ web · disabled\n");
+    }
+
+    #[test]
+    fn another_clients_file_is_told_its_own_key() {
+        let help = Help::new(Source::File("/etc/mcp.json".into()), None);
+        let advice = help.advice(&verdict(Outcome::NeedsAuth));
+        assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
+    }
+
+    #[test]
+    fn a_server_that_is_there_needs_no_advice() {
+        for (outcome, words) in [
+            (Outcome::Ready { tools: 0 }, "no tools"),
+            (Outcome::Ready { tools: 1 }, "1 tool"),
+            (Outcome::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
+        ] {
+            assert_eq!(help().words(&outcome), words);
+            assert_eq!(help().advice(&verdict(outcome)), None);
+        }
+    }
+
+    #[test]
+    fn a_list_is_done_when_something_is_there_and_nobody_is_late() {
+        let exit = |outcomes: &[Outcome]| exit(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let ready = Outcome::Ready { tools: 0 };
+        let down = Outcome::Down { cause: String::new() };
+        assert_eq!(exit(&[]), Exit::Done);
+        assert_eq!(exit(&[ready.clone(), down.clone(), Outcome::NeedsAuth]), Exit::Done);
+        assert_eq!(exit(&[ready, down.clone(), Outcome::Connecting]), Exit::Timeout);
+        assert_eq!(exit(&[down, Outcome::NeedsAuth]), Exit::Unreachable);
+        assert_eq!(exit(&[Outcome::Disabled, Outcome::NeedsAuth]), Exit::NeedsAuth);
+        assert_eq!(exit(&[Outcome::Disabled, Outcome::Skipped { secrets: Vec::new() }]), Exit::Usage);
+        assert_eq!(exit(&[Outcome::Disabled]), Exit::Done);
+    }
+}

@@ -1,0 +1,30 @@
+//! A setting: what every command needs to know besides its own options.
+
+use std::time::Duration;
+
+use ropeway::event::Events;
+
+use crate::deadline::{Deadline, Waiting};
+use crate::status::Status;
+
+/// What every command needs to know besides its own options.
+pub(crate) struct Setting {
+    /// The result is for scripts.
+    pub(crate) json: bool,
+    /// How long the command may take.
+    pub(crate) deadline: Option<Deadline>,
+    /// Whom it waits for.
+    pub(crate) waiting: Waiting,
+    /// Where it is shown what is being waited for.
+    pub(crate) status: Status,
+    /// Where everything that happens is told.
+    pub(crate) events: Events,
+}
+
+impl Setting {
+    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool) -> Self {
+        let waiting = Waiting::default();
+        let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
+        Self { json, deadline, waiting, status: Status::new(verbose), events: Events::default() }
+    }
+}

@@ -1,0 +1,83 @@
+//! `ropeway events`: what happens, while it happens.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::ChildStdout;
+
+use ropeway::testing::Script;
+use serde_json::{Value, json};
+
+use crate::Running;
+use crate::mark::signal;
+use crate::place::{Place, entry};
+
+/// A command that tells events, one line after the other.
+struct Following {
+    running: Running,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Following {
+    fn start(place: &Place, typed: &[&str]) -> Self {
+        // The limit is for a test that fails: whoever waits for a line that never comes would wait for ever.
+        let mut running = place.ropeway(&[typed, &["--timeout", "30s"]].concat()).start();
+        let lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
+        Self { running, lines }
+    }
+
+    /// The next line that is as wanted.
+    fn until(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
+        let mut seen = Vec::new();
+        for line in self.lines.by_ref().map_while(Result::ok) {
+            if is_wanted(&line) {
+                return line;
+            }
+            seen.push(line);
+        }
+        panic!("it never came:\n{}", seen.join("\n"));
+    }
+
+    /// Ctrl-C.
+    fn end(mut self) {
+        signal("INT", self.running.child.id());
+        assert_eq!(self.running.child.wait().expect("an end").code(), Some(130));
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_is_seen_to_come_back_and_a_changed_file_is_followed() {
+    let place = Place::with(&[entry("web", &Script::default())]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
+    for server in following.running.others() {
+        signal("KILL", server);
+    }
+    following.until(|line| line.contains("✗ web      down, trying again at once: the process ended with signal: 9"));
+    following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
+
+    place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
+    following.until(|line| line.ends_with("● ropeway  the configuration was read again: started new"));
+    place.write("ropeway.yaml", "servers: [");
+    following.until(|line| line.contains("◐ ropeway  the changed configuration is not used, the old one stays: "));
+    following.end();
+}
+
+#[test]
+fn events_for_scripts_are_one_json_object_a_line() {
+    let place = Place::with(&[entry("web", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let mut following = Following::start(&place, &["events", "--json"]);
+    let ready = following.until(|line| line.contains("server.ready"));
+    let ready: Value = serde_json::from_str(&ready).expect("JSON");
+    assert_eq!(ready, json!({"event": "server.ready", "server": "web", "protocol_version": "2026-07-28"}));
+    let down = following.until(|line| line.contains("server.down"));
+    let down: Value = serde_json::from_str(&down).expect("JSON");
+    assert_eq!(down["cause"], "could not start `/no/such`: No such file or directory (os error 2)");
+    following.end();
+}
+
+#[test]
+fn events_end_when_their_time_is_over() {
+    let place = Place::with(&[entry("web", &Script::default())]);
+    let run = place.run("events web --timeout 1s").expect(0);
+    assert!(run.stdout.contains("● web      ready"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+}

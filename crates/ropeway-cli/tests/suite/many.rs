@@ -1,0 +1,358 @@
+//! Many servers from one file: what each command makes of them, and of those that are not there.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ropeway::testing::{Fault, On, Script};
+use serde_json::{Value, json};
+
+use crate::place::{Place, entry, having};
+
+/// A server that writes down what it is told, so that it is known whether it was started.
+fn recorded(place: &Place, alias: &str) -> Value {
+    entry(alias, &Script { record_file: Some(record(place, alias)), ..Script::default() })
+}
+
+fn record(place: &Place, alias: &str) -> std::path::PathBuf {
+    place.path().join(format!("{alias}.record"))
+}
+
+/// Those that were started since this was last asked.
+fn started(place: &Place, aliases: &[&str]) -> Vec<String> {
+    let was_started = |alias: &&&str| std::fs::remove_file(record(place, alias)).is_ok();
+    aliases.iter().filter(was_started).map(ToString::to_string).collect()
+}
+
+fn hangs() -> Script {
+    Script::default().fault(On::method("server/discover"), Fault::Hang).fault(On::method("initialize"), Fault::Hang)
+}
+
+/// One server of each fate.
+fn mixed() -> Place {
+    Place::with(&[
+        entry("good", &Script::default()),
+        json!({"alias": "broken", "command": "/no/such/program"}),
+        json!({"alias": "secretive", "command": "true", "env": {"TOKEN": "${NO_SUCH_SECRET}"}}),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+        having(entry("unwanted", &Script::default()), json!({"tools": ["nothing"]})),
+    ])
+}
+
+#[test]
+fn a_call_by_server_and_tool_starts_only_that_server() {
+    let place = Place::new();
+    place.configure(&[recorded(&place, "a"), recorded(&place, "b")]);
+    for name in ["a.echo", "mcp_a_echo", "a.mcp_a_echo"] {
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
+        assert_eq!(started(&place, &["a", "b"]), ["a"], "{name}");
+    }
+    assert_eq!(place.run("prompt b.plain").expect(0).stderr, "");
+    assert_eq!(started(&place, &["a", "b"]), ["b"]);
+    place.run("tools a").expect(0);
+    assert_eq!(started(&place, &["a", "b"]), ["a"]);
+}
+
+#[test]
+fn a_name_that_several_servers_know_is_asked_about() {
+    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    let run = place.run("call echo message=hi").expect(2);
+    assert_eq!(run.stderr, "error: there are 2 tools `echo`\n  say which one: `a.echo`, `b.echo`\n");
+    let run = place.run("prompt plain").expect(2);
+    assert_eq!(run.stderr, "error: several servers have a prompt `plain`\n  say which one: `a.plain`, `b.plain`\n");
+    let run = place.run("read test://hello").expect(2);
+    assert_eq!(run.stderr, "error: several servers have `test://hello`\n  say which one before it: a, b\n");
+    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello\n");
+}
+
+#[test]
+fn what_was_mistyped_is_suggested_with_its_server() {
+    let place = Place::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
+    for (typed, words) in [
+        ("tools fiels", "there is no server `fiels`\n  did you mean `files`?"),
+        ("health zzz", "there is no server `zzz`\n  there are: alpha, files"),
+        ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
+        ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
+        ("prompt files.plian", "there is no prompt `files.plian`\n  did you mean `files.plain`?"),
+        ("prompt files.greet", "prompt `greet` needs `name`\n  give name=…"),
+        ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
+        ("read nope://x", "no server lists `nope://x`"),
+        ("call files.echo", "the arguments do not fit tool `files.echo`\n  the required property `message` is missing"),
+    ] {
+        let run = place.run(typed).expect(2);
+        assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{typed}");
+    }
+}
+
+#[test]
+fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
+    let place = mixed();
+    let list = place.run("tools").expect(0).stdout;
+    for words in [
+        "● good · 16 tools · scripted",
+        "  good.echo(message: string)\n      Says it back\n",
+        "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    `ropeway doctor broken` looks for the cause\n",
+        "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a file .env beside",
+        "○ off · disabled\n",
+        "◐ unwanted · none of its 16 tools is wanted\n    ropeway.yaml says which are: `tools` of `unwanted`\n",
+    ] {
+        assert!(list.contains(words), "{words}\n{list}");
+    }
+    let verdicts: Vec<Value> = place.run("tools --json").expect(0).json()["servers"]
+        .as_array()
+        .expect("servers")
+        .iter()
+        .map(|server| json!([server["server"], server["verdict"]["outcome"], server["tools"].as_array().map(Vec::len)]))
+        .collect();
+    let expected = json!([
+        ["good", "ready", 16],
+        ["broken", "down", 0],
+        ["secretive", "skipped", 0],
+        ["off", "disabled", 0],
+        ["unwanted", "filtered_to_zero", 0]
+    ]);
+    assert_eq!(json!(verdicts), expected);
+    // A health that is not well says so; the worst counts.
+    place.run("health").expect(3);
+}
+
+#[test]
+fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
+    let place = mixed();
+    for (name, code, words) in [
+        ("broken", 3, "error: server `broken` is unavailable\n  caused by: could not start `/no/such/program`"),
+        ("secretive", 2, "error: server `secretive` is skipped: `NO_SUCH_SECRET` is not set\n  set it in"),
+        ("off", 2, "error: server `off` is switched off\n  ropeway.yaml switches it off: `enabled` of `off`"),
+    ] {
+        for command in [format!("tools {name}"), format!("resources {name}"), format!("call {name}.echo message=hi")] {
+            let run = place.run(&command).expect(code);
+            assert!(run.stderr.starts_with(words), "{command}: {}", run.stderr);
+            assert_eq!(run.stdout, "", "{command}");
+        }
+    }
+    let run = place.run("tools unwanted").expect(0);
+    assert!(run.stdout.starts_with("◐ unwanted · none of its 16 tools is wanted"), "{}", run.stdout);
+}
+
+#[test]
+fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
+    let broken = json!({"alias": "broken", "command": "/no/such/program"});
+    let skipped = json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]});
+    let off = json!({"alias": "off", "command": "true", "enabled": false});
+    for (servers, code, words) in [
+        (&[broken, off.clone()][..], 3, "could not start"),
+        (&[skipped, off.clone()], 2, "`NO_SUCH_SECRET` is not set"),
+        (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
+        (&[], 0, "No server is named in"),
+    ] {
+        let run = Place::with(servers).run("tools").expect(code);
+        assert!(run.stdout.contains(words), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn a_slow_server_does_not_hide_the_others() {
+    let place = Place::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
+    for (typed, words) in [
+        ("tools", "  quick.echo(message: string)\n"),
+        ("resources", "  test://hello  text/plain · 5 B\n"),
+        ("prompts", "quick.greet(name)\n"),
+        ("health", "quick   ● ready"),
+    ] {
+        let begun = Instant::now();
+        let run = place.run(&format!("{typed} --timeout 2s")).expect(5);
+        assert!(run.stdout.contains(words), "{typed}: {}", run.stdout);
+        assert!(run.stdout.contains("◐ slow · no answer within 2s"), "{typed}: {}", run.stdout);
+        assert!(begun.elapsed() < Duration::from_secs(4), "{typed} took {:?}", begun.elapsed());
+    }
+    let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
+    assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1s"), "{}", run.stderr);
+    assert!(run.stderr.contains("`SERVER.TOOL` starts only that server"), "{}", run.stderr);
+    assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
+}
+
+#[test]
+fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
+    let refuses = Script::default()
+        .fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
+    let never = Script::default().fault(On::method("resources/list"), Fault::Hang);
+    let place = Place::with(&[entry("good", &Script::default()), entry("refuses", &refuses), entry("never", &never)]);
+    let run = place.run("resources --timeout 2s").expect(5);
+    assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("✗ refuses · no answer\n    server `refuses` answered error -32000: no shelf\n"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("◐ never · no answer within 2s\n"), "{}", run.stdout);
+    let list = place.run("resources --json --timeout 2s").expect(5).json();
+    assert_eq!(list["servers"][1]["error"], "server `refuses` answered error -32000: no shelf");
+    assert_eq!(list["servers"][2]["error"], "no answer within 2s");
+}
+
+#[test]
+fn every_command_has_its_json() {
+    let place = Place::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let json = |typed: &str, code| place.run(&format!("{typed} --json")).expect(code).json();
+
+    let found = json("tools --find 'two numbers'", 0);
+    assert_eq!(found["found"][0]["tool"]["name"], "mcp_a_add");
+    assert!(found["found"][0]["score"].as_f64().is_some_and(|score| score > 0.0));
+    assert_eq!(found["servers"][1]["outcome"], "down");
+
+    let resources = json("resources", 0);
+    assert_eq!(resources["servers"][0]["resources"][0]["uri"], "test://hello");
+    assert_eq!(resources["servers"][0]["templates"][0]["uriTemplate"], "test://items/{id}");
+    assert_eq!(resources["servers"][1]["verdict"]["outcome"], "down");
+    assert_eq!(resources["servers"][1].get("resources"), None);
+
+    let read = json("read a test://hello", 0);
+    assert_eq!(
+        read,
+        json!({"server": "a", "contents": [{"uri": "test://hello", "mimeType": "text/plain", "text": "hello"}]})
+    );
+
+    let prompts = json("prompts", 0);
+    assert_eq!(prompts["servers"][0]["prompts"][0]["name"], "greet");
+    let prompt = json("prompt a.greet name=Ada", 0);
+    assert_eq!(prompt["messages"][0]["role"], "user");
+
+    let health = json("health", 3);
+    let server = &health["servers"][0];
+    assert_eq!((&server["server"], &server["verdict"]), (&json!("a"), &json!({"outcome": "ready", "tools": 16})));
+    assert_eq!((&server["era"], &server["protocol_version"]), (&json!("modern"), &json!("2026-07-28")));
+    assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
+    let cause = "could not start `/no/such`: No such file or directory (os error 2)";
+    assert_eq!(health["servers"][1]["verdict"], json!({"outcome": "down", "cause": cause}));
+    assert_eq!(health["servers"][1]["last_error"], cause);
+
+    let call = json("call a.echo message=hi", 0);
+    assert_eq!((&call["tool"], &call["origin"]["server"]), (&json!("mcp_a_echo"), &json!("a")));
+    let welcome = json("", 0);
+    assert_eq!(welcome, json!({"config": place.path().join("ropeway.yaml"), "servers": ["a", "broken"]}));
+}
+
+#[test]
+fn the_file_of_another_client_is_read_as_it_is() {
+    let place = Place::new();
+    let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
+    let server = json!({"command": crate::trial::binary(), "args": [script]});
+    place.write("claude.json", &json!({"mcpServers": {"one": server, "two": {"command": "/no/such"}}}).to_string());
+    let run = place.run("tools --config claude.json").expect(0);
+    assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
+    assert!(run.stdout.contains("`ropeway doctor two --config claude.json` looks for the cause"), "{}", run.stdout);
+    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
+}
+
+#[test]
+fn a_configuration_is_found_above_the_folder_and_by_its_variable() {
+    let place = Place::with(&[entry("a", &Script::default())]);
+    let below = place.path().join("x/y");
+    std::fs::create_dir_all(&below).expect("folders");
+    let run = place.ropeway(&["tools", "--json"]).with(|command| {
+        command.current_dir(&below).env("HOME", "/nowhere");
+    });
+    assert_eq!(run.run().expect(0).json()["servers"][0]["server"], "a");
+
+    let other = Place::new();
+    let file = place.path().join("ropeway.yaml");
+    let run = other.ropeway(&["tools", "--json"]).with(|command| {
+        command.env("ROPEWAY_CONFIG", &file);
+    });
+    assert_eq!(run.run().expect(0).json()["servers"][0]["server"], "a");
+
+    let folder = other.path().join(".config/ropeway");
+    std::fs::create_dir_all(&folder).expect("folders");
+    std::fs::copy(&file, folder.join("ropeway.yaml")).expect("a copy");
+    assert_eq!(other.run("tools --json").expect(0).json()["servers"][0]["server"], "a");
+}
+
+#[test]
+fn a_lazy_server_is_remembered_from_one_command_to_the_next() {
+    let place = Place::new();
+    let lazy = having(recorded(&place, "lazy"), json!({"start": "lazy"}));
+    place.configure(&[lazy, recorded(&place, "eager")]);
+    let both = ["lazy", "eager"];
+
+    let first = place.run("tools").expect(0).stdout;
+    assert!(first.contains("● lazy · 16 tools"), "{first}");
+    assert_eq!(started(&place, &both), both);
+
+    let second = place.run("tools").expect(0).stdout;
+    assert!(
+        second.contains("◐ lazy · 16 tools, remembered; a call starts it\n  lazy.echo(message: string)\n"),
+        "{second}"
+    );
+    assert_eq!(started(&place, &both), ["eager"]);
+    assert_eq!(place.run("health --json").expect(0).json()["servers"][0]["verdict"]["outcome"], "cached");
+    assert_eq!(started(&place, &both), ["eager"]);
+
+    // Whoever calls it, names it, or asks for what is not remembered, wakes it.
+    for typed in ["call lazy.echo message=hi", "tools lazy", "resources lazy", "read lazy test://hello"] {
+        place.run(typed).expect(0);
+        assert_eq!(started(&place, &both), ["lazy"], "{typed}");
+    }
+    assert!(place.run("prompts").expect(0).stdout.contains("lazy.greet(name)"));
+    assert_eq!(started(&place, &both), both);
+}
+
+#[test]
+fn a_renamed_tool_goes_by_its_new_name() {
+    let place = Place::with(&[
+        having(entry("a", &Script::default()), json!({"tools": {"allow": ["echo", "add"], "rename": {"echo": "say"}}})),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+    ]);
+    let list = place.run("tools").expect(0).stdout;
+    assert!(list.contains("● a · 2 tools") && list.contains("  a.say(message: string)\n"), "{list}");
+    for name in ["a.say", "say", "a.echo", "mcp_a_say"] {
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
+    }
+}
+
+#[test]
+fn a_picture_that_is_read_is_kept_on_request() {
+    let place = Place::with(&[entry("a", &Script::default())]);
+    let run = place.run("read test://picture").expect(0);
+    assert_eq!(run.stdout, "test://picture\nimage/png, 8 B\n");
+    assert_eq!(run.stderr, "use --save DIR to keep what is not text\n");
+    let run = place.run("read test://picture --save out").expect(0);
+    assert_eq!(run.stdout, "test://picture\nimage/png, 8 B → out/a-1.png\n");
+    assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");
+    let run = place.run("read test://picture --json --save out").expect(0);
+    assert_eq!(run.json()["contents"][0]["blob"], "iVBORw0KGgo=");
+    assert!(run.stderr.contains("out/a-2.png"), "{}", run.stderr);
+    // What a template promises need not be listed.
+    assert_eq!(place.run("read test://items/7").expect(0).stderr, "");
+}
+
+#[test]
+fn events_of_every_command_are_added_to_a_log_file() {
+    let place = Place::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let events = || {
+        let text = std::fs::read_to_string(place.path().join("log")).unwrap_or_default();
+        let line = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
+        text.lines().map(line).collect::<Vec<_>>()
+    };
+    place.run("tools --log-file log").expect(0);
+    let first = events();
+    assert!(first.iter().any(|event| event["event"] == "server.ready" && event["server"] == "a"), "{first:?}");
+    assert!(first.iter().any(|event| event["event"] == "server.down" && event["server"] == "broken"), "{first:?}");
+    assert!(first.iter().all(|event| event["time"].as_str().is_some_and(|time| time.ends_with('Z'))), "{first:?}");
+
+    place.run("call a.echo message=quiet --log-file log").expect(0);
+    let second = events();
+    assert_eq!(&second[..first.len()], &first[..]);
+    let called = |events: &[Value]| events.iter().rfind(|event| event["event"] == "mcp.tool_called").cloned();
+    let call = called(&second).expect("the call");
+    assert_eq!((&call["tool"], call.get("arguments"), call.get("result")), (&json!("echo"), None, None));
+
+    place.run("call a.echo message=loud --log-file log --log-payloads").expect(0);
+    let call = called(&events()).expect("the call");
+    assert_eq!(call["arguments"], json!({"message": "loud"}));
+
+    let run = place.run("tools --log-payloads").expect(2);
+    assert!(run.stderr.contains("--log-file"), "{}", run.stderr);
+    let run = place.run("tools --log-file /no/such/folder/log").expect(2);
+    assert!(run.stderr.contains("could not write `/no/such/folder/log`"), "{}", run.stderr);
+    assert!(!Path::new("/no/such/folder").exists());
+}
