@@ -88,7 +88,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
     let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
         if is_secret(name, value) {
-            taking.whole(value, &name.clone(), format!("env.{name}"));
+            taking.whole(value, name, format!("env.{name}"));
         }
     }
     for (name, Text(value)) in &mut server.headers.0 {
@@ -96,7 +96,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
         if is_secret(name, value) || is_token(&value[scheme..]) {
             let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
-            taking.part(value, scheme..value.len(), &what.to_owned(), format!("headers.{name}"));
+            taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
     }
     match &mut server.auth {

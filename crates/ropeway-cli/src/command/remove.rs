@@ -46,7 +46,9 @@ impl Remove {
         let mut removed = Vec::new();
         for name in &names {
             let less = edit::remove(&text, name).map_err(|error| refused(&target, error))?;
-            removed.push(target::difference(&less, &text).into_iter().map(shown).collect::<Vec<_>>());
+            // Without its last server a list looks different, and is still there.
+            let lines = target::difference(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
+            removed.push(lines.map(shown).collect::<Vec<_>>());
             text = less;
         }
         if !self.dry_run {

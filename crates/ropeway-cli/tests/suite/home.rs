@@ -41,7 +41,7 @@ impl Home {
     /// One where all clients keep their files.
     pub(crate) fn with_clients() -> Self {
         let home = Self::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything"), home.0.path());
+        copy_clients(home.0.path());
         home
     }
 
@@ -84,6 +84,11 @@ impl Home {
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         self.command(arguments).run()
     }
+}
+
+/// Puts the files of all clients into a home folder.
+pub(crate) fn copy_clients(home: &Path) {
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything"), home);
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::completions::commands;
+use crate::home::copy_clients;
 use crate::place::Place;
 use crate::terminal::{Screen, Terminal};
 
@@ -52,6 +53,74 @@ fn snapshots_of_the_doctor() {
     keep("doctor-closed-port", &format!("ropeway doctor --url {CLOSED}"));
 }
 
+/// A file with a mistake of every kind, one of them far out in a long line, one beside a secret.
+const BROKEN: &str = "\
+servers:
+  - alias: files
+    transport: stdoi
+    command: npx
+  - alias: files
+    comand: npx
+  - {alias: web, url: 'https://example.com/mcp', headers: {Authorization: Bearer s3cret-s3cret}, timeouts: {connect: soon}}
+";
+
+/// Servers of every fate.
+const MANY: &str = "\
+servers:
+  - {alias: clock, command: ropeway, args: [demo-server]}
+  - {alias: gone, command: /no/such/program}
+  - {alias: github, url: 'https://example.com/mcp', auth: {bearer: '${GITHUB_TOKEN}'}}
+  - {alias: old, command: old-server, enabled: false}
+  - {alias: web, url: 'http://127.0.0.1:1/mcp'}
+";
+
+/// A file with comments.
+const COMMENTED: &str = "\
+servers:
+  # The clock.
+  - alias: time
+    command: uvx
+    args: [mcp-server-time]
+";
+
+fn file(place: &Path, text: &str) {
+    let text = text.replace("command: ropeway", &format!("command: {}", place.join("ropeway").display()));
+    std::fs::write(place.join("ropeway.yaml"), text).expect("a file");
+}
+
+#[test]
+fn snapshots_of_the_configuration() {
+    keep("config-path", "ropeway config path");
+    keep_in("config-path-used", "ropeway config path", &|place| file(place, COMMENTED));
+    keep_in("config-check", "ropeway config check", &|place| file(place, MANY));
+    keep_in("config-check-connect", "ropeway config check --connect", &|place| file(place, MANY));
+    keep_in("config-check-problems", "ropeway config check", &|place| file(place, BROKEN));
+    keep_in("config-check-json", "ropeway config check --json", &|place| file(place, BROKEN));
+    keep_in("doctor-many", "ropeway doctor", &|place| file(place, MANY));
+    keep_in("doctor-problems", "ropeway doctor", &|place| file(place, BROKEN));
+}
+
+#[test]
+fn snapshots_of_changes_to_the_configuration() {
+    keep("add", "ropeway add time -- uvx mcp-server-time");
+    keep_in("add-another", "ropeway add files --lazy -- npx -y server", &|place| file(place, COMMENTED));
+    keep("add-secret", "ropeway add github --url https://example.com/mcp --bearer s3cret-s3cret");
+    keep_in("add-taken", "ropeway add time -- uvx mcp-server-time", &|place| file(place, COMMENTED));
+    keep_in("remove", "ropeway remove time", &|place| file(place, COMMENTED));
+    keep_in("remove-unknown", "ropeway remove tmie", &|place| file(place, COMMENTED));
+}
+
+#[test]
+fn snapshots_of_the_servers_of_other_clients() {
+    keep("import-nothing", "ropeway import");
+    keep_in("import", "ropeway import --secrets", &copy_clients);
+    keep_in("import-dry-run", "ropeway import --dry-run", &copy_clients);
+    keep_in("import-broken", "ropeway import --from cursor --from zed", &|place| {
+        copy_clients(place);
+        std::fs::write(place.join(".cursor/mcp.json"), "{\"mcpServers\": {\n  oops\n}").expect("a file");
+    });
+}
+
 #[test]
 fn snapshots_of_the_help_of_every_command() {
     keep("help", "ropeway --help");
@@ -67,7 +136,7 @@ fn every_snapshot_belongs_to_a_test() {
     let source = include_str!("snapshot.rs");
     let known = |name: &str| {
         let help = name.strip_prefix("help-").is_some_and(|command| commands().iter().any(|known| known == command));
-        help || source.contains(&format!("keep(\"{name}\""))
+        help || ["keep", "keep_in"].iter().any(|keep| source.contains(&format!("{keep}(\"{name}\"")))
     };
     let files = std::fs::read_dir(folder()).expect("the folder of snapshots").flatten();
     let names = files.filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned()));
@@ -81,9 +150,14 @@ fn folder() -> PathBuf {
 
 /// Compares what a command looks like with the kept file; `UPDATE_SNAPSHOTS` keeps what it looks like now.
 fn keep(name: &str, typed: &str) {
+    keep_in(name, typed, &|_| ());
+}
+
+/// The same of a command in a folder where something was put before.
+fn keep_in(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
     let [narrow, wide] = [NARROW, WIDE].map(|columns| {
-        let plain = show(typed, Terminal { columns, coloured: false });
-        let coloured = show(typed, Terminal { columns, coloured: true });
+        let plain = show(typed, Terminal { columns, coloured: false }, prepare);
+        let coloured = show(typed, Terminal { columns, coloured: true }, prepare);
         assert_eq!(anstream::adapter::strip_str(&coloured.text).to_string(), plain.text, "{typed}: colour moves text");
         assert!(!plain.text.contains('\u{1b}'), "{typed}: colour where none is wanted");
         (plain, coloured)
@@ -112,9 +186,10 @@ fn keep(name: &str, typed: &str) {
 }
 
 /// Runs what is typed, in a place where nothing of this machine shows.
-fn show(typed: &str, terminal: Terminal) -> Screen {
+fn show(typed: &str, terminal: Terminal, prepare: &dyn Fn(&Path)) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
     let place = Place::new();
+    prepare(place.path());
     // The doctor tells where the program lies, and a path of another length would be wrapped elsewhere.
     let program = place.path().join("ropeway");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ropeway"), &program)

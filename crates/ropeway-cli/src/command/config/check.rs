@@ -98,7 +98,7 @@ async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure
             match (entry, answer) {
                 (Some(entry), Answer::There(tools)) => {
                     let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
-                    groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::new(tool, &entry.alias))));
+                    groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::by(tool, &entry.alias))));
                 }
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
@@ -129,7 +129,7 @@ struct Owned {
 }
 
 impl Owned {
-    fn new(tool: Arc<dyn Tool>, server: &Alias) -> Arc<dyn Tool> {
+    fn by(tool: Arc<dyn Tool>, server: &Alias) -> Arc<dyn Tool> {
         let mut definition = tool.definition().clone();
         if let Origin::Server { server: owner, .. } = &mut definition.origin {
             owner.clone_from(server);
@@ -241,7 +241,14 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
         0 => String::new(),
         off => format!(", {off} of them switched off"),
     };
-    let tools = names.map(|names| format!(", {}", counted(names.tools, "tool"))).unwrap_or_default();
+    let tools = match names {
+        None => String::new(),
+        Some(Names { tools, unknown, .. }) if unknown.is_empty() => format!(", {}", counted(*tools, "tool")),
+        Some(Names { tools, unknown, .. }) => {
+            let (tools, unknown) = (counted(*tools, "tool"), counted(unknown.len(), "server"));
+            format!(", {tools}; those of {unknown} are not known")
+        }
+    };
     text.push_str(&match is_fine {
         true => line(Mark::Good, &format!("{file} is fine: {servers}{off}{tools}")),
         false => line(Mark::Bad, &format!("{file} has tools of one name: {servers}{off}{tools}")),
