@@ -142,7 +142,7 @@ impl Taking<'_> {
             return;
         }
         let Some((before, after)) = shown.split_once(HIDDEN).filter(|(_, after)| !after.contains(HIDDEN)) else {
-            let what = if key == "url" { key } else { "secret" };
+            let what = if text.contains("://") { "url" } else { "secret" };
             return self.whole(text, what, key.to_owned());
         };
         let flag = flag.filter(|_| before.is_empty());
@@ -208,6 +208,13 @@ pub(crate) fn in_line(line: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// One line of a file without the secrets in it.
+pub(crate) fn without(line: &str) -> String {
+    let mut shown = line.to_owned();
+    in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
+    shown
 }
 
 /// The words of a line: what stands in quotes, and what stands between signs.

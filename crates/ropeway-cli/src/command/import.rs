@@ -8,7 +8,7 @@ use clap::ValueEnum as _;
 use ropeway::config::{Config, Settings, edit};
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use super::{Setting, print, print_answer, print_json, say};
 use crate::clients::{self, Around, Client, Found, Merged};
 use crate::failure::{Exit, Failure};
 use crate::literal::{Names, Taken};
@@ -16,7 +16,7 @@ use crate::mark::Mark;
 use crate::table::{Cell, Overflow, Table};
 use crate::target::Target;
 use crate::text::{clean, terminal_width, wrap};
-use crate::{dotenv, file, suggest, veil};
+use crate::{dotenv, file, suggest};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -72,9 +72,6 @@ impl Import {
         let secrets_before = file::read(&secrets_file)?;
         let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
         let merged = clients::merge(&found, &known, &self.only, &mut names);
-        for taken in merged.servers.iter().flat_map(|server| &server.taken) {
-            veil::hide(&ropeway::secret::Mask::new([&taken.value]));
-        }
         let text = written(&target, &merged)?;
         let is_changed = !merged.servers.is_empty();
         if is_changed {
@@ -103,7 +100,7 @@ impl Import {
             (false, true) => {
                 say(&outcome.show(terminal_width(&std::io::stderr())));
                 if is_changed {
-                    print(&text)?;
+                    print_answer(&text)?;
                 }
             }
             (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,

@@ -149,8 +149,21 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     );
     let mode = std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    home.run(&["add", "open", "--literal", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
+    let run = home.run(&["add", "open", "--literal", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
+    assert!(run.stdout.contains("API_KEY: ***\n"), "{}", run.stdout);
     assert!(home.read("work/ropeway.yaml").contains("API_KEY: s3cret-s3cret"));
+}
+
+#[test]
+fn a_token_in_a_file_stays_there() {
+    let home = Home::new();
+    home.write("work/token", "s3cret-s3cret\n");
+    home.run(&["add", "web", "--url", "http://127.0.0.1:1/", "--bearer", "@token"]).expect(0);
+    let reference = format!("bearer: \"${{file:{}}}\"", home.path("work/token").display());
+    assert!(home.read("work/ropeway.yaml").contains(&reference), "{}", home.read("work/ropeway.yaml"));
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(report["warnings"], json!([]));
+    home.run(&["add", "other", "--url", "http://127.0.0.1:1/", "--bearer", "@nowhere"]).expect(2);
 }
 
 #[test]

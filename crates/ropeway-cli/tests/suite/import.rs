@@ -182,6 +182,33 @@ fn a_file_that_is_named_is_the_only_one_that_is_read() {
 }
 
 #[test]
+fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
+    let home = Home::new();
+    let server =
+        r#"{"mcpServers": {"postgres": {"command": "postgres-mcp", "args": ["pg://postgres:postgres@localhost/db"]}}}"#;
+    home.write(".cursor/mcp.json", server);
+    let run = home.run(&["import", "--dry-run"]).expect(0);
+    assert!(run.stdout.contains("  - alias: postgres\n    command: postgres-mcp\n"), "{}", run.stdout);
+    assert!(run.stderr.contains("~/.cursor/mcp.json  postgres\n"), "{}", run.stderr);
+    home.run(&["import", "--secrets"]).expect(0);
+    assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
+    assert!(
+        home.read("work/.env").ends_with("POSTGRES_URL='pg://postgres:postgres@localhost/db'\n"),
+        "{}",
+        home.read("work/.env")
+    );
+}
+
+#[test]
+fn files_that_hold_no_servers_are_passed_over() {
+    let home = Home::new();
+    home.write(".config/Code/User/settings.json", r#"{"http.proxySupport": "servers", "a": 1}"#);
+    home.write(".config/zed/settings.json", "{ /* nothing */ }");
+    let result = home.run(&["import", "--json"]).expect(0).json();
+    assert_eq!((&result["found"], &result["written"]), (&json!([]), &json!(false)));
+}
+
+#[test]
 fn where_nothing_is_found_that_is_said() {
     let home = Home::new();
     let run = home.run(&["import"]).expect(0);
