@@ -11,6 +11,7 @@ mod picture;
 mod place;
 mod readme;
 mod real;
+mod secrets;
 mod snapshot;
 mod terminal;
 mod trial;
