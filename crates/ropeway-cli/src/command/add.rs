@@ -22,9 +22,9 @@ use crate::{dotenv, file, veil};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway add time -- uvx mcp-server-time
-  ropeway add files --lazy -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-  ropeway add github --url https://api.githubcopilot.com/mcp/ --bearer '${GITHUB_TOKEN}'
-  ropeway add search --env 'API_KEY=${SEARCH_API_KEY}' --check -- npx -y my-search-server";
+  ropeway add memory --lazy -- npx -y @modelcontextprotocol/server-memory
+  ropeway add github --url https://example.com/mcp --bearer '${GITHUB_TOKEN}'
+  ropeway add search --check --env 'API_KEY=${API_KEY}' -- my-search-server";
 
 const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
