@@ -173,7 +173,8 @@ impl Failure {
             let wrapped = wrap(text, width, 4);
             wrapped.strip_prefix("  ").unwrap_or(&wrapped).to_owned()
         };
-        let mut lines = format!("{ERROR}error:{ERROR:#} {}\n", clean(&self.message).trim_end());
+        let message = wrap(&format!("error: {}", clean(&self.message)), width, 4);
+        let mut lines = message.trim_start().replacen("error:", &format!("{ERROR}error:{ERROR:#}"), 1);
         for cause in &self.causes {
             let cause = hang(&format!("caused by: {}", clean(cause)));
             lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));

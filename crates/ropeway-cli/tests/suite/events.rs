@@ -11,21 +11,21 @@ use crate::mark::signal;
 use crate::place::{Place, entry};
 
 /// A command that tells events, one line after the other.
-struct Following {
-    running: Running,
+pub(crate) struct Following {
+    pub(crate) running: Running,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Following {
-    fn start(place: &Place, typed: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, typed: &[&str]) -> Self {
         // The limit is for a test that fails: whoever waits for a line that never comes would wait for ever.
-        let mut running = place.ropeway(&[typed, &["--timeout", "30s"]].concat()).start();
+        let mut running = place.ropeway(&[typed, &["--timeout", "60s"]].concat()).start();
         let lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
         Self { running, lines }
     }
 
     /// The next line that is as wanted.
-    fn until(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut seen = Vec::new();
         for line in self.lines.by_ref().map_while(Result::ok) {
             if is_wanted(&line) {
@@ -37,7 +37,7 @@ impl Following {
     }
 
     /// Ctrl-C.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         signal("INT", self.running.child.id());
         assert_eq!(self.running.child.wait().expect("an end").code(), Some(130));
     }

@@ -64,7 +64,7 @@ impl Drop for Mark {
     }
 }
 
-fn command_line(id: u32) -> String {
+pub(crate) fn command_line(id: u32) -> String {
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()
 }

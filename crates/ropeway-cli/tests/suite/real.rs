@@ -6,11 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Run;
-use crate::mark::Mark;
+use crate::events::Following;
+use crate::mark::{Mark, command_line, signal};
+use crate::place::Place;
 
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(30);
@@ -130,4 +132,70 @@ fn everything_is_listed_and_called_over_legacy_sse() {
     for transport in ["auto", "sse"] {
         is_everything(&["--url", &server.launch.url, "--transport", transport]);
     }
+}
+
+/// A server as a configuration has it.
+fn entry(alias: &str, launch: &Launch) -> Value {
+    let env: Value = launch.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({"alias": alias, "command": launch.command[0], "args": launch.command[1..], "env": env})
+}
+
+/// All that can be asked of the five servers, and what they say.
+fn is_all_there(place: &Place) {
+    let run = |typed: &str| place.run(typed).expect(0).stdout;
+    let tools = run("tools");
+    for words in [
+        "● everything · 13 tools · mcp-servers/everything",
+        "  everything.get-sum(a: number, b: number)\n",
+        "● files · 14 tools",
+        "  files.list_directory(path: string)\n",
+        "● memory · 9 tools",
+        "● time · 2 tools",
+        "● web · ",
+    ] {
+        assert!(tools.contains(words), "{words}\n{tools}");
+    }
+    let health = place.run("health --json").expect(0).json();
+    let states = health["servers"].as_array().expect("servers").iter().map(|server| {
+        assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
+        json!([server["server"], server["verdict"]["outcome"], server["transport"]])
+    });
+    let expected = json!([
+        ["everything", "ready", "stdio"],
+        ["files", "ready", "stdio"],
+        ["memory", "ready", "stdio"],
+        ["time", "ready", "stdio"],
+        ["web", "ready", "http"]
+    ]);
+    assert_eq!(states.collect::<Value>(), expected);
+    assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.\n");
+    assert_eq!(place.run("call time.get_current_time timezone=UTC").expect(0).json()["timezone"], "UTC");
+    assert_eq!(place.run("call read_graph").expect(0).json(), json!({"entities": [], "relations": []}));
+    let resources = run("resources");
+    assert!(resources.contains("  demo://resource/static/document/features.md  text/markdown\n"), "{resources}");
+    assert!(run("read demo://resource/static/document/features.md").starts_with("# Everything Server"));
+    assert!(run("prompts").contains("everything.args-prompt(city, state?)\n"));
+    assert_eq!(run("prompt everything.args-prompt city=Lisbon"), "user:\nWhat's weather in Lisbon?\n");
+}
+
+#[test]
+fn five_servers_from_one_file_work_before_and_after_one_is_killed() {
+    let web = Listening::start("typescript-http");
+    let names = [("everything", "everything"), ("files", "filesystem"), ("memory", "memory"), ("time", "time")];
+    let launches: Vec<(&str, Launch)> = names.map(|(alias, name)| (alias, Launch::of(name, 0))).into();
+    let mut servers: Vec<Value> = launches.iter().map(|(alias, launch)| entry(alias, launch)).collect();
+    servers.push(json!({"alias": "web", "url": web.launch.url}));
+    let place = Place::with(&servers);
+    is_all_there(&place);
+
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.contains("● time        ready"));
+    let is_time = |id: &u32| command_line(*id).contains("mcp-server-time");
+    let time: Vec<u32> = following.running.others().into_iter().filter(is_time).collect();
+    assert!(!time.is_empty(), "it runs");
+    time.into_iter().for_each(|id| signal("KILL", id));
+    following.until(|line| line.contains("✗ time        down"));
+    following.until(|line| line.contains("● time        ready"));
+    is_all_there(&place);
+    following.end();
 }

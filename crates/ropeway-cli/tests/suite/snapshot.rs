@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use ropeway::testing::{Fault, HttpFault, On, Script};
+use serde_json::{Value, json};
+
 use crate::completions::commands;
-use crate::place::Place;
+use crate::place::{Place, entry, having};
 use crate::terminal::{Screen, Terminal};
+use crate::trial::Site;
 
 /// The widths of the windows.
 const NARROW: u16 = 80;
@@ -52,6 +56,123 @@ fn snapshots_of_the_doctor() {
     keep("doctor-closed-port", &format!("ropeway doctor --url {CLOSED}"));
 }
 
+/// A server with three tools; one of them says much.
+fn files() -> Value {
+    let read = json!({"name": "read_file", "annotations": {"readOnlyHint": true},
+        "description": "Reads a file as text. Only within the folders that are allowed.\n\nArgs:\n  path: where it is",
+        "inputSchema": {"type": "object", "required": ["path"], "properties": {
+            "path": {"type": "string", "description": "Where it is"},
+            "head": {"type": "integer"}, "encoding": {"enum": ["utf-8", "latin-1"], "default": "utf-8"}}}});
+    let edit = json!({"name": "edit_file", "annotations": {"destructiveHint": true},
+        "description": "Changes lines of a file, e.g. one by one, and shows what it has changed in the form that everybody \
+            knows from version control",
+        "inputSchema": {"type": "object", "required": ["path", "edits"], "properties": {
+            "path": {"type": "string"},
+            "edits": {"type": "array", "items": {"type": "object", "required": ["old", "new"], "properties": {
+                "old": {"type": "string"}, "new": {"type": "string"}}}},
+            "dry_run": {"type": "boolean", "default": false}}}});
+    let list = json!({"name": "list_folders", "inputSchema": {"type": "object"},
+        "outputSchema": {"type": "object", "properties": {"folders": {"type": "array", "items": {"type": "string"}}}}});
+    let script = Script { name: "file-server".to_owned(), builtin_tools: false, ..Script::legacy() };
+    let answer = json!({"content": [{"type": "text", "text": "done"}]});
+    entry("files", &script.tool(read, answer.clone()).tool(edit, answer.clone()).tool(list, answer))
+}
+
+/// A server with one tool, whose name is not its own.
+fn clock() -> Value {
+    let tell = json!({"name": "get_current_time", "description": "Tells the time.", "inputSchema": {"type": "object",
+        "properties": {"zone": {"type": "string", "default": "UTC"}}}});
+    let script = Script { name: "clock".to_owned(), builtin_tools: false, ..Script::default() };
+    let entry = entry("clock", &script.tool(tell, json!({"content": [{"type": "text", "text": "noon"}]})));
+    having(entry, json!({"tools": {"rename": {"get_current_time": "now"}}}))
+}
+
+fn config(servers: &[Value]) -> String {
+    json!({ "servers": servers }).to_string()
+}
+
+/// Two servers that are well.
+fn well() -> String {
+    config(&[files(), clock()])
+}
+
+/// Servers of every fate.
+fn ill(strict: &Site) -> String {
+    let dies = "echo starting up >&2; echo DATABASE_URL is not set >&2; exit 7";
+    config(&[
+        clock(),
+        json!({"alias": "broken", "command": "/no/such/program", "args": ["--flag"]}),
+        json!({"alias": "dies", "command": "sh", "args": ["-c", dies]}),
+        json!({"alias": "github", "command": "true", "env": {"A": "${GITHUB_TOKEN}", "B": "${GITHUB_HOST}"}}),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+        having(files(), json!({"alias": "unwanted", "tools": ["write_*"]})),
+        json!({"alias": "strict", "url": strict.url}),
+    ])
+}
+
+fn strict() -> Site {
+    let challenge = vec![("WWW-Authenticate".to_owned(), "Bearer realm=\"api\"".to_owned())];
+    let refusal = HttpFault::Status { status: 401, headers: challenge, body: String::new() };
+    Site::start(&Script::default().fault(On::any(), refusal))
+}
+
+#[test]
+fn snapshots_of_many_servers() {
+    let well = well();
+    keep_in("many-welcome", "ropeway", &well);
+    keep_in("many-tools", "ropeway tools", &well);
+    keep_in("many-tools-one", "ropeway tools files", &well);
+    keep_in("many-tools-find", "ropeway tools --find 'change a file'", &well);
+    keep_in("many-tools-find-nothing", "ropeway tools --find xylophone", &well);
+    keep_in("many-tools-json", "ropeway tools clock --json", &well);
+    keep_in("many-tools-none-configured", "ropeway tools", &config(&[]));
+    keep_in("many-call", "ropeway call clock.now", &well);
+    keep_in("many-call-unknown-tool", "ropeway call files.raed_file", &well);
+    keep_in("many-call-no-argument", "ropeway call files.read_file", &well);
+    keep_in("many-unknown-server", "ropeway tools flies", &well);
+    keep_in("many-resources", "ropeway resources", &well);
+    keep_in("many-resources-one", "ropeway resources files", &well);
+    keep_in("many-prompts", "ropeway prompts", &well);
+    keep_in("many-prompt", "ropeway prompt files.greet name=Ada", &well);
+    keep_in("many-read", "ropeway read files test://hello", &well);
+    keep_in("many-read-picture", "ropeway read files test://picture", &well);
+    keep_in("many-health", "ropeway health", &well);
+    keep_in("many-events", "ropeway events files --timeout 1s", &well);
+    keep_in("many-events-json", "ropeway events files --json --timeout 1s", &well);
+}
+
+#[test]
+fn snapshots_of_many_servers_of_which_some_are_not_there() {
+    let strict = strict();
+    let ill = ill(&strict);
+    keep_in("ill-tools", "ropeway tools", &ill);
+    keep_in("ill-tools-find", "ropeway tools --find time", &ill);
+    keep_in("ill-tools-skipped", "ropeway tools github", &ill);
+    keep_in("ill-tools-disabled", "ropeway tools off", &ill);
+    keep_in("ill-tools-unwanted", "ropeway tools unwanted", &ill);
+    keep_in("ill-tools-dies", "ropeway tools dies", &ill);
+    keep_in("ill-tools-strict", "ropeway tools strict", &ill);
+    keep_in("ill-call-unknown-tool", "ropeway call nwo", &ill);
+    keep_in("ill-resources", "ropeway resources", &ill);
+    keep_in("ill-prompts", "ropeway prompts", &ill);
+    keep_in("ill-health", "ropeway health", &ill);
+    let hangs = Script::default().fault(On::any(), Fault::Hang);
+    let late = config(&[clock(), entry("slow", &hangs)]);
+    keep_in("late-tools", "ropeway tools --timeout 1500ms", &late);
+    keep_in("late-health", "ropeway health --timeout 1500ms", &late);
+}
+
+#[test]
+fn snapshots_of_configurations_that_make_no_sense() {
+    let tools = "ropeway tools";
+    keep_in("config-missing-alias", tools, "servers:\n  - command: npx\n");
+    keep_in("config-unknown-transport", tools, "servers:\n  - alias: a\n    transport: stdoi\n    command: npx\n");
+    keep_in("config-doubled-alias", tools, "servers:\n  - {alias: a, command: npx}\n  - {alias: a, command: uvx}\n");
+    keep_in("config-not-yaml", tools, "servers: [\n  - alias: {\n");
+    keep_in("config-two-problems", tools, "servers:\n  - alias: a\n    comand: npx\n  - alias: b\n    url: 7\n");
+    keep("config-no-such-file", "ropeway tools --config /no/such/ropeway.yaml");
+}
+
 #[test]
 fn snapshots_of_the_help_of_every_command() {
     keep("help", "ropeway --help");
@@ -64,10 +185,10 @@ fn snapshots_of_the_help_of_every_command() {
 
 #[test]
 fn every_snapshot_belongs_to_a_test() {
-    let source = include_str!("snapshot.rs");
+    let source = concat!(include_str!("snapshot.rs"), include_str!("snapshot_config.rs"));
     let known = |name: &str| {
         let help = name.strip_prefix("help-").is_some_and(|command| commands().iter().any(|known| known == command));
-        help || source.contains(&format!("keep(\"{name}\""))
+        help || ["keep", "keep_in", "keep_after"].iter().any(|keep| source.contains(&format!("{keep}(\"{name}\"")))
     };
     let files = std::fs::read_dir(folder()).expect("the folder of snapshots").flatten();
     let names = files.filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned()));
@@ -80,10 +201,20 @@ fn folder() -> PathBuf {
 }
 
 /// Compares what a command looks like with the kept file; `UPDATE_SNAPSHOTS` keeps what it looks like now.
-fn keep(name: &str, typed: &str) {
+pub(crate) fn keep(name: &str, typed: &str) {
+    keep_after(name, typed, &|_| ());
+}
+
+/// The same beside a configuration.
+fn keep_in(name: &str, typed: &str, config: &str) {
+    keep_after(name, typed, &|place| std::fs::write(place.join("ropeway.yaml"), config).expect("a file"));
+}
+
+/// The same in a folder that something was done to before.
+pub(crate) fn keep_after(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
     let [narrow, wide] = [NARROW, WIDE].map(|columns| {
-        let plain = show(typed, Terminal { columns, coloured: false });
-        let coloured = show(typed, Terminal { columns, coloured: true });
+        let plain = show(typed, prepare, Terminal { columns, coloured: false });
+        let coloured = show(typed, prepare, Terminal { columns, coloured: true });
         assert_eq!(anstream::adapter::strip_str(&coloured.text).to_string(), plain.text, "{typed}: colour moves text");
         assert!(!plain.text.contains('\u{1b}'), "{typed}: colour where none is wanted");
         (plain, coloured)
@@ -112,9 +243,10 @@ fn keep(name: &str, typed: &str) {
 }
 
 /// Runs what is typed, in a place where nothing of this machine shows.
-fn show(typed: &str, terminal: Terminal) -> Screen {
+fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
     let place = Place::new();
+    prepare(place.path());
     // The doctor tells where the program lies, and a path of another length would be wrapped elsewhere.
     let program = place.path().join("ropeway");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ropeway"), &program)
@@ -136,7 +268,38 @@ fn show(typed: &str, terminal: Terminal) -> Screen {
 fn normalise(text: &str) -> String {
     let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
     let text = replace_behind(&text, "ready after ", "TIME", |c| matches!(c, '\n' | '\r' | '"'));
-    replace_behind(&text, "\"took_ms\": ", "TIME", |c| matches!(c, ',' | '\n' | '\r'))
+    let text = replace_behind(&text, "\"took_ms\": ", "TIME", |c| matches!(c, ',' | '\n' | '\r'));
+    replace_times(&text)
+}
+
+/// Puts a word in place of every measured time, such as `3.4 ms` in a table or `0.012s` before an event, and keeps the
+/// columns behind it where they were.
+fn replace_times(text: &str) -> String {
+    let mut replaced = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(at);
+        replaced.push_str(before);
+        let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+        let (number, behind) = number.split_at(end);
+        let unit = [" µs", " ms", " s"].into_iter().find(|unit| behind.starts_with(unit));
+        let is_cell = |unit: &str| behind[unit.len()..].trim_start_matches("\u{1b}[0m").starts_with("  ");
+        let is_stamp = number.split_once('.').is_some_and(|(_, part)| part.len() == 3) && behind.starts_with('s');
+        match unit.filter(|unit| is_cell(unit)) {
+            Some(unit) => {
+                let space = " ".repeat((number.len() + unit.chars().count()).saturating_sub(4));
+                let (_, behind) = behind.split_at(unit.len());
+                let reset = if behind.starts_with('\u{1b}') { "\u{1b}[0m" } else { "" };
+                replaced.push_str(&format!("TIME{reset}{space}"));
+                rest = &behind[reset.len()..];
+            }
+            None => {
+                replaced.push_str(if is_stamp { "0.000" } else { number });
+                rest = behind;
+            }
+        }
+    }
+    replaced + rest
 }
 
 /// Replaces what stands between a mark and the next end.
@@ -173,6 +336,10 @@ fn difference(kept: &str, now: &str) -> String {
 fn what_differs_from_run_to_run_is_put_into_words() {
     assert_eq!(normalise("a, ready after 12 ms\nb"), "a, ready after TIME\nb");
     assert_eq!(normalise("{\"took_ms\": 1.25,\n"), "{\"took_ms\": TIME,\n");
+    assert_eq!(normalise("3.4 ms   13\n120 ms   2"), "TIME     13\nTIME     2");
+    assert_eq!(normalise("\u{1b}[2m12 ms\u{1b}[0m    13"), "\u{1b}[2mTIME\u{1b}[0m     13");
+    assert_eq!(normalise("   1.234s ● a"), "   0.000s ● a");
+    assert_eq!(normalise("within 1.5s, MCP 2025-11-25"), "within 1.5s, MCP 2025-11-25");
     assert_eq!(readable("\u{1b}[1ma\u{1b}[0m"), "␛[1ma␛[0m");
     assert_eq!(difference("a\nb", "a\nc"), "kept: b\nnow:  c");
 }

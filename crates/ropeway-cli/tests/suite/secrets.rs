@@ -1,0 +1,205 @@
+//! Secrets, as far as the terminal: whatever a server says, no one is seen but in a tool's own result.
+
+use std::path::Path;
+
+use ropeway::testing::{Fault, HttpFault, On, Script};
+use serde_json::{Value, json};
+
+use crate::place::{Place, entry, having};
+use crate::trial::Site;
+use crate::{Ropeway, Run};
+
+/// All secrets hold this word, so that one search finds every one of them, in whatever spelling.
+const MARK: &str = "S3CRET";
+
+const URL: &str = "S3CRET-url";
+const HEADER: &str = "S3CRET \"header\\";
+const BEARER: &str = "S3CRET-bearer";
+const ENV: &str = "S3CRET-env é \"quoted\"";
+const ARGUMENT: &str = "S3CRET 'argument'";
+
+/// What stands in the configuration for each, and where its value is found.
+const FROM_ENVIRONMENT: [(&str, &str); 3] = [("URL_KEY", URL), ("BEARER", BEARER), ("ENV_TOKEN", ENV)];
+const FROM_FILE: [(&str, &str); 2] = [("HEADER_KEY", HEADER), ("ARGUMENT_KEY", ARGUMENT)];
+
+/// All of them in one text.
+fn words() -> String {
+    [URL, HEADER, BEARER, ENV, ARGUMENT].join(" and ")
+}
+
+fn notification(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+/// A server that says all that it knows wherever it can say something.
+fn talkative(words: &str) -> Script {
+    let error = json!({"code": -32000, "message": words, "data": {"all": [words], "json": json!([words]).to_string()}});
+    let log = json!({"level": "error", "logger": words, "data": {"text": words, words: 1}});
+    let said = Fault::Before(vec![
+        notification("notifications/message", log),
+        notification("notifications/resources/updated", json!({"uri": words})),
+    ]);
+    let told = json!({"content": [{"type": "text", "text": words}]});
+    Script::default()
+        .tool(json!({"name": "tell", "inputSchema": {"type": "object"}}), told)
+        .fault(On::tool("refuse"), Fault::Error(error))
+        .fault(On::tool("tell"), said.clone())
+        .fault(On::method("tools/list"), said)
+}
+
+/// The same, which also writes it to standard error.
+fn talkative_process() -> Script {
+    talkative(&words())
+        .fault(On::connect(), Fault::StderrLine(words()))
+        .fault(On::tool("crash"), Fault::StderrLine(words()))
+}
+
+/// Where these servers are configured, and what their secrets are.
+struct Stage {
+    place: Place,
+    _site: Site,
+    _strict: Site,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let site = Site::start(&talkative(&words()));
+        let challenge = vec![("WWW-Authenticate".to_owned(), format!("Bearer realm=\"{BEARER}\", at={URL}"))];
+        let refusal = HttpFault::Status { status: 401, headers: challenge, body: words() };
+        let strict = Site::start(&Script::default().fault(On::any(), refusal));
+        let child = entry("child", &talkative_process());
+        let mut arguments = child["args"].clone();
+        arguments.as_array_mut().expect("arguments").extend([json!("--api-key"), json!("${ARGUMENT_KEY}")]);
+        let web = |url: &str| {
+            json!({"url": format!("{url}?api_key=${{URL_KEY}}"), "headers": {"X-Api-Key": "${HEADER_KEY}"},
+                "auth": {"bearer": "${BEARER}"}})
+        };
+        let place = Place::with(&[
+            having(child, json!({"args": arguments, "env": {"API_TOKEN": "${ENV_TOKEN}"}})),
+            having(web(&site.url), json!({"alias": "web"})),
+            having(web(&strict.url), json!({"alias": "strict"})),
+            json!({"alias": "dead", "command": "sh", "args": ["-c", "echo \"$0 $API_TOKEN\" >&2; exit 7", "${ARGUMENT_KEY}"],
+                "env": {"API_TOKEN": "${ENV_TOKEN}"}}),
+            json!({"alias": "nowhere", "command": "/no/such/program", "args": ["${ARGUMENT_KEY}"]}),
+            json!({"alias": "closed", "url": "http://127.0.0.1:1/mcp?api_key=${URL_KEY}"}),
+        ]);
+        let quoted =
+            |(name, value): &(&str, &str)| format!("{name}=\"{}\"\n", value.replace('\\', "\\\\").replace('"', "\\\""));
+        place.write(".env", &FROM_FILE.iter().map(quoted).collect::<String>());
+        Self { place, _site: site, _strict: strict }
+    }
+
+    fn ropeway(&self, arguments: &[&str]) -> Ropeway {
+        self.place.ropeway(arguments).with(|command| {
+            command.envs(FROM_ENVIRONMENT);
+        })
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.place.path().join("log")).expect("a log")
+    }
+}
+
+/// Fails when a secret is in it.
+#[track_caller]
+fn is_clean(what: &str, text: &str) {
+    if let Some(at) = text.find(MARK) {
+        let (start, end) = (text.floor_char_boundary(at.saturating_sub(300)), text.ceil_char_boundary(at + 100));
+        panic!("{what}: a secret came to light: {}", &text[start..end]);
+    }
+}
+
+#[track_caller]
+fn run_is_clean(typed: &[&str], run: &Run) {
+    is_clean(&format!("{typed:?} on standard output"), &run.stdout);
+    is_clean(&format!("{typed:?} on standard error"), &run.stderr);
+}
+
+#[test]
+fn no_secret_is_seen_in_what_the_commands_print_or_log() {
+    let stage = Stage::new();
+    let commands: &[&[&str]] = &[
+        &["tools"],
+        &["tools", "--find", "echo"],
+        &["tools", "child"],
+        &["tools", "strict"],
+        &["tools", "dead"],
+        &["tools", "nowhere"],
+        &["tools", "closed"],
+        &["health"],
+        &["resources"],
+        &["prompts"],
+        &["read", "web", "test://no-such"],
+        &["call", "child.refuse"],
+        &["call", "web.refuse"],
+        &["call", "child.crash"],
+        &["call", "child.echo", "mesage=x"],
+        &["call", "no-such-tool"],
+        &["events", "--timeout", "2s"],
+        &["config", "check"],
+        &["doctor"],
+        &["doctor", "dead"],
+        &[],
+    ];
+    let mut hidden = 0;
+    for command in commands {
+        for more in [&["-vv"][..], &["--json"], &["--json", "-vv"]] {
+            let typed = [command, more, &["--log-file", "log"]].concat();
+            let run = stage.ropeway(&typed).run();
+            assert!(matches!(run.code, Some(0..=5)), "{typed:?}: {:?}\n{}", run.code, run.stderr);
+            run_is_clean(&typed, &run);
+            hidden += usize::from(run.stdout.contains("***")) + usize::from(run.stderr.contains("***"));
+        }
+    }
+    assert!(hidden > 20, "only {hidden} times something was hidden: do the servers still talk?");
+    let log = stage.log();
+    is_clean("the log file", &log);
+    assert!(log.contains("***"), "{log}");
+    remembers_nothing(stage.place.path());
+}
+
+#[test]
+fn a_tools_own_result_may_say_what_it_was_asked_for_and_nothing_else_does() {
+    let stage = Stage::new();
+    for server in ["child", "web"] {
+        let tool = format!("{server}.tell");
+        let run = stage.ropeway(&["call", &tool, "-vv", "--log-file", "log", "--log-payloads"]).run().expect(0);
+        assert_eq!(run.stdout, words() + "\n");
+        is_clean("standard error", &run.stderr);
+        let run = stage.ropeway(&["call", &tool, "-vv", "--json", "--log-file", "log"]).run().expect(0);
+        assert_eq!(run.json()["meta"]["content"][0]["text"], json!(words()));
+        is_clean("standard error", &run.stderr);
+    }
+    let log = stage.log();
+    is_clean("the log file", &log);
+    assert!(log.contains("***") && log.contains("mcp.tool_called"), "{log}");
+}
+
+#[test]
+fn a_secret_that_is_given_on_the_command_line_is_not_seen_either() {
+    let site = Site::start(&talkative(&[URL, HEADER, BEARER].join(" and ")));
+    let url = format!("{}?api_key={URL}", site.url);
+    let header = format!("X-Api-Key: {HEADER}");
+    let to = ["--url", &url, "--header", &header, "--bearer", BEARER, "-vv"];
+    for command in [&["tools"][..], &["call", "refuse"], &["health"], &["doctor"]] {
+        let typed = [command, &to].concat();
+        let run = Ropeway::new(&typed).run();
+        is_clean("standard output", &run.stdout);
+        is_clean("standard error", &run.stderr);
+        assert!(command != ["call", "refuse"] || run.stderr.contains("***"), "{}", run.stderr);
+    }
+}
+
+/// Nothing that was written anywhere holds a secret, but for the file that they come from, and the scripts.
+fn remembers_nothing(folder: &Path) {
+    for file in folder.read_dir().expect("a folder").flatten() {
+        let path = file.path();
+        match path.is_dir() {
+            true => remembers_nothing(&path),
+            false if [".env", "ropeway.yaml"].iter().any(|name| file.file_name() == *name) => {}
+            false => {
+                is_clean(&path.display().to_string(), &String::from_utf8_lossy(&std::fs::read(&path).expect("a file")))
+            }
+        }
+    }
+}
