@@ -2,16 +2,22 @@
 
 mod answer;
 mod argument;
+mod clients;
 mod command;
 mod deadline;
 mod demo;
 mod doctor;
+mod dotenv;
 mod duration;
 mod each;
+mod excerpt;
 mod failure;
+mod file;
 mod help;
+mod literal;
 mod mark;
 mod names;
+mod places;
 mod schema;
 mod server;
 mod servers;
@@ -21,7 +27,9 @@ mod signature;
 mod status;
 mod suggest;
 mod table;
+mod target;
 mod text;
+mod together;
 mod veil;
 
 use std::process::ExitCode;

@@ -8,13 +8,7 @@ use ropeway::tool::Alias;
 use crate::failure::Failure;
 use crate::names::filled;
 use crate::server::ServerOptions;
-use crate::{suggest, veil};
-
-/// The names of a configuration file, in the order in which they are looked for.
-const FILES: [&str; 2] = ["ropeway.yaml", "ropeway.yml"];
-
-/// The variable that names a configuration file.
-const VARIABLE: &str = "ROPEWAY_CONFIG";
+use crate::{places, suggest, veil};
 
 /// The servers that a command talks to.
 #[derive(Clone, Debug)]
@@ -74,13 +68,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 
 /// The configuration file of this place: named by a variable, in this folder or above it, or the user's own.
 pub(crate) fn find() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return Some(path.into());
-    }
-    let here = std::env::current_dir().ok();
-    let above = here.iter().flat_map(|folder| folder.ancestors());
-    let in_folder = |folder: &Path| FILES.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
-    above.map(in_folder).find_map(|path| path).or_else(|| user_folder().as_deref().and_then(in_folder))
+    places::used(&places::all()).map(|place| place.path.clone())
 }
 
 /// Where the user's own configuration is.
@@ -168,7 +156,7 @@ impl Servers {
     }
 
     /// Whatever is printed from here on shows none of their secrets.
-    fn hide_secrets(&self) {
+    pub(crate) fn hide_secrets(&self) {
         for entry in &self.config.servers {
             if let Settings::Known(config) = &entry.settings {
                 veil::hide(&config.secrets());

@@ -1,15 +1,25 @@
-//! `ropeway doctor`: why a server does not work, and what helps.
+//! `ropeway doctor`: why servers do not work, and what helps.
 
+use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use anstyle::Style;
+use ropeway::config::{Config, Secrets, ServerEntry, Settings};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::config::problems_text;
 use super::{Setting, print, print_json};
-use crate::doctor::{Surroundings, examine};
+use crate::doctor::{Finding, Given, Report, Surroundings, examine, worst};
 use crate::failure::{Exit, Failure};
+use crate::mark::Mark;
 use crate::server::ServerOptions;
+use crate::servers::{Servers, Source};
 use crate::text::terminal_width;
+use crate::together::at_once;
+
+const FAINT: Style = Style::new().dimmed();
 
 /// How long a server may take to be ready, unless there is a timeout; a package runner may have to download first.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,25 +27,133 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is left of the command's time for the report.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// Find out why a server does not work, and what helps
+/// How many servers are examined at once.
+const AT_ONCE: usize = 8;
+
+/// Find out why servers do not work, and what helps
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
+    /// Only these servers
+    #[arg(value_name = "SERVER", conflicts_with_all = ["stdio", "url"])]
+    names: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Doctor {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        if let Some(file) = self.server.config_file()? {
+            return configured(&file, &self.names, setting).await;
+        }
+        let mut servers = self.server.servers()?;
+        for name in &self.names {
+            servers = servers.only(name)?;
+        }
         let config = self.server.config()?;
-        let limit = setting.deadline.as_ref().map_or(PATIENCE, |deadline| {
-            deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN)
-        });
+        let limit = patience(&setting, PATIENCE);
         let label = format!("examining {}", config.alias);
-        let report = setting.status.during(&label, examine(&config, &Surroundings::of_process(), limit)).await;
+        let around = Surroundings::of_process();
+        let examined = examine(&config, &around, Given::Line, limit);
+        let report = setting.status.during(&label, examined).await;
         match setting.json {
             true => print_json(&json!({"servers": [report.json()]}))?,
             false => print(&report.render(terminal_width(&std::io::stdout())))?,
         }
         Ok(report.exit())
     }
+}
+
+/// How long there is to wait for a server.
+pub(super) fn patience(setting: &Setting, usual: Duration) -> Duration {
+    setting
+        .deadline
+        .as_ref()
+        .map_or(usual, |deadline| deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
+}
+
+/// Examines the servers of a file.
+async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<Exit, Failure> {
+    let config = match Config::load(file, &Secrets::from_env()) {
+        Ok(config) => config,
+        Err(error) if error.problems.is_empty() || setting.json => return Err(Failure::config(&error)),
+        Err(error) => {
+            print(&problems_text(&error))?;
+            return Ok(Exit::Usage);
+        }
+    };
+    let servers = Servers { config, source: Source::File(file.to_owned()), awake: true };
+    servers.hide_secrets();
+    let entries = chosen(&servers, names)?;
+    let (around, places) = (Surroundings::of_process(), Semaphore::new(AT_ONCE));
+    let limit = patience(&setting, PATIENCE);
+    let look = async |entry: &ServerEntry| match &entry.settings {
+        _ if !entry.enabled => switched_off(entry),
+        Settings::Missing { secrets } => without(secrets, entry, &servers.config),
+        Settings::Known(config) => {
+            // Nobody closes it.
+            let _place = places.acquire().await;
+            examine(config, &around, Given::File, limit).await
+        }
+    };
+    let label = match &entries[..] {
+        [entry] => format!("examining {}", entry.alias),
+        entries => format!("examining {} servers", entries.len()),
+    };
+    let reports = at_once(entries.iter().map(look).collect());
+    let reports: Vec<Report> = setting.status.during(&label, reports).await;
+    match setting.json {
+        true => {
+            let records: Vec<Value> = reports.iter().map(Report::json).collect();
+            print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
+        }
+        false => print(&show(file, &reports))?,
+    }
+    Ok(worst(reports.iter().map(Report::exit)))
+}
+
+/// The servers that are named, or all.
+fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failure> {
+    if names.is_empty() {
+        return Ok(servers.config.servers.clone());
+    }
+    let one = |name: &String| servers.clone().only(name).map(|only| only.config.servers);
+    Ok(names.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn switched_off(entry: &ServerEntry) -> Report {
+    let found = Finding::note("settings", "it is switched off").fix("`enabled: true` switches it on");
+    Report { server: entry.alias.clone(), findings: vec![found] }
+}
+
+/// A server that lacks secrets: which, and where they were looked for.
+fn without(secrets: &[String], entry: &ServerEntry, config: &Config) -> Report {
+    let files: Vec<String> = config.files.iter().map(|file| format!("`{}`", file.display())).collect();
+    let finding = |name: &String| {
+        let found = format!("`{name}` is not set: neither in the environment nor in {}", files.join(", "));
+        let line = files.first().map(|file| format!(", or a line `{name}=…` in {file}")).unwrap_or_default();
+        Finding::problem("secrets", Exit::Usage, found).fix(format!("`export {name}=…`{line}"))
+    };
+    Report { server: entry.alias.clone(), findings: secrets.iter().map(finding).collect() }
+}
+
+fn show(file: &Path, reports: &[Report]) -> String {
+    let width = terminal_width(&std::io::stdout());
+    let mut text = reports.iter().map(|report| report.render(width)).collect::<Vec<_>>().join("\n");
+    match reports {
+        [] => text = format!("{FAINT}no server is configured in {}{FAINT:#}\n", file.display()),
+        [_] => {}
+        many => {
+            let count = |wanted: fn(&Report) -> bool| many.iter().filter(|report| wanted(report)).count();
+            let ill = count(|report| report.exit() != Exit::Done);
+            let noted = count(|report| report.exit() == Exit::Done && !report.is_flawless());
+            let well = many.len() - ill - noted;
+            let mark = if ill > 0 { Mark::Bad } else { Mark::Good };
+            let parts = [(well, "well"), (noted, "with notes"), (ill, "with problems")];
+            let parts: Vec<String> =
+                parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+            let style = mark.style();
+            text.push_str(&format!("\n{style}{}{style:#} {} servers: {}\n", mark.sign(), many.len(), parts.join(", ")));
+        }
+    }
+    text
 }

@@ -1,13 +1,17 @@
 //! The commands: what can be typed, and how a command starts and ends.
 
+mod add;
 mod call;
 mod completions;
+mod config;
 mod doctor;
 mod events;
 mod health;
+mod import;
 mod prompt;
 mod prompts;
 mod read;
+mod remove;
 mod resources;
 mod tools;
 mod welcome;
@@ -86,6 +90,14 @@ enum Command {
     Doctor(doctor::Doctor),
     #[command(after_help = EXIT_CODES)]
     Events(events::Follow),
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", add::EXAMPLES))]
+    Add(add::Add),
+    #[command(after_help = EXIT_CODES)]
+    Remove(remove::Remove),
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
+    Import(import::Import),
+    #[command(after_help = EXIT_CODES)]
+    Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
     /// Be the demo server: speak MCP on standard input and output
@@ -153,6 +165,10 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         Some(Command::Health(command)) => command.run(setting).await,
         Some(Command::Events(command)) => command.run(setting).await,
         Some(Command::Doctor(command)) => command.run(setting).await,
+        Some(Command::Add(command)) => command.run(setting).await,
+        Some(Command::Remove(command)) => command.run(&setting),
+        Some(Command::Import(command)) => command.run(&setting),
+        Some(Command::Config(command)) => command.run(setting).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.
         Some(Command::DemoServer) => Ok(Exit::Done),

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::address::{self, Tongue};
 use super::finding::Finding;
-use super::{offer, words};
+use super::{Given, offer, words};
 use crate::failure::Exit;
 use crate::text::clean_line;
 
@@ -26,7 +26,7 @@ const OTHER_PATH: Duration = Duration::from_secs(5);
 const CLOSE: Duration = Duration::from_secs(1);
 
 /// Connects within a time, and looks at what the server offers.
-pub(super) async fn check(config: &ServerConfig, limit: Duration) -> Vec<Finding> {
+pub(super) async fn check(config: &ServerConfig, given: Given, limit: Duration) -> Vec<Finding> {
     let mask = mask(config);
     let server = Mcp::new(prepare(config.clone(), limit));
     let started = Instant::now();
@@ -38,13 +38,13 @@ pub(super) async fn check(config: &ServerConfig, limit: Duration) -> Vec<Finding
             findings.extend(offer::check(&server, limit.saturating_sub(started.elapsed())).await);
             findings
         }
-        Ok(Err(failed)) => trouble(config, &failed.cause).await,
+        Ok(Err(failed)) => trouble(config, given, &failed.cause).await,
         Err(_) => vec![silence(config, limit)],
     };
     let said = server.stderr_tail();
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
         let skipped = said.len().saturating_sub(SERVER_LINES);
-        worst.fix = worst.fix.take().or_else(|| words::advice(&said).map(str::to_owned));
+        worst.fix = worst.fix.take().or_else(|| words::advice(&said, given));
         worst.said = said.into_iter().skip(skipped).collect();
     }
     // Whoever is still there after this is killed with the command.
@@ -119,14 +119,14 @@ fn silence(config: &ServerConfig, after: Duration) -> Finding {
 }
 
 /// Why there is no connection, and what to do about it.
-async fn trouble(config: &ServerConfig, cause: &ConnectError) -> Vec<Finding> {
+async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectError) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let unreachable = |found: String| problem(Exit::Unreachable, found);
     let finding = match (cause, &config.transport) {
         (ConnectError::Timeout { after, .. }, _) => silence(config, *after),
         (_, Transport::Http(server) | Transport::Sse(server)) => {
             let Ok(url) = Url::parse(&server.url) else { return vec![unreachable(chain(cause))] };
-            return web_trouble(config, server, &url, cause).await;
+            return web_trouble(config, server, given, &url, cause).await;
         }
         (ConnectError::Spawn { source, .. }, Transport::Stdio(server)) => spawn_trouble(server, source),
         (ConnectError::Exited { status, .. }, _) => {
@@ -153,11 +153,17 @@ fn spawn_trouble(server: &StdioServer, error: &std::io::Error) -> Finding {
     }
 }
 
-async fn web_trouble(config: &ServerConfig, server: &HttpServer, url: &Url, cause: &ConnectError) -> Vec<Finding> {
+async fn web_trouble(
+    config: &ServerConfig,
+    server: &HttpServer,
+    given: Given,
+    url: &Url,
+    cause: &ConnectError,
+) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let finding = match cause {
         ConnectError::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
-        ConnectError::NeedsAuth { challenge } => needs_auth(server, challenge.as_deref()),
+        ConnectError::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
         ConnectError::Status { status: 403, .. } => {
             problem(Exit::NeedsAuth, "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
                 .fix("the token may lack a permission, or the server refuses this address or `Origin`")
@@ -194,17 +200,23 @@ async fn web_trouble(config: &ServerConfig, server: &HttpServer, url: &Url, caus
     vec![finding]
 }
 
-fn needs_auth(server: &HttpServer, challenge: Option<&str>) -> Finding {
-    let given =
+fn needs_auth(server: &HttpServer, given: Given, challenge: Option<&str>) -> Finding {
+    let has_token =
         server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    let (found, fix) = match given {
+    let (found, fix) = match has_token {
         true => (
             "the server does not accept the token",
-            "give another token with --bearer TOKEN: this one may have expired",
+            given.words(
+                "give another token with --bearer TOKEN: this one may have expired",
+                "give another token in its `auth.bearer` or `headers`: this one may have expired",
+            ),
         ),
         false => (
             "the server wants to know who is asking",
-            "give a token with --bearer TOKEN, which is the header `Authorization: Bearer TOKEN`, or --header \"NAME: VALUE\"",
+            given.words(
+                "give a token with --bearer TOKEN, which is the header `Authorization: Bearer TOKEN`, or --header \"NAME: VALUE\"",
+                "give a token in its `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in its `headers`",
+            ),
         ),
     };
     let found = match challenge {

@@ -94,6 +94,18 @@ impl Finding {
     }
 }
 
+/// The worst of all. A server that cannot be reached is worse than one that does not know us.
+pub(crate) fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
+    let rank = |exit: &Exit| match exit {
+        Exit::Unreachable => 4,
+        Exit::Timeout => 3,
+        Exit::NeedsAuth => 2,
+        Exit::Usage | Exit::ToolError => 1,
+        Exit::Done => 0,
+    };
+    exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)
+}
+
 /// All that was found about one server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
@@ -109,20 +121,13 @@ impl Report {
         json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": self.findings})
     }
 
-    /// The exit code of the worst finding. A server that cannot be reached is worse than one that does not know us.
+    /// The exit code of the worst finding.
     pub(crate) fn exit(&self) -> Exit {
-        let rank = |exit: &Exit| match exit {
-            Exit::Unreachable => 4,
-            Exit::Timeout => 3,
-            Exit::NeedsAuth => 2,
-            Exit::Usage | Exit::ToolError => 1,
-            Exit::Done => 0,
-        };
         let exits = self.findings.iter().filter_map(|finding| match finding.level {
             Level::Problem(exit) => Some(exit),
             Level::Good | Level::Note => None,
         });
-        exits.max_by_key(rank).unwrap_or(Exit::Done)
+        worst(exits)
     }
 
     /// The report for people.
@@ -141,6 +146,11 @@ impl Report {
         }
         let server = clean_line(self.server.as_str());
         format!("{NAME}{server}{NAME:#} {FAINT}· {}{FAINT:#}\n{}", self.summary(), table.render(width, 2))
+    }
+
+    /// Is there something that is worth knowing, or has to change?
+    pub(crate) fn is_flawless(&self) -> bool {
+        self.findings.iter().all(|finding| finding.level == Level::Good)
     }
 
     fn summary(&self) -> String {

@@ -16,24 +16,43 @@ use std::time::Duration;
 
 use ropeway::config::{HttpServer, ServerConfig, StdioServer, Transport};
 
-pub(crate) use self::finding::{Finding, Report};
+pub(crate) use self::finding::{Finding, Report, worst};
 pub(crate) use self::surroundings::Surroundings;
 
+/// Where the settings of a server come from, and so what there is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// The command line: options.
+    Line,
+    /// A file: keys.
+    File,
+}
+
+impl Given {
+    /// The words that fit.
+    fn words<'a>(self, line: &'a str, file: &'a str) -> &'a str {
+        match self {
+            Self::Line => line,
+            Self::File => file,
+        }
+    }
+}
+
 /// Examines one server: what lies around it first, then the connection itself, within a time.
-pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Duration) -> Report {
+pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, given: Given, limit: Duration) -> Report {
     let mut findings = match &config.transport {
-        Transport::Stdio(server) => examine_process(server, around).await,
+        Transport::Stdio(server) => examine_process(server, around, given).await,
         Transport::Http(server) | Transport::Sse(server) => examine_address(server, around).await,
         _ => Vec::new(),
     };
     // What cannot work need not be tried.
     if !findings.iter().any(Finding::is_problem) {
-        findings.extend(connection::check(config, limit).await);
+        findings.extend(connection::check(config, given, limit).await);
     }
     Report { server: config.alias.clone(), findings }
 }
 
-async fn examine_process(server: &StdioServer, around: &Surroundings) -> Vec<Finding> {
+async fn examine_process(server: &StdioServer, around: &Surroundings, given: Given) -> Vec<Finding> {
     let mut findings: Vec<Finding> = server.cwd.as_deref().and_then(program::check_folder).into_iter().collect();
     let beside = around.of_server(server);
     let (path, finding) = program::check(server, &beside);
@@ -43,8 +62,8 @@ async fn examine_process(server: &StdioServer, around: &Surroundings) -> Vec<Fin
         findings.extend(runtime::check(server, &path, &beside).await);
     }
     if !server.inherit_env {
-        let given: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
-        findings.extend(proxy::check_child(&given, around));
+        let own: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
+        findings.extend(proxy::check_child(&own, around, given));
     }
     findings
 }

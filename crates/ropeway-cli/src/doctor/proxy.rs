@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use super::Given;
 use super::finding::Finding;
 use super::surroundings::Surroundings;
 
@@ -74,10 +75,14 @@ pub(super) fn check_url(url: &Url, around: &Surroundings) -> Option<Finding> {
 }
 
 /// A server that is started gets none of the variables, unless it is given them.
-pub(super) fn check_child(given: &[&str], around: &Surroundings) -> Option<Finding> {
-    let set = ALL.iter().find(|name| around.variable(name).is_some() && !given.contains(name))?;
+pub(super) fn check_child(own: &[&str], around: &Surroundings, given: Given) -> Option<Finding> {
+    let set = ALL.iter().find(|name| around.variable(name).is_some() && !own.contains(name))?;
     let found = format!("`{set}` is set here, and the server does not get it: its environment is minimal");
-    Some(Finding::note("proxy", found).fix(format!("if it needs the network: --env {set}=…, or --inherit-env")))
+    let fix = match given {
+        Given::Line => format!("if it needs the network: --env {set}=…, or --inherit-env"),
+        Given::File => format!("if it needs the network: `{set}: ${{{set}}}` under its `env`, or `inherit_env: true`"),
+    };
+    Some(Finding::note("proxy", found).fix(fix))
 }
 
 #[cfg(test)]
@@ -122,8 +127,16 @@ mod tests {
     #[test]
     fn a_started_server_that_gets_no_proxy_is_told_of() {
         let around = Surroundings::default().with("https_proxy", "http://proxy");
-        let finding = check_child(&[], &around).expect("a note");
-        assert_eq!(finding.fix.as_deref(), Some("if it needs the network: --env https_proxy=…, or --inherit-env"));
-        assert_eq!(check_child(&["https_proxy"], &around), None);
+        for (given, fix) in [
+            (Given::Line, "if it needs the network: --env https_proxy=…, or --inherit-env"),
+            (
+                Given::File,
+                "if it needs the network: `https_proxy: ${https_proxy}` under its `env`, or `inherit_env: true`",
+            ),
+        ] {
+            let finding = check_child(&[], &around, given).expect("a note");
+            assert_eq!(finding.fix.as_deref(), Some(fix));
+        }
+        assert_eq!(check_child(&["https_proxy"], &around, Given::Line), None);
     }
 }

@@ -1,5 +1,7 @@
 //! The last words of a server that died, and what usually helps.
 
+use super::Given;
+
 /// Words that servers and their package runners say, and what to do then. The first that is said counts.
 const USUAL: [(&[&str], &str); 14] = [
     (
@@ -54,11 +56,29 @@ const USUAL: [(&[&str], &str); 14] = [
     ),
 ];
 
+/// What stands in place of an option for a server that a file names.
+const IN_A_FILE: [(&str, &str); 4] = [
+    (
+        "give it --env NODE_EXTRA_CA_CERTS=FILE or --env SSL_CERT_FILE=FILE",
+        "set `NODE_EXTRA_CA_CERTS` or `SSL_CERT_FILE` under its `env`",
+    ),
+    (
+        "give it the variables, such as --env HTTPS_PROXY=…, or --inherit-env",
+        "set the variables, such as `HTTPS_PROXY`, under its `env`, or `inherit_env: true`",
+    ),
+    ("it wants a secret: give it with --env NAME=VALUE", "it wants a secret: `NAME: ${NAME}` under its `env`"),
+    ("it wants a variable: give it with --env NAME=VALUE", "it wants a variable: `NAME: value` under its `env`"),
+];
+
 /// What usually helps a server that said this.
-pub(super) fn advice(lines: &[String]) -> Option<&'static str> {
+pub(super) fn advice(lines: &[String], given: Given) -> Option<String> {
     let said = lines.join("\n").to_lowercase();
     let heard = |words: &&[&str]| words.iter().any(|words| said.contains(words));
-    USUAL.iter().find(|(words, _)| heard(words)).map(|(_, advice)| *advice)
+    let (_, advice) = USUAL.iter().find(|(words, _)| heard(words))?;
+    Some(match given {
+        Given::Line => (*advice).to_owned(),
+        Given::File => IN_A_FILE.iter().fold((*advice).to_owned(), |advice, (line, file)| advice.replace(line, file)),
+    })
 }
 
 #[cfg(test)]
@@ -67,7 +87,7 @@ mod tests {
 
     #[test]
     fn usual_words_have_usual_advice() {
-        let advice = |line: &str| advice(&["starting".to_owned(), line.to_owned()]).unwrap_or_default();
+        let advice = |line: &str| advice(&["starting".to_owned(), line.to_owned()], Given::Line).unwrap_or_default();
         for (line, expected) in [
             ("npm error 404 Not Found - GET https://registry/x - Not found", "there is no such package"),
             ("npm error code ENOTFOUND", "needs the network"),
@@ -80,5 +100,14 @@ mod tests {
             assert!(advice(line).contains(expected), "{line}: {}", advice(line));
         }
         assert_eq!(advice("something else"), "");
+    }
+    #[test]
+    fn of_a_server_in_a_file_no_advice_names_an_option() {
+        for (words, line) in USUAL {
+            let said = [words[0].to_owned()];
+            let advice = advice(&said, Given::File).expect("advice");
+            assert!(!advice.contains("--env") && !advice.contains("--inherit"), "{advice}");
+            assert_eq!(line.contains("--env"), advice != line, "{advice}");
+        }
     }
 }

@@ -1,0 +1,180 @@
+//! Other clients: where they keep the servers that they know.
+
+mod merge;
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use ropeway::config::{Foreign, read_foreign};
+
+use crate::failure;
+
+pub(crate) use self::merge::{Merged, MergedServer, merge};
+
+/// A client whose files are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// Claude Desktop
+    ClaudeDesktop,
+    /// Claude Code
+    ClaudeCode,
+    /// Cursor
+    Cursor,
+    /// Visual Studio Code, also Insiders
+    #[value(alias = "code")]
+    Vscode,
+    /// Windsurf
+    Windsurf,
+    /// Codex
+    Codex,
+    /// Zed
+    Zed,
+}
+
+impl Client {
+    /// What people call it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::ClaudeDesktop => "Claude Desktop",
+            Self::ClaudeCode => "Claude Code",
+            Self::Cursor => "Cursor",
+            Self::Vscode => "VS Code",
+            Self::Windsurf => "Windsurf",
+            Self::Codex => "Codex",
+            Self::Zed => "Zed",
+        }
+    }
+
+    /// A word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ClaudeDesktop => "claude-desktop",
+            Self::ClaudeCode => "claude-code",
+            Self::Cursor => "cursor",
+            Self::Vscode => "vscode",
+            Self::Windsurf => "windsurf",
+            Self::Codex => "codex",
+            Self::Zed => "zed",
+        }
+    }
+
+    /// The key without which a file of this client has no servers. Some keep much else in the same file.
+    fn key(self) -> &'static str {
+        match self {
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf => "mcpServers",
+            Self::Vscode => "servers",
+            Self::Codex => "mcp_servers",
+            Self::Zed => "context_servers",
+        }
+    }
+
+    /// Where its files may be, the most personal first.
+    fn places(self, around: &Around) -> Vec<PathBuf> {
+        let config = |rest: &str| around.configs.iter().map(|folder| folder.join(rest)).collect::<Vec<_>>();
+        let home = |rest: &str| around.home.iter().map(|home| home.join(rest)).collect::<Vec<_>>();
+        let here = |rest: &str| vec![around.here.join(rest)];
+        match self {
+            Self::ClaudeDesktop => config("Claude/claude_desktop_config.json"),
+            Self::ClaudeCode => [home(".claude.json"), here(".mcp.json")].concat(),
+            Self::Cursor => [home(".cursor/mcp.json"), here(".cursor/mcp.json")].concat(),
+            Self::Vscode => [
+                config("Code/User/mcp.json"),
+                config("Code/User/settings.json"),
+                config("Code - Insiders/User/mcp.json"),
+                config("Code - Insiders/User/settings.json"),
+                here(".vscode/mcp.json"),
+            ]
+            .concat(),
+            Self::Windsurf => home(".codeium/windsurf/mcp_config.json"),
+            Self::Codex => {
+                let own = around.codex.iter().map(|folder| folder.join("config.toml")).collect();
+                [own, here(".codex/config.toml")].concat()
+            }
+            Self::Zed => {
+                [config("zed/settings.json"), config("Zed/settings.json"), here(".zed/settings.json")].concat()
+            }
+        }
+    }
+}
+
+/// The folders in which clients keep their files; a parameter, so that a test can have its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around {
+    home: Option<PathBuf>,
+    /// Where programs of this user keep their settings, on each kind of machine.
+    configs: Vec<PathBuf>,
+    codex: Option<PathBuf>,
+    here: PathBuf,
+}
+
+impl Around {
+    /// Those of this process.
+    pub(crate) fn of_process() -> Self {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = variable("HOME").or_else(|| variable("USERPROFILE"));
+        let below = |rest: &str| home.as_ref().map(|home| home.join(rest));
+        let configs = [
+            variable("XDG_CONFIG_HOME").or_else(|| below(".config")),
+            below("Library/Application Support"),
+            variable("APPDATA").or_else(|| below("AppData/Roaming")),
+        ];
+        let codex = variable("CODEX_HOME").or_else(|| below(".codex"));
+        let here = std::env::current_dir().unwrap_or_default();
+        Self { configs: configs.into_iter().flatten().collect(), home, codex, here }
+    }
+}
+
+/// A file with servers that somebody has.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Whose it is, if that is known.
+    pub(crate) client: Option<Client>,
+    pub(crate) path: PathBuf,
+    /// What is in it, or why that is not known.
+    pub(crate) servers: Result<Foreign, String>,
+}
+
+impl Found {
+    /// Whose it is, in words.
+    pub(crate) fn title(&self) -> &'static str {
+        self.client.map_or("file", Client::title)
+    }
+}
+
+/// The files of these clients that are there and hold servers.
+pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for client in clients {
+        for path in client.places(around) {
+            // On a disk that does not tell `zed` from `Zed`, one file has two names.
+            let known = |other: &Found| std::fs::canonicalize(&other.path).ok() == std::fs::canonicalize(&path).ok();
+            if !path.is_file() || found.iter().any(known) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path);
+            if text.as_ref().is_ok_and(|text| !text.contains(client.key())) {
+                continue;
+            }
+            found.push(Found { client: Some(*client), servers: read(&path), path });
+        }
+    }
+    found
+}
+
+/// A file that is named.
+pub(crate) fn open(path: &Path, client: Option<Client>) -> Found {
+    Found { client, path: path.to_owned(), servers: read(path) }
+}
+
+fn read(path: &Path) -> Result<Foreign, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let foreign = read_foreign(&text, path);
+    foreign.map_err(|error| match &error.problems[..] {
+        [] => failure::line(&error),
+        [problem, more @ ..] => {
+            let place = if problem.line > 0 { format!("{}:{}: ", problem.line, problem.column) } else { String::new() };
+            let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
+            format!("{place}{problem}{more}")
+        }
+    })
+}

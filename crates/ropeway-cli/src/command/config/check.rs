@@ -1,0 +1,243 @@
+//! `ropeway config check`: what is wrong with the configuration file, and what its tools will be called.
+
+use std::path::{Path, PathBuf};
+
+use anstyle::{AnsiColor, Style};
+use ropeway::checked::CheckedTool;
+use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, Secrets, ServerEntry, Start};
+use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
+use ropeway::tool::{Alias, Origin};
+use serde_json::{Value, json};
+
+use super::{print, print_json};
+use crate::command::Setting;
+use crate::excerpt::excerpt;
+use crate::failure::{Exit, Failure};
+use crate::mark::Mark;
+use crate::servers::{self, Servers, Source};
+use crate::session::Session;
+use crate::text::{clean, clean_line, terminal_width, wrap};
+
+const PLACE: Style = Style::new().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// Say what is wrong with the configuration file
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// The file; the one that is used when absent
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Start the servers too, and look at the names of their tools
+    #[arg(long)]
+    connect: bool,
+}
+
+impl Check {
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        let file = self.file.or_else(servers::find).ok_or_else(|| {
+            Failure::usage("there is no configuration file")
+                .hint("`ropeway config path` shows where it is looked for, and `ropeway add` makes one")
+        })?;
+        let json = setting.json;
+        let config = match Config::load(&file, &Secrets::from_env()) {
+            Ok(config) => config,
+            Err(error) if error.problems.is_empty() => return Err(Failure::config(&error)),
+            Err(error) => {
+                match json {
+                    true => print_json(&json!({"file": file, "ok": false, "problems": problems_json(&error)}))?,
+                    false => print(&problems_text(&error))?,
+                }
+                return Ok(Exit::Usage);
+            }
+        };
+        let servers = Servers { config, source: Source::File(file.clone()), awake: true };
+        servers.hide_secrets();
+        let config = servers.config.clone();
+        let names = if self.connect { Some(names(servers, setting).await?) } else { None };
+        let is_fine = names.as_ref().is_none_or(|names| names.problems(config.collisions).is_empty());
+        match json {
+            true => print_json(&report_json(&file, &config, names.as_ref(), is_fine))?,
+            false => print(&report_text(&file, &config, names.as_ref(), is_fine))?,
+        }
+        Ok(if is_fine { Exit::Done } else { Exit::Usage })
+    }
+}
+
+/// What is known of the tools once the servers have been started.
+struct Names {
+    tools: usize,
+    collisions: Vec<Collision>,
+    /// The servers whose tools are not known, and why.
+    unknown: Vec<(Alias, Outcome)>,
+    /// Tools whose names had to be changed: server, its own name, and ours.
+    changed: Vec<[String; 3]>,
+    /// What is odd about schemas: server, tool, and what.
+    odd: Vec<[String; 3]>,
+}
+
+/// Starts the servers and looks at their tools.
+async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure> {
+    for entry in &mut servers.config.servers {
+        // What is remembered may be wrong by now.
+        entry.start = Start::Eager;
+    }
+    let Config { servers: entries, collisions, .. } = servers.config.clone();
+    Session::with_any(servers, &setting, async |session| {
+        session.arrive().await?;
+        let mut unknown = Vec::new();
+        let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
+        for verdict in session.listing().verdicts {
+            let entry = entries.iter().find(|entry| entry.alias == verdict.server);
+            let known = matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::FilteredToZero { .. });
+            match (entry, session.server(&verdict.server)) {
+                (Some(entry), Some(server)) if known => {
+                    let tools =
+                        session.step("listing the tools of", &verdict.server, server.list_tools(None)).await??;
+                    let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
+                    groups.push(shape.apply_all(tools));
+                }
+                // Of a server that lacks secrets the file itself has told.
+                _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
+                _ => unknown.push((verdict.server, verdict.outcome)),
+            }
+        }
+        let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();
+        let (registry, collisions) = Registry::assemble(groups, collisions);
+        let changed = all.iter().filter_map(|tool| changed(tool, &entries)).collect();
+        let odd = all.iter().filter_map(|tool| {
+            let (server, own) = origin(tool)?;
+            Some([server.to_string(), own.to_owned(), tool.warning()?])
+        });
+        Ok(Names { tools: registry.len(), collisions, unknown, changed, odd: odd.collect() })
+    })
+    .await
+}
+
+fn origin(tool: &CheckedTool) -> Option<(&Alias, &str)> {
+    match &tool.definition().origin {
+        Origin::Server { server, tool } => Some((server, tool)),
+        Origin::Local => None,
+    }
+}
+
+/// A tool whose name is not the prefix and its own: not one that the file renames, but one that no model would take.
+fn changed(tool: &CheckedTool, entries: &[ServerEntry]) -> Option<[String; 3]> {
+    let (server, own) = origin(tool)?;
+    let entry = entries.iter().find(|entry| entry.alias == *server)?;
+    let name = &tool.definition().name;
+    let wanted = entry.prefix.replace("{alias}", server.as_str()) + own;
+    let is_made_legal = naming::tool_name(&entry.prefix, server, own) == *name && wanted != *name;
+    is_made_legal.then(|| [server.to_string(), own.to_owned(), name.clone()])
+}
+
+impl Names {
+    /// Collisions that the file does not allow.
+    fn problems(&self, policy: Collisions) -> &[Collision] {
+        if policy == Collisions::Error { &self.collisions } else { &[] }
+    }
+}
+
+/// All problems of a file, each with its line.
+pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
+    let width = terminal_width(&std::io::stdout());
+    let file = clean_line(&error.file.display().to_string());
+    // The file was there a moment ago; without it there are still the problems.
+    let written = std::fs::read_to_string(&error.file).unwrap_or_default();
+    let mut text = String::new();
+    for problem in &error.problems {
+        let place = match problem.line {
+            0 => format!("{file}:"),
+            line => format!("{file}:{line}:{}:", problem.column),
+        };
+        let words = clean(&problem.to_string());
+        let lines = wrap(&format!("{place} {words}"), width.unwrap_or(usize::MAX), 0);
+        text.push_str(&lines.replacen(&place, &format!("{PLACE}{place}{PLACE:#}"), 1));
+        let beneath = excerpt(&written, problem.line, problem.column, width.unwrap_or(usize::MAX));
+        text.push_str(&format!("{beneath}\n"));
+    }
+    let count = match error.problems.len() {
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
+    };
+    let sign = Mark::Bad.sign();
+    text + &format!("{BAD}{sign}{BAD:#} {file} has {count}\n")
+}
+
+fn problems_json(error: &ConfigError) -> Vec<Value> {
+    let problem = |problem: &ConfigProblem| {
+        let ConfigProblem { line, column, path, found, expected, suggestion, .. } = problem;
+        json!({"line": line, "column": column, "path": path, "found": found, "expected": expected, "suggestion": suggestion})
+    };
+    error.problems.iter().map(problem).collect()
+}
+
+fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: bool) -> String {
+    let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
+    let line = |mark: Mark, words: &str| {
+        let style = mark.style();
+        let wrapped = wrap(&clean(words), width, 2);
+        format!("{style}{}{style:#} {}", mark.sign(), wrapped.strip_prefix("  ").unwrap_or(&wrapped))
+    };
+    let mut text = String::new();
+    if let Some(names) = names {
+        for collision in &names.collisions {
+            let mark = if names.problems(config.collisions).is_empty() { Mark::Half } else { Mark::Bad };
+            text.push_str(&line(mark, &collision.to_string()));
+        }
+        if !names.problems(config.collisions).is_empty() {
+            let fix =
+                "give one of the servers another `prefix`, or say `collisions: suffix` or `collisions: last-wins`";
+            text.push_str(&wrap(&format!("→ {fix}"), width, 2));
+        }
+        for (server, outcome) in &names.unknown {
+            text.push_str(&line(Mark::of(outcome), &Verdict::new(server.clone(), outcome.clone()).to_string()));
+        }
+        for [server, own, name] in &names.changed {
+            text.push_str(&line(Mark::Half, &format!("tool `{own}` of server `{server}` is called `{name}`: its own name is not one that every model takes")));
+        }
+        for [server, tool, warning] in &names.odd {
+            text.push_str(&line(Mark::Half, &format!("tool `{tool}` of server `{server}`: {warning}")));
+        }
+    }
+    config.warnings.iter().for_each(|warning| text.push_str(&line(Mark::Half, warning)));
+    let file = file.display();
+    let servers = counted(config.servers.len(), "server");
+    let off = match config.servers.iter().filter(|entry| !entry.enabled).count() {
+        0 => String::new(),
+        off => format!(", {off} of them switched off"),
+    };
+    let tools = names.map(|names| format!(", {}", counted(names.tools, "tool"))).unwrap_or_default();
+    text.push_str(&match is_fine {
+        true => line(Mark::Good, &format!("{file} is fine: {servers}{off}{tools}")),
+        false => line(Mark::Bad, &format!("{file} has tools of one name: {servers}{off}{tools}")),
+    });
+    if names.is_none() && config.servers.iter().filter(|entry| entry.enabled).count() > 0 {
+        let words = "the names of tools were not checked: `ropeway config check --connect` starts the servers and does";
+        text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
+    }
+    text
+}
+
+fn counted(count: usize, word: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{end}")
+}
+
+fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: bool) -> Value {
+    let servers: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
+    let mut report = json!({
+        "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
+    });
+    if let Some(Names { tools, collisions, unknown, changed, odd }) = names {
+        let unknown: Vec<Value> =
+            unknown.iter().map(|(server, outcome)| json!({"server": server, "verdict": outcome})).collect();
+        let changed: Vec<Value> =
+            changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
+        let odd: Vec<Value> =
+            odd.iter().map(|[server, tool, why]| json!({"server": server, "tool": tool, "warning": why})).collect();
+        report["names"] =
+            json!({"tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": odd});
+    }
+    report
+}

@@ -1,0 +1,41 @@
+//! `ropeway config`: the configuration file, looked after.
+
+mod check;
+mod path;
+
+use clap::Subcommand;
+
+use super::{Setting, print, print_json};
+use crate::failure::{EXIT_CODES, Exit, Failure};
+
+/// Look after the configuration file
+#[derive(Debug, clap::Args)]
+pub(super) struct Config {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(after_help = EXIT_CODES)]
+    Check(check::Check),
+    #[command(after_help = EXIT_CODES)]
+    Path(path::Path),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
+}
+
+impl Config {
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Check(command) => command.run(setting).await,
+            Command::Path(command) => command.run(&setting),
+            Command::Schema => {
+                print_json(&ropeway::config::json_schema())?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+pub(super) use self::check::problems_text;

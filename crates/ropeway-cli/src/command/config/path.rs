@@ -1,0 +1,63 @@
+//! `ropeway config path`: where the configuration file is looked for, and which one is used.
+
+use anstyle::Style;
+use serde_json::json;
+
+use super::{print, print_json};
+use crate::command::Setting;
+use crate::failure::{Exit, Failure};
+use crate::mark::Mark;
+use crate::places::{self, Place, Reason};
+use crate::table::{Cell, Overflow, Table};
+use crate::text::{terminal_width, wrap};
+
+const FAINT: Style = Style::new().dimmed();
+
+/// Show where the configuration file is looked for, and which one is used
+#[derive(Debug, clap::Args)]
+pub(super) struct Path;
+
+impl Path {
+    pub(super) fn run(&self, setting: &Setting) -> Result<Exit, Failure> {
+        let places = places::all();
+        let used = places::used(&places);
+        match setting.json {
+            true => print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?,
+            false => print(&show(&places, used))?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn show(places: &[Place], used: Option<&Place>) -> String {
+    let width = terminal_width(&std::io::stdout());
+    let mut table = Table::new(&["", "WHY", "FILE"], Overflow::Wrap);
+    if !places.iter().any(|place| place.reason == Reason::Variable) {
+        let variable = format!("{}, which is not set", places::VARIABLE);
+        table.row([Mark::Off.cell("absent"), Cell::new("variable"), Cell::new(&variable).styled(FAINT)]);
+    }
+    for place in places {
+        let is_used = used == Some(place);
+        let (mark, word) = match (is_used, place.exists) {
+            (true, true) => (Mark::Good, "used"),
+            (true, false) => (Mark::Bad, "missing"),
+            (false, true) => (Mark::Half, "not used"),
+            (false, false) => (Mark::Off, "absent"),
+        };
+        let reason = match place.reason {
+            Reason::Variable => "variable",
+            Reason::Folder => "folder",
+            Reason::User => "user",
+        };
+        let style = if place.exists || is_used { Style::new() } else { FAINT };
+        let path = Cell::new(&place.path.display().to_string()).styled(style);
+        table.row([mark.cell(word), Cell::new(reason), path]);
+    }
+    let mut text = table.render(width, 0);
+    if used.is_none() {
+        let words = "There is none, so the demo server is used. `ropeway add` makes one here, `ropeway add --global` the \
+                     user's own, and `ropeway import` takes over the servers of other clients.";
+        text.push_str(&format!("\n{}", wrap(words, width.unwrap_or(usize::MAX), 0)));
+    }
+    text
+}

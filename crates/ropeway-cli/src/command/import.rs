@@ -1,0 +1,306 @@
+//! `ropeway import`: the servers that other clients know, in one file of ours.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anstyle::Style;
+use clap::ValueEnum as _;
+use ropeway::config::{Config, Settings, edit};
+use serde_json::{Value, json};
+
+use super::{Setting, print, print_json, say};
+use crate::clients::{self, Around, Client, Found, Merged};
+use crate::failure::{Exit, Failure};
+use crate::literal::{Names, Taken};
+use crate::mark::Mark;
+use crate::table::{Cell, Overflow, Table};
+use crate::target::Target;
+use crate::text::{clean, terminal_width, wrap};
+use crate::{dotenv, file, suggest, veil};
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway import --dry-run
+  ropeway import --from cursor --only github linear
+  ropeway import ~/backup/claude_desktop_config.json --to ropeway.yaml
+  ropeway import --global --secrets";
+
+const FAINT: Style = Style::new().dimmed();
+const HEADING: Style = Style::new().bold();
+
+/// Take over the servers of other clients
+///
+/// Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed, and writes their servers into one
+/// ropeway.yaml. Secrets that are written out there become references; no secret is ever printed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// Read these files, and look for no others
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only the servers of this client (repeatable)
+    #[arg(long, value_name = "CLIENT")]
+    from: Vec<Client>,
+    /// Only these servers
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// Write to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
+    to: Option<PathBuf>,
+    /// Write to the user's own file, for every folder
+    #[arg(long, help_heading = "File")]
+    global: bool,
+    /// Write the secrets that were found into the .env beside the file
+    #[arg(long, help_heading = "File")]
+    secrets: bool,
+    /// Only print what would be written
+    #[arg(long, help_heading = "File")]
+    dry_run: bool,
+}
+
+impl Import {
+    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
+        let found = self.find()?;
+        let target = Target::find(self.to.clone(), self.global)?.sound()?;
+        let known = match target.is_new() {
+            true => Config::default(),
+            false => target.meaning(target.text()).unwrap_or_default(),
+        };
+        let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
+        self.check_names(&found)?;
+        let secrets_file = dotenv::beside(&target.path);
+        let secrets_before = file::read(&secrets_file)?;
+        let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
+        let merged = clients::merge(&found, &known, &self.only, &mut names);
+        for taken in merged.servers.iter().flat_map(|server| &server.taken) {
+            veil::hide(&ropeway::secret::Mask::new([&taken.value]));
+        }
+        let text = written(&target, &merged)?;
+        let is_changed = !merged.servers.is_empty();
+        if is_changed {
+            target.meaning(&text)?;
+        }
+        let taken: Vec<Taken> = merged.servers.iter().flat_map(|server| server.taken.clone()).collect();
+        if is_changed && !self.dry_run {
+            if self.secrets && !taken.is_empty() {
+                let secrets = dotenv::with(secrets_before.as_deref(), &taken);
+                file::replace(&secrets_file, secrets_before.as_deref(), &secrets, file::PRIVATE)?;
+            }
+            target.write(&text)?;
+        }
+        let outcome = Outcome {
+            missing: if is_changed { missing(&target.meaning(&text)?, &merged) } else { BTreeMap::new() },
+            other: other_values(&taken),
+            secrets_file: (self.secrets && !taken.is_empty()).then_some(secrets_file),
+            dry_run: self.dry_run,
+            target: &target,
+            found: &found,
+            merged: &merged,
+        };
+        match (setting.json, self.dry_run) {
+            (true, _) => print_json(&outcome.json(&text))?,
+            // What would be written is the result, and all else is beside it.
+            (false, true) => {
+                say(&outcome.show(terminal_width(&std::io::stderr())));
+                if is_changed {
+                    print(&text)?;
+                }
+            }
+            (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,
+        }
+        // A file that somebody named should have been readable.
+        let is_broken = found.iter().any(|found| found.servers.is_err()) && !self.files.is_empty();
+        Ok(if is_broken { Exit::Usage } else { Exit::Done })
+    }
+
+    fn find(&self) -> Result<Vec<Found>, Failure> {
+        if !self.files.is_empty() {
+            if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
+                return Err(Failure::usage(format!("there is no file `{}`", missing.display())));
+            }
+            let client = self.from.first().copied();
+            return Ok(self.files.iter().map(|path| clients::open(path, client)).collect());
+        }
+        let clients = if self.from.is_empty() { Client::value_variants() } else { &self.from };
+        Ok(clients::find(clients, &Around::of_process()))
+    }
+
+    /// Every name that is asked for has to be there.
+    fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
+        let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
+        let all: Vec<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        match self.only.iter().find(|name| !all.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let failure = Failure::usage(format!("no file has a server `{name}`"));
+                Err(match suggest::question(name, all.iter().copied()) {
+                    Some(question) => failure.hint(question),
+                    None if all.is_empty() => failure.hint("no servers were found at all"),
+                    None => failure.hint(format!("there are: {}", all.join(", "))),
+                })
+            }
+        }
+    }
+}
+
+/// The file with all servers in it.
+fn written(target: &Target, merged: &Merged) -> Result<String, Failure> {
+    if target.is_new() {
+        return Ok(edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice()))));
+    }
+    let add = |text: String, one: &clients::MergedServer| edit::add(&text, &one.server);
+    merged.servers.iter().try_fold(target.text().to_owned(), add).map_err(|error| target.refused(error))
+}
+
+/// The variables that have to be set before the new servers work, and who wants them.
+fn missing(config: &Config, merged: &Merged) -> BTreeMap<String, Vec<String>> {
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let is_new = |alias: &str| merged.servers.iter().any(|one| one.server.alias == alias);
+    for entry in config.servers.iter().filter(|entry| is_new(entry.alias.as_str())) {
+        if let Settings::Missing { secrets } = &entry.settings {
+            secrets.iter().for_each(|name| missing.entry(name.clone()).or_default().push(entry.alias.to_string()));
+        }
+    }
+    missing
+}
+
+/// The variables that are set here, but not to what the other client had.
+fn other_values(taken: &[Taken]) -> Vec<String> {
+    let differs = |taken: &&Taken| {
+        std::env::var_os(&taken.name).is_some_and(|value| value.to_str() != Some(taken.value.expose()))
+    };
+    taken.iter().filter(differs).map(|taken| taken.name.clone()).collect()
+}
+
+/// What an import came to.
+struct Outcome<'a> {
+    target: &'a Target,
+    found: &'a [Found],
+    merged: &'a Merged,
+    missing: BTreeMap<String, Vec<String>>,
+    other: Vec<String>,
+    /// Where secrets went.
+    secrets_file: Option<PathBuf>,
+    dry_run: bool,
+}
+
+impl Outcome<'_> {
+    fn show(&self, width: Option<usize>) -> String {
+        let wide = width.unwrap_or(usize::MAX);
+        let mut text = self.table(width);
+        let note = |words: &str| {
+            let wrapped = wrap(&clean(words), wide, 2);
+            format!("{FAINT}·{FAINT:#} {}", wrapped.strip_prefix("  ").unwrap_or(&wrapped))
+        };
+        if !self.merged.notes.is_empty() {
+            text.push('\n');
+            self.merged.notes.iter().for_each(|words| text.push_str(&note(words)));
+        }
+        let file = self.target.path.display();
+        let count = match self.merged.servers.len() {
+            0 => "no new servers".to_owned(),
+            1 => "1 server".to_owned(),
+            count => format!("{count} servers"),
+        };
+        let words = match (self.merged.servers.is_empty(), self.dry_run) {
+            (true, _) => format!("{file} stays as it is: {count}"),
+            (false, true) => format!("{file} would get {count}:"),
+            (false, false) => format!("{file} has {count} more"),
+        };
+        let mut end = String::new();
+        if let Some(file) = &self.secrets_file {
+            let verb = if self.dry_run { "would be" } else { "are" };
+            end.push_str(&wrap(
+                &format!("The secrets {verb} in {}, which only you can read.", file.display()),
+                wide,
+                0,
+            ));
+        }
+        // In a dry run they are not there yet.
+        let missing: Vec<_> = self.missing.iter().filter(|(name, _)| !(self.dry_run && self.is_kept(name))).collect();
+        if !missing.is_empty() {
+            let advice = match self.merged.servers.iter().any(|server| !server.taken.is_empty()) {
+                true if self.secrets_file.is_none() => {
+                    "Set these variables; --secrets writes those that were found to a .env beside the file:"
+                }
+                _ => "Set these variables:",
+            };
+            end.push_str(&wrap(advice, wide, 0));
+            let mut table = Table::new(&[], Overflow::Wrap);
+            for (name, servers) in missing {
+                table.row([Cell::new(name), Cell::new(&format!("for {}", servers.join(", "))).styled(FAINT)]);
+            }
+            end.push_str(&table.render(width, 2));
+        }
+        for name in &self.other {
+            end.push_str(&note(&format!("`{name}` is set here, but not to what the other client has")));
+        }
+        if !end.is_empty() {
+            text.push_str(&format!("\n{end}"));
+        }
+        text.push_str(&format!("\n{HEADING}{}{HEADING:#}\n", wrap(&words, wide, 0).trim_end()));
+        if !self.dry_run && !self.merged.servers.is_empty() {
+            text.push_str(&format!("{FAINT}Next:{FAINT:#} ropeway health\n"));
+        }
+        text
+    }
+
+    fn is_kept(&self, name: &str) -> bool {
+        let mut taken = self.merged.servers.iter().flat_map(|server| &server.taken);
+        self.secrets_file.is_some() && taken.any(|taken| taken.name == *name)
+    }
+
+    fn table(&self, width: Option<usize>) -> String {
+        if self.found.is_empty() {
+            let titles: Vec<&str> = Client::value_variants().iter().map(|client| client.title()).collect();
+            let words = format!("No file of another client was found ({}).", titles.join(", "));
+            return wrap(&words, width.unwrap_or(usize::MAX), 0);
+        }
+        let mut table = Table::new(&["CLIENT", "FILE", "SERVERS"], Overflow::Wrap);
+        for found in self.found {
+            let servers = match &found.servers {
+                Ok(foreign) if foreign.servers.is_empty() => Cell::new("none").styled(FAINT),
+                Ok(foreign) => {
+                    let names: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
+                    Cell::new(&names.join(", "))
+                }
+                Err(error) => {
+                    let bad = Mark::Bad;
+                    Cell::new(&format!("{} {error}", bad.sign())).styled(bad.style()).hanging(2)
+                }
+            };
+            table.row([Cell::new(found.title()), Cell::new(&short(&found.path)).styled(FAINT), servers]);
+        }
+        table.render(width, 0)
+    }
+
+    fn json(&self, text: &str) -> Value {
+        let found = |found: &Found| {
+            let mut record = json!({"client": found.client.map(Client::word), "file": found.path});
+            match &found.servers {
+                Ok(foreign) => {
+                    let names: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
+                    record["servers"] = json!(names);
+                }
+                Err(error) => record["error"] = json!(error),
+            }
+            record
+        };
+        let servers: Vec<&str> = self.merged.servers.iter().map(|one| one.server.alias.as_str()).collect();
+        let is_written = !self.dry_run && !servers.is_empty();
+        json!({
+            "file": self.target.path, "written": is_written, "found": self.found.iter().map(found).collect::<Vec<_>>(),
+            "servers": servers, "notes": self.merged.notes, "missing": self.missing, "secrets_file": self.secrets_file,
+            "text": self.dry_run.then_some(text),
+        })
+    }
+}
+
+/// A path with `~` for the home folder.
+fn short(path: &Path) -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {
+        Some(below) => format!("~/{}", below.display()),
+        None => path.display().to_string(),
+    }
+}

@@ -1,0 +1,138 @@
+//! A file that is changed whole or not at all.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// What everybody may read who may by the user's own mask.
+pub(crate) const SHARED: u32 = 0o666;
+
+/// What only the user may read.
+pub(crate) const PRIVATE: u32 = 0o600;
+
+/// The text of a file; none when there is no such file.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("could not read `{}`", path.display())).caused_by(&error)),
+    }
+}
+
+/// Puts a text in the place of what was there when it was read. A new file gets the mode; one that is there keeps its own.
+pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) -> Result<(), Failure> {
+    if read(path)?.as_deref() != before {
+        return Err(Failure::usage(format!("`{}` was changed by somebody else meanwhile", path.display()))
+            .hint("nothing was written: try again"));
+    }
+    write(path, text, mode).map_err(|error| {
+        Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error).hint("nothing was changed")
+    })
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    // What is behind a link is changed, and not the link.
+    let path = followed(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let kept = std::fs::metadata(&path).ok().map(|metadata| metadata.permissions());
+    let (mut file, beside) = beside(&path, kept.as_ref().map_or(mode, |kept| kept.mode() & 0o7777))?;
+    let written = write_beside(&mut file, text, kept).and_then(|()| std::fs::rename(&beside, &path));
+    if written.is_err() {
+        // It is of no use to anybody.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write_beside(file: &mut File, text: &str, kept: Option<Permissions>) -> io::Result<()> {
+    if let Some(kept) = kept {
+        file.set_permissions(kept)?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A new file in the same folder, from where a rename is one step.
+fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut number = 0;
+    loop {
+        let beside = path.with_file_name(format!(".{name}.{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
+            opened => return opened.map(|file| (file, beside)),
+        }
+    }
+}
+
+/// Where links lead, also to a file that is not there yet.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        match std::fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its links lead in a circle"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).expect("a file").permissions().mode() & 0o777
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let files = std::fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_that_is_there_keeps_its_mode_and_a_new_one_gets_the_wanted_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (new, old) = (folder.path().join("deep/new"), folder.path().join("old"));
+        replace(&new, None, "secret", PRIVATE).expect("written");
+        assert_eq!((std::fs::read_to_string(&new).expect("a file").as_str(), mode(&new)), ("secret", 0o600));
+        std::fs::write(&old, "one").expect("a file");
+        std::fs::set_permissions(&old, Permissions::from_mode(0o640)).expect("permissions");
+        replace(&old, Some("one"), "two", SHARED).expect("written");
+        assert_eq!((std::fs::read_to_string(&old).expect("a file").as_str(), mode(&old)), ("two", 0o640));
+        assert_eq!(names(folder.path()), ["deep", "old"]);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink("target", &link).expect("a link");
+        replace(&link, None, "one", SHARED).expect("written");
+        replace(&link, Some("one"), "two", SHARED).expect("written");
+        assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink());
+        assert_eq!(std::fs::read_to_string(target).expect("a file"), "two");
+        let (round, about) = (folder.path().join("round"), folder.path().join("about"));
+        std::os::unix::fs::symlink(&about, &round).expect("a link");
+        std::os::unix::fs::symlink(&round, &about).expect("a link");
+        assert!(replace(&round, None, "x", SHARED).is_err());
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "theirs").expect("a file");
+        for before in [None, Some("ours")] {
+            assert!(replace(&path, before, "new", SHARED).is_err());
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "theirs");
+        assert_eq!(names(folder.path()), ["file"]);
+    }
+}
