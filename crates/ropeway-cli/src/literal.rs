@@ -88,7 +88,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
     let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
         if is_secret(name, value) {
-            taking.whole(value, &name.clone(), format!("env.{name}"));
+            taking.whole(value, name, format!("env.{name}"));
         }
     }
     for (name, Text(value)) in &mut server.headers.0 {
@@ -96,7 +96,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
         if is_secret(name, value) || is_token(&value[scheme..]) {
             let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
-            taking.part(value, scheme..value.len(), &what.to_owned(), format!("headers.{name}"));
+            taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
     }
     match &mut server.auth {
@@ -142,7 +142,7 @@ impl Taking<'_> {
             return;
         }
         let Some((before, after)) = shown.split_once(HIDDEN).filter(|(_, after)| !after.contains(HIDDEN)) else {
-            let what = if key == "url" { key } else { "secret" };
+            let what = if text.contains("://") { "url" } else { "secret" };
             return self.whole(text, what, key.to_owned());
         };
         let flag = flag.filter(|_| before.is_empty());
@@ -208,6 +208,13 @@ pub(crate) fn in_line(line: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// One line of a file without the secrets in it.
+pub(crate) fn without(line: &str) -> String {
+    let mut shown = line.to_owned();
+    in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
+    shown
 }
 
 /// The words of a line: what stands in quotes, and what stands between signs.

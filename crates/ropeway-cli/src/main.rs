@@ -1,5 +1,6 @@
 //! The `ropeway` command: the tools of MCP servers, from a terminal.
 
+mod abreast;
 mod answer;
 mod argument;
 mod clients;
@@ -29,7 +30,6 @@ mod suggest;
 mod table;
 mod target;
 mod text;
-mod together;
 mod veil;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! The servers of many files as one list: each once, and no two under one name.
 
-use ropeway::config::raw::RawServer;
+use ropeway::config::ForeignServer;
+use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
 
 use super::Found;
 use crate::literal::{self, Names, Taken};
@@ -29,60 +30,103 @@ pub(crate) struct MergedServer {
 
 /// Puts the servers of all files together. Those whose names are in `known` are in our file already.
 pub(crate) fn merge(found: &[Found], known: &[String], only: &[String], names: &mut Names) -> Merged {
-    let mut merged = Merged::default();
-    let mut here = Vec::new();
+    let mut merging = Merging { known, names, servers: Vec::new(), notes: Vec::new() };
     for file in found {
         let Ok(foreign) = &file.servers else { continue };
-        merged.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
-        for server in &foreign.servers {
-            let wanted = &server.server.alias;
-            if !only.is_empty() && !only.contains(wanted) {
-                continue;
-            }
-            let read = called("", &server.server);
-            let same = merged.servers.iter_mut().chain(&mut here).find(|other: &&mut MergedServer| other.read == read);
-            if let Some(same) = same {
-                if same.server.alias != *wanted {
-                    let (title, alias) = (file.title(), &same.server.alias);
-                    merged.notes.push(format!("`{wanted}` of {title} is the same as `{alias}`, and taken once"));
-                } else if same.title != file.title() {
-                    same.comments[0].push_str(&format!(", {}", file.title()));
-                }
-                continue;
-            }
-            let taken = |alias: &str| {
-                merged.servers.iter().chain(&here).find(|other| other.server.alias == alias).map(|other| other.title)
-            };
-            let mut alias = wanted.clone();
-            if let Some(other) = taken(wanted) {
-                alias = file.client.map_or(wanted.clone(), |client| format!("{wanted}-{}", client.word()));
-                let mut number = 2;
-                while taken(&alias).is_some() {
-                    alias = format!("{wanted}-{number}");
-                    number += 1;
-                }
-                let title = file.title();
-                merged.notes.push(format!(
-                    "`{wanted}` of {title} is not the same as that of {other}, and is called `{alias}` here"
-                ));
-            }
-            let mut ours = called(&alias, &server.server);
-            let is_known = known.contains(&ours.alias);
-            let taken = if is_known { Vec::new() } else { literal::take_out(&mut ours, names) };
-            let comments = std::iter::once(format!("from {}", file.title())).chain(server.notes.clone()).collect();
-            let server = MergedServer { server: ours, comments, taken, read, title: file.title() };
-            match is_known {
-                true => {
-                    let note =
-                        format!("`{}` of {} is in the file already, and left alone", server.server.alias, server.title);
-                    merged.notes.push(note);
-                    here.push(server);
-                }
-                false => merged.servers.push(server),
-            }
-        }
+        merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
+        let wanted = |server: &&ForeignServer| only.is_empty() || only.contains(&server.server.alias);
+        foreign.servers.iter().filter(wanted).for_each(|server| merging.take(file, server));
     }
-    merged
+    merging.end()
+}
+
+/// A merge on its way.
+struct Merging<'a> {
+    known: &'a [String],
+    names: &'a mut Names,
+    servers: Vec<MergedServer>,
+    notes: Vec<String>,
+}
+
+impl Merging<'_> {
+    fn take(&mut self, file: &Found, server: &ForeignServer) {
+        let (wanted, title) = (&server.server.alias, file.title());
+        let read = meaning(&server.server);
+        if let Some(same) = self.servers.iter_mut().find(|other| other.read == read) {
+            if same.server.alias != *wanted {
+                self.notes
+                    .push(format!("`{wanted}` of {title} is the same as `{}`, and taken once", same.server.alias));
+            } else if same.title != title {
+                same.comments[0].push_str(&format!(", {title}"));
+            }
+            return;
+        }
+        let alias = self.alias(wanted, file);
+        let mut ours = called(&alias, &server.server);
+        if is_nothing(ours.tools.as_ref()) {
+            ours.tools = None;
+        }
+        let taken = if self.is_known(&ours) { Vec::new() } else { literal::take_out(&mut ours, self.names) };
+        let comments = std::iter::once(format!("from {title}")).chain(server.notes.clone()).collect();
+        self.servers.push(MergedServer { server: ours, comments, taken, read, title });
+    }
+
+    fn is_known(&self, server: &RawServer) -> bool {
+        self.known.contains(&server.alias)
+    }
+
+    /// A name that is not taken yet.
+    fn alias(&mut self, wanted: &str, file: &Found) -> String {
+        let taken = |alias: &str| self.servers.iter().find(|other| other.server.alias == alias);
+        let Some(other) = taken(wanted) else { return wanted.to_owned() };
+        let mut alias = file.client.map_or(wanted.to_owned(), |client| format!("{wanted}-{}", client.word()));
+        let mut number = 2;
+        while taken(&alias).is_some() {
+            alias = format!("{wanted}-{number}");
+            number += 1;
+        }
+        if !self.known.contains(&alias) {
+            let (title, other) = (file.title(), other.title);
+            self.notes.push(format!(
+                "`{wanted}` of {title} is not the same as that of {other}, and is called `{alias}` here"
+            ));
+        }
+        alias
+    }
+
+    fn end(mut self) -> Merged {
+        let known = self.known;
+        let (here, servers): (Vec<_>, Vec<_>) =
+            self.servers.into_iter().partition(|server| known.contains(&server.server.alias));
+        if !here.is_empty() {
+            let names: Vec<String> = here.iter().map(|server| format!("`{}`", server.server.alias)).collect();
+            self.notes.push(format!("in the file already, and left alone: {}", names.join(", ")));
+        }
+        Merged { servers, notes: self.notes }
+    }
+}
+
+/// What a server is, whatever it is called. What clients write down though it goes without saying does not count.
+fn meaning(server: &RawServer) -> RawServer {
+    let mut meaning = called("", server);
+    if meaning.transport != Some(RawTransport::Sse) {
+        meaning.transport = None;
+    }
+    if is_nothing(meaning.tools.as_ref()) {
+        meaning.tools = None;
+    }
+    if meaning.enabled == Some(true) {
+        meaning.enabled = None;
+    }
+    meaning
+}
+
+fn is_nothing(tools: Option<&Short<Vec<String>, RawTools>>) -> bool {
+    match tools {
+        None => true,
+        Some(Short::Short(_)) => false,
+        Some(Short::Full(tools)) => *tools == RawTools::default(),
+    }
 }
 
 /// The server under another name.
@@ -117,7 +161,14 @@ mod tests {
     #[test]
     fn a_server_that_several_clients_know_is_taken_once() {
         let same = r#""Versions": {"command": "git-server"}"#;
-        let found = [file(Client::Cursor, GIT), file(Client::Windsurf, GIT), file(Client::ClaudeCode, same)];
+        let wordy =
+            r#""git": {"type": "stdio", "command": "git-server", "env": {}, "disabled": false, "disabledTools": []}"#;
+        let found = [
+            file(Client::Cursor, wordy),
+            file(Client::Windsurf, GIT),
+            file(Client::Cursor, GIT),
+            file(Client::ClaudeCode, same),
+        ];
         let merged = merge(&found, &[], &[], &mut Names::default());
         assert_eq!(aliases(&merged), [("git", "from Cursor, Windsurf")]);
         assert_eq!(merged.notes, ["`Versions` of Claude Code is the same as `git`, and taken once"]);
@@ -142,7 +193,7 @@ mod tests {
         let known = ["git".to_owned(), "git-cursor".to_owned()];
         let merged = merge(&found, &known, &[], &mut Names::default());
         assert_eq!(aliases(&merged), []);
-        assert_eq!(merged.notes[0], "`git` of Claude Desktop is in the file already, and left alone");
+        assert_eq!(merged.notes, ["in the file already, and left alone: `git`, `git-cursor`"]);
         let merged = merge(&found, &known[..1], &[], &mut Names::default());
         assert_eq!(aliases(&merged), [("git-cursor", "from Cursor")]);
     }

@@ -58,13 +58,14 @@ impl Client {
         }
     }
 
-    /// The key without which a file of this client has no servers. Some keep much else in the same file.
-    fn key(self) -> &'static str {
+    /// The keys without which a file of this client has no servers. Some keep much else in the same file.
+    fn keys(self, path: &Path) -> &'static [&'static str] {
         match self {
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf => "mcpServers",
-            Self::Vscode => "servers",
-            Self::Codex => "mcp_servers",
-            Self::Zed => "context_servers",
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf => &["mcpServers"],
+            Self::Vscode if path.ends_with("settings.json") => &["\"mcp\"", "servers"],
+            Self::Vscode => &["servers"],
+            Self::Codex => &["mcp_servers"],
+            Self::Zed => &["context_servers"],
         }
     }
 
@@ -152,7 +153,7 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
                 continue;
             }
             let text = std::fs::read_to_string(&path);
-            if text.as_ref().is_ok_and(|text| !text.contains(client.key())) {
+            if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
             found.push(Found { client: Some(*client), servers: read(&path), path });

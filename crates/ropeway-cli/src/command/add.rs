@@ -53,7 +53,7 @@ pub(super) struct Add {
     /// Send a header with every request (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", help_heading = "Server")]
     headers: Vec<String>,
-    /// Send a bearer token with every request
+    /// Send a bearer token with every request; @FILE reads it from a file
     #[arg(long, value_name = "TOKEN", requires = "url", help_heading = "Server")]
     bearer: Option<String>,
     /// Set a variable for the program (repeatable)
@@ -127,12 +127,10 @@ impl Add {
             Some(Settings::Missing { secrets }) => secrets.clone(),
             _ => Vec::new(),
         };
-        if let Some(Settings::Known(config)) = settings {
-            veil::hide(&config.secrets());
-        }
-        let lines = target::difference(target.text(), &text);
+        let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
         let report = match settings {
             Some(Settings::Known(config)) if self.check => {
+                veil::hide(&config.secrets());
                 let around = Surroundings::of_process();
                 let examined = examine(config, &around, Given::File, patience(&setting, PATIENCE));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)
@@ -177,7 +175,7 @@ impl Add {
             (None, Some(url)) => {
                 server.url = Some(url.into());
                 server.headers = pairs(&self.headers, ':', "a header is given as --header \"Name: value\"")?;
-                server.auth = self.bearer.as_deref().map(|token| RawAuth::Bearer(token.into()));
+                server.auth = self.bearer.as_deref().map(token).transpose()?.map(|token| RawAuth::Bearer(token.into()));
                 server.transport = self.transport.map(|how| match how {
                     How::Http => RawTransport::StreamableHttp,
                     How::Sse => RawTransport::Sse,
@@ -220,7 +218,7 @@ impl Add {
         Ok(Some(written))
     }
 
-    fn show(&self, target: &Target, alias: &str, lines: &[&str], taken: &[Taken], missing: &[String]) -> String {
+    fn show(&self, target: &Target, alias: &str, lines: &[String], taken: &[Taken], missing: &[String]) -> String {
         let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
         let file = target.path.display();
         let heading = match (self.dry_run, target.is_new()) {
@@ -265,7 +263,6 @@ fn take_out(server: &mut RawServer, secrets: Option<&str>) -> Vec<Taken> {
             rename(server, &taken.name, &name);
             taken.name = name;
         }
-        veil::hide(&ropeway::secret::Mask::new([&taken.value]));
     }
     // What is set already has to be kept nowhere.
     taken.retain(|taken| std::env::var_os(&taken.name).is_none());
@@ -282,6 +279,14 @@ fn rename(server: &mut RawServer, from: &str, to: &str) {
     if let Some(RawAuth::Bearer(Text(token))) = &mut server.auth {
         change(token);
     }
+}
+
+/// A token; one that a file holds stays there.
+fn token(given: &str) -> Result<String, Failure> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
+    let path = std::fs::canonicalize(path)
+        .map_err(|error| Failure::usage(format!("could not read `{path}`")).caused_by(&error))?;
+    Ok(format!("${{file:{}}}", path.display()))
 }
 
 fn pairs(given: &[String], between: char, usage: &str) -> Result<Pairs<Text>, Failure> {

@@ -6,18 +6,17 @@ use std::time::Duration;
 use anstyle::Style;
 use ropeway::config::{Config, Secrets, ServerEntry, Settings};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::config::problems_text;
 use super::{Setting, print, print_json};
+use crate::abreast::abreast;
 use crate::doctor::{Finding, Given, Report, Surroundings, examine, worst};
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
 use crate::text::terminal_width;
-use crate::together::at_once;
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -84,22 +83,18 @@ async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<E
     let servers = Servers { config, source: Source::File(file.to_owned()), awake: true };
     servers.hide_secrets();
     let entries = chosen(&servers, names)?;
-    let (around, places) = (Surroundings::of_process(), Semaphore::new(AT_ONCE));
+    let around = Surroundings::of_process();
     let limit = patience(&setting, PATIENCE);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),
-        Settings::Known(config) => {
-            // Nobody closes it.
-            let _place = places.acquire().await;
-            examine(config, &around, Given::File, limit).await
-        }
+        Settings::Known(config) => examine(config, &around, Given::File, limit).await,
     };
     let label = match &entries[..] {
         [entry] => format!("examining {}", entry.alias),
         entries => format!("examining {} servers", entries.len()),
     };
-    let reports = at_once(entries.iter().map(look).collect());
+    let reports = abreast(AT_ONCE, entries.iter().map(look));
     let reports: Vec<Report> = setting.status.during(&label, reports).await;
     match setting.json {
         true => {

@@ -1,6 +1,6 @@
 //! `ropeway import`: the servers that other clients know, in one file of ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
@@ -8,7 +8,7 @@ use clap::ValueEnum as _;
 use ropeway::config::{Config, Settings, edit};
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use super::{Setting, print, print_answer, print_json, say};
 use crate::clients::{self, Around, Client, Found, Merged};
 use crate::failure::{Exit, Failure};
 use crate::literal::{Names, Taken};
@@ -16,7 +16,7 @@ use crate::mark::Mark;
 use crate::table::{Cell, Overflow, Table};
 use crate::target::Target;
 use crate::text::{clean, terminal_width, wrap};
-use crate::{dotenv, file, suggest, veil};
+use crate::{dotenv, file, suggest};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -72,9 +72,6 @@ impl Import {
         let secrets_before = file::read(&secrets_file)?;
         let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
         let merged = clients::merge(&found, &known, &self.only, &mut names);
-        for taken in merged.servers.iter().flat_map(|server| &server.taken) {
-            veil::hide(&ropeway::secret::Mask::new([&taken.value]));
-        }
         let text = written(&target, &merged)?;
         let is_changed = !merged.servers.is_empty();
         if is_changed {
@@ -103,7 +100,7 @@ impl Import {
             (false, true) => {
                 say(&outcome.show(terminal_width(&std::io::stderr())));
                 if is_changed {
-                    print(&text)?;
+                    print_answer(&text)?;
                 }
             }
             (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,
@@ -128,7 +125,8 @@ impl Import {
     /// Every name that is asked for has to be there.
     fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
-        let all: Vec<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        let all = Vec::from_iter(all);
         match self.only.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
@@ -205,7 +203,7 @@ impl Outcome<'_> {
         let words = match (self.merged.servers.is_empty(), self.dry_run) {
             (true, _) => format!("{file} stays as it is: {count}"),
             (false, true) => format!("{file} would get {count}:"),
-            (false, false) => format!("{file} has {count} more"),
+            (false, false) => format!("Added {count} to {file}"),
         };
         let mut end = String::new();
         if let Some(file) = &self.secrets_file {

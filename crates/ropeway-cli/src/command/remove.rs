@@ -46,7 +46,9 @@ impl Remove {
         let mut removed = Vec::new();
         for name in &names {
             let less = edit::remove(&text, name).map_err(|error| refused(&target, error))?;
-            removed.push(target::difference(&less, &text).into_iter().map(shown).collect::<Vec<_>>());
+            // Without its last server a list looks different, and is still there.
+            let lines = target::difference(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
+            removed.push(lines.map(literal::without).collect::<Vec<_>>());
             text = less;
         }
         if !self.dry_run {
@@ -75,12 +77,4 @@ fn refused(target: &Target, error: EditError) -> Failure {
         None if names.is_empty() => failure.hint("it has no servers"),
         None => failure.hint(format!("there are: {}", names.join(", "))),
     }
-}
-
-/// A line without the secrets in it.
-fn shown(line: &str) -> String {
-    let mut line = line.to_owned();
-    let secrets = literal::in_line(&line);
-    secrets.into_iter().rev().for_each(|secret| line.replace_range(secret, "***"));
-    line
 }

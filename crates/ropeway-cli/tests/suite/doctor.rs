@@ -8,6 +8,7 @@ use std::path::Path;
 use ropeway::testing::{Fault, On, Script};
 use serde_json::{Value, json};
 
+use crate::home::{Home, demo};
 use crate::trial::{Site, scripted};
 use crate::{Ropeway, Run};
 
@@ -274,4 +275,68 @@ fn nonsense_on_standard_output_is_noted() {
     let server = "sh -c 'echo Listening; exec \"$0\" demo-server'".replace("$0", env!("CARGO_BIN_EXE_ropeway"));
     let run = Run::of(&["doctor", "--stdio", &server]).expect(0);
     assert!(run.stdout.contains("the server wrote a line that is no message to its standard output"), "{}", run.stdout);
+}
+
+#[test]
+fn all_servers_of_a_file_are_examined_at_once_and_the_worst_counts() {
+    let slow = |alias: &str| format!("  - {{alias: {alias}, command: sleep, args: ['60']}}\n");
+    let home = Home::with_config(&format!("servers:\n{}{}{}{}", slow("a"), slow("b"), slow("c"), demo("demo")));
+    let started = std::time::Instant::now();
+    let run = home.run(&["doctor", "--json", "--timeout", "2s"]).expect(5);
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+    let report = run.json();
+    let healthy: Vec<(&Value, &Value)> =
+        report["servers"].as_array().expect("servers").iter().map(|one| (&one["server"], &one["healthy"])).collect();
+    let expected =
+        [("a", false), ("b", false), ("c", false), ("demo", true)].map(|(name, well)| (json!(name), json!(well)));
+    assert_eq!(healthy, expected.iter().map(|(name, well)| (name, well)).collect::<Vec<_>>());
+}
+
+#[test]
+fn some_servers_of_a_file_are_examined_by_name() {
+    let home =
+        Home::with_config(&format!("servers:\n{}  - {{alias: gone, command: /no/such/program}}\n", demo("demo")));
+    let run = home.run(&["doctor", "demo"]).expect(0);
+    assert!(run.stdout.starts_with("demo · all is well\n") && !run.stdout.contains("gone"), "{}", run.stdout);
+    let run = home.run(&["doctor", "dmeo"]).expect(2);
+    assert_eq!(run.stderr, "error: there is no server `dmeo`\n  did you mean `demo`?\n");
+    home.run(&["doctor"]).expect(3);
+}
+
+#[test]
+fn of_a_server_in_a_file_the_fix_names_its_keys() {
+    let who = Fault::status(401, "who?");
+    let site = Site::start(&Script::default().fault(On::any(), who));
+    let dies = "echo API_KEY is missing >&2; exit 7";
+    let servers = json!({"servers": [
+        {"alias": "web", "url": site.url},
+        {"alias": "dies", "command": "sh", "args": ["-c", dies]},
+        {"alias": "poor", "command": "x", "env": {"KEY": "${NO_SUCH_KEY}"}},
+        {"alias": "off", "command": "x", "enabled": false},
+    ]});
+    let home = Home::with_config(&servers.to_string());
+    home.write("work/.env", "OTHER=1\n");
+    let report = home.run(&["doctor", "--json"]).expect(3).json();
+    let worst = |at: usize| {
+        let findings = report["servers"][at]["findings"].as_array().expect("findings");
+        let worst = findings.iter().find(|finding| finding["level"] != "ok").expect("a finding");
+        ["check", "fix"].map(|key| worst[key].as_str().unwrap_or_default().to_owned())
+    };
+    let secrets = home.path("work/.env").display().to_string();
+    let expected = [
+        ["handshake", "give a token in its `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in its `headers`"],
+        ["handshake", "it wants a secret: `NAME: ${NAME}` under its `env`; it does not get our whole environment"],
+        ["secrets", &format!("`export NO_SUCH_KEY=…`, or a line `NO_SUCH_KEY=…` in `{secrets}`")],
+        ["settings", "`enabled: true` switches it on"],
+    ];
+    assert_eq!([0, 1, 2, 3].map(worst), expected.map(|pair| pair.map(str::to_owned)));
+}
+
+#[test]
+fn the_problems_of_a_file_come_before_those_of_its_servers() {
+    let home = Home::with_config("servers:\n  - alias: a\n    comand: x\n");
+    let run = home.run(&["doctor"]).expect(2);
+    assert!(run.stdout.contains("  3 │     comand: x\n    │     ^\n"), "{}", run.stdout);
+    let run = home.run(&["doctor", "--json"]).expect(2);
+    assert!(run.stdout.is_empty() && run.stderr.contains("(did you mean `command`?)"), "{}", run.stderr);
 }

@@ -2,9 +2,13 @@
 
 mod command;
 mod completions;
+mod config;
 mod demo_server;
 mod doctor;
+mod edit;
 mod events;
+mod home;
+mod import;
 mod many;
 mod mark;
 mod picture;
@@ -13,6 +17,7 @@ mod readme;
 mod real;
 mod secrets;
 mod snapshot;
+mod snapshot_config;
 mod terminal;
 mod trial;
 mod trouble;

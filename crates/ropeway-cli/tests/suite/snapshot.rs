@@ -185,10 +185,10 @@ fn snapshots_of_the_help_of_every_command() {
 
 #[test]
 fn every_snapshot_belongs_to_a_test() {
-    let source = include_str!("snapshot.rs");
+    let source = concat!(include_str!("snapshot.rs"), include_str!("snapshot_config.rs"));
     let known = |name: &str| {
         let help = name.strip_prefix("help-").is_some_and(|command| commands().iter().any(|known| known == command));
-        help || ["keep", "keep_in"].iter().any(|keep| source.contains(&format!("{keep}(\"{name}\"")))
+        help || ["keep", "keep_in", "keep_after"].iter().any(|keep| source.contains(&format!("{keep}(\"{name}\"")))
     };
     let files = std::fs::read_dir(folder()).expect("the folder of snapshots").flatten();
     let names = files.filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned()));
@@ -201,19 +201,20 @@ fn folder() -> PathBuf {
 }
 
 /// Compares what a command looks like with the kept file; `UPDATE_SNAPSHOTS` keeps what it looks like now.
-fn keep(name: &str, typed: &str) {
-    compare(name, typed, None);
+pub(crate) fn keep(name: &str, typed: &str) {
+    keep_after(name, typed, &|_| ());
 }
 
 /// The same beside a configuration.
 fn keep_in(name: &str, typed: &str, config: &str) {
-    compare(name, typed, Some(config));
+    keep_after(name, typed, &|place| std::fs::write(place.join("ropeway.yaml"), config).expect("a file"));
 }
 
-fn compare(name: &str, typed: &str, config: Option<&str>) {
+/// The same in a folder that something was done to before.
+pub(crate) fn keep_after(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
     let [narrow, wide] = [NARROW, WIDE].map(|columns| {
-        let plain = show(typed, config, Terminal { columns, coloured: false });
-        let coloured = show(typed, config, Terminal { columns, coloured: true });
+        let plain = show(typed, prepare, Terminal { columns, coloured: false });
+        let coloured = show(typed, prepare, Terminal { columns, coloured: true });
         assert_eq!(anstream::adapter::strip_str(&coloured.text).to_string(), plain.text, "{typed}: colour moves text");
         assert!(!plain.text.contains('\u{1b}'), "{typed}: colour where none is wanted");
         (plain, coloured)
@@ -242,12 +243,10 @@ fn compare(name: &str, typed: &str, config: Option<&str>) {
 }
 
 /// Runs what is typed, in a place where nothing of this machine shows.
-fn show(typed: &str, config: Option<&str>, terminal: Terminal) -> Screen {
+fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
     let place = Place::new();
-    if let Some(config) = config {
-        place.write("ropeway.yaml", config);
-    }
+    prepare(place.path());
     // The doctor tells where the program lies, and a path of another length would be wrapped elsewhere.
     let program = place.path().join("ropeway");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ropeway"), &program)

@@ -1,18 +1,22 @@
 //! `ropeway config check`: what is wrong with the configuration file, and what its tools will be called.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
 use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, Secrets, ServerEntry, Start};
 use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
-use ropeway::tool::{Alias, Origin};
+use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{print, print_json};
 use crate::command::Setting;
+use crate::deadline::Deadline;
+use crate::each::{Answer, ask};
 use crate::excerpt::excerpt;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, line as line_of};
+use crate::help::Help;
 use crate::mark::Mark;
 use crate::servers::{self, Servers, Source};
 use crate::session::Session;
@@ -54,7 +58,7 @@ impl Check {
         let servers = Servers { config, source: Source::File(file.clone()), awake: true };
         servers.hide_secrets();
         let config = servers.config.clone();
-        let names = if self.connect { Some(names(servers, setting).await?) } else { None };
+        let names = if self.connect { Some(names(servers, &setting).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.problems(config.collisions).is_empty());
         match json {
             true => print_json(&report_json(&file, &config, names.as_ref(), is_fine))?,
@@ -69,7 +73,8 @@ struct Names {
     tools: usize,
     collisions: Vec<Collision>,
     /// The servers whose tools are not known, and why.
-    unknown: Vec<(Alias, Outcome)>,
+    unknown: Vec<Verdict>,
+    help: Help,
     /// Tools whose names had to be changed: server, its own name, and ours.
     changed: Vec<[String; 3]>,
     /// What is odd about schemas: server, tool, and what.
@@ -77,29 +82,31 @@ struct Names {
 }
 
 /// Starts the servers and looks at their tools.
-async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure> {
+async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure> {
     for entry in &mut servers.config.servers {
         // What is remembered may be wrong by now.
         entry.start = Start::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
-    Session::with_any(servers, &setting, async |session| {
-        session.arrive().await?;
+    Session::with_any(servers, setting, async |session| {
+        let until = session.deadline.as_ref().map(Deadline::at);
+        let answers = ask(session, "listing the tools of", until, async |server| server.list_tools(None).await).await;
         let mut unknown = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
-        for verdict in session.listing().verdicts {
+        for (verdict, answer) in answers {
             let entry = entries.iter().find(|entry| entry.alias == verdict.server);
-            let known = matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::FilteredToZero { .. });
-            match (entry, session.server(&verdict.server)) {
-                (Some(entry), Some(server)) if known => {
-                    let tools =
-                        session.step("listing the tools of", &verdict.server, server.list_tools(None)).await??;
+            match (entry, answer) {
+                (Some(entry), Answer::There(tools)) => {
                     let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
-                    groups.push(shape.apply_all(tools));
+                    groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::by(tool, &entry.alias))));
                 }
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
-                _ => unknown.push((verdict.server, verdict.outcome)),
+                (_, Answer::Failed(error)) => {
+                    let outcome = Outcome::Down { cause: line_of(&error) };
+                    unknown.push(Verdict::new(verdict.server, outcome));
+                }
+                _ => unknown.push(verdict),
             }
         }
         let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();
@@ -109,9 +116,36 @@ async fn names(mut servers: Servers, setting: Setting) -> Result<Names, Failure>
             let (server, own) = origin(tool)?;
             Some([server.to_string(), own.to_owned(), tool.warning()?])
         });
-        Ok(Names { tools: registry.len(), collisions, unknown, changed, odd: odd.collect() })
+        let (tools, help) = (registry.len(), session.help.clone());
+        Ok(Names { tools, collisions, unknown, help, changed, odd: odd.collect() })
     })
     .await
+}
+
+/// A tool of the server that is meant: servers that are equal share a connection, which knows only one of them.
+struct Owned {
+    definition: ToolDefinition,
+    tool: Arc<dyn Tool>,
+}
+
+impl Owned {
+    fn by(tool: Arc<dyn Tool>, server: &Alias) -> Arc<dyn Tool> {
+        let mut definition = tool.definition().clone();
+        if let Origin::Server { server: owner, .. } = &mut definition.origin {
+            owner.clone_from(server);
+        }
+        Arc::new(Self { definition, tool })
+    }
+}
+
+impl Tool for Owned {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        self.tool.call(arguments, cx)
+    }
 }
 
 fn origin(tool: &CheckedTool) -> Option<(&Alias, &str)> {
@@ -190,8 +224,8 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
                 "give one of the servers another `prefix`, or say `collisions: suffix` or `collisions: last-wins`";
             text.push_str(&wrap(&format!("→ {fix}"), width, 2));
         }
-        for (server, outcome) in &names.unknown {
-            text.push_str(&line(Mark::of(outcome), &Verdict::new(server.clone(), outcome.clone()).to_string()));
+        for verdict in &names.unknown {
+            text.push_str(&names.help.trouble(verdict, width));
         }
         for [server, own, name] in &names.changed {
             text.push_str(&line(Mark::Half, &format!("tool `{own}` of server `{server}` is called `{name}`: its own name is not one that every model takes")));
@@ -207,7 +241,14 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
         0 => String::new(),
         off => format!(", {off} of them switched off"),
     };
-    let tools = names.map(|names| format!(", {}", counted(names.tools, "tool"))).unwrap_or_default();
+    let tools = match names {
+        None => String::new(),
+        Some(Names { tools, unknown, .. }) if unknown.is_empty() => format!(", {}", counted(*tools, "tool")),
+        Some(Names { tools, unknown, .. }) => {
+            let (tools, unknown) = (counted(*tools, "tool"), counted(unknown.len(), "server"));
+            format!(", {tools}; those of {unknown} are not known")
+        }
+    };
     text.push_str(&match is_fine {
         true => line(Mark::Good, &format!("{file} is fine: {servers}{off}{tools}")),
         false => line(Mark::Bad, &format!("{file} has tools of one name: {servers}{off}{tools}")),
@@ -229,9 +270,11 @@ fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
     let mut report = json!({
         "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
     });
-    if let Some(Names { tools, collisions, unknown, changed, odd }) = names {
-        let unknown: Vec<Value> =
-            unknown.iter().map(|(server, outcome)| json!({"server": server, "verdict": outcome})).collect();
+    if let Some(Names { tools, collisions, unknown, changed, odd, .. }) = names {
+        let unknown: Vec<Value> = unknown
+            .iter()
+            .map(|Verdict { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
+            .collect();
         let changed: Vec<Value> =
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
         let odd: Vec<Value> =

@@ -1,0 +1,180 @@
+//! `ropeway config`: what is said about a file, and where it is looked for.
+
+use ropeway::testing::Script;
+use serde_json::{Value, json};
+
+use crate::home::{Home, demo};
+use crate::trial::scripted;
+
+#[test]
+fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
+    let home = Home::with_config(
+        "servers:\n  - alias: a\n    transport: stdoi\n    command: x\n  - alias: b\n    comand: y\n",
+    );
+    let run = home.run(&["config", "check"]).expect(2);
+    let file = home.path("work/ropeway.yaml").display().to_string();
+    assert_eq!(run.stderr, "");
+    let expected = format!(
+        "{file}:3:16: servers[0].transport: found `stdoi`, expected one of `stdio`, `sse`, `streamable-http` (did you mean `stdio`?)
+  3 │     transport: stdoi
+    │                ^
+"
+    );
+    assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
+    assert!(run.stdout.contains("(did you mean `command`?)\n  6 │     comand: y\n    │     ^\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with(&format!("\n✗ {file} has 2 problems\n")), "{}", run.stdout);
+}
+
+#[test]
+fn problems_for_scripts_have_all_their_parts() {
+    let home = Home::with_config("servers:\n  - alias: a\n    transport: stdoi\n    command: x\n");
+    let report = home.run(&["config", "check", "--json"]).expect(2).json();
+    assert_eq!(
+        report,
+        json!({"file": home.path("work/ropeway.yaml"), "ok": false, "problems": [{
+            "line": 3, "column": 16, "path": "servers[0].transport", "found": "`stdoi`",
+            "expected": "one of `stdio`, `sse`, `streamable-http`", "suggestion": "stdio",
+        }]})
+    );
+}
+
+#[test]
+fn a_secret_beside_a_problem_is_not_shown() {
+    let home =
+        Home::with_config("servers:\n  - {alias: a, url: 'http://h/', auth: {bearer: s3cret-s3cret}, transprot: x}\n");
+    let run = home.run(&["config", "check"]).expect(2);
+    assert!(run.stdout.contains("auth: {bearer: ***}, transprot: x}"), "{}", run.stdout);
+    assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
+}
+
+#[test]
+fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
+    let home = Home::with_config(
+        "servers:\n  - {alias: a, command: x, env: {T: '${NO_SUCH_VARIABLE}'}}\n  - {alias: b, command: y, enabled: false}\n",
+    );
+    let run = home.run(&["config", "check"]).expect(0);
+    let expected = format!(
+        "◐ server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set
+● {} is fine: 2 servers, 1 of them switched off
+  the names of tools were not checked: `ropeway config check --connect` starts the servers and does
+",
+        home.path("work/ropeway.yaml").display()
+    );
+    assert_eq!(run.stdout, expected);
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(
+        (&report["ok"], &report["warnings"], &report["names"]),
+        (&json!(true), &json!(["server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set"]), &Value::Null)
+    );
+}
+
+#[test]
+fn files_of_other_clients_are_checked_as_they_are() {
+    let home = Home::with_clients();
+    for file in [
+        ".config/Claude/claude_desktop_config.json",
+        ".claude.json",
+        ".cursor/mcp.json",
+        ".config/Code/User/mcp.json",
+        ".config/Code/User/settings.json",
+        ".codeium/windsurf/mcp_config.json",
+        ".codex/config.toml",
+        ".config/zed/settings.json",
+    ] {
+        let path = home.path(file).display().to_string();
+        let run = home.run(&["config", "check", &path]).expect(0);
+        assert!(run.stdout.contains(&format!("{path} is fine")), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let home = Home::new();
+    let run = home.run(&["config", "check"]).expect(2);
+    assert!(run.stderr.starts_with("error: there is no configuration file\n"), "{}", run.stderr);
+    let run = home.run(&["config", "check", "nowhere.yaml"]).expect(2);
+    assert_eq!(
+        run.stderr,
+        "error: could not read `nowhere.yaml`\n  caused by: No such file or directory (os error 2)\n"
+    );
+    home.write("work/tabs.yaml", "servers:\n\t- alias: a\n");
+    let run = home.run(&["config", "check", "tabs.yaml"]).expect(2);
+    assert!(
+        run.stdout.starts_with("tabs.yaml:2:2:") && run.stdout.ends_with("✗ tabs.yaml has 1 problem\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
+    let servers = format!("servers:\n{}    prefix: ''\n{}    prefix: ''\n", demo("one"), demo("two"));
+    let home = Home::with_config(&servers);
+    home.run(&["config", "check"]).expect(0);
+    let run = home.run(&["config", "check", "--connect"]).expect(2);
+    let first =
+        "✗ tool `calculate` of server `one` and tool `calculate` of server `two` have the same name `calculate`";
+    assert!(run.stdout.starts_with(first), "{}", run.stdout);
+    assert!(run.stdout.contains("→ give one of the servers another `prefix`"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("ropeway.yaml has tools of one name: 2 servers, 6 tools\n"), "{}", run.stdout);
+    home.write("work/ropeway.yaml", &format!("collisions: suffix\n{servers}"));
+    let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
+    assert_eq!((&report["ok"], &report["names"]["tools"]), (&json!(true), &json!(12)));
+    assert_eq!(report["names"]["collisions"][0]["fate"], json!({"renamed": "calculate_2"}));
+}
+
+#[test]
+fn names_and_schemas_that_models_stumble_over_are_noted() {
+    let tool = |name: &str, schema: Value| json!({"name": name, "description": "x", "inputSchema": schema});
+    let odd = json!({"type": "object", "properties": {"a": {"type": "nonsense"}}});
+    let script = Script::default()
+        .tool(tool("a b", json!({"type": "object"})), json!({"content": []}))
+        .tool(tool("odd", odd), json!({"content": []}));
+    let words = shlex::split(&scripted(&script)).expect("words");
+    let home = Home::with_config(
+        &json!({"servers": [
+            {"alias": "s", "command": words[0], "args": words[1..]},
+            {"alias": "gone", "command": "/no/such/program"},
+            {"alias": "off", "command": "/no/such/program", "enabled": false},
+        ]})
+        .to_string(),
+    );
+    let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
+    let names = &report["names"];
+    assert_eq!(names["changed"], json!([{"server": "s", "tool": "a b", "name": "mcp_s_a_b"}]));
+    assert_eq!((&names["odd"][0]["server"], &names["odd"][0]["tool"]), (&json!("s"), &json!("odd")));
+    assert_eq!(names["unknown"].as_array().map(Vec::len), Some(1));
+    assert_eq!(names["unknown"][0]["server"], "gone");
+}
+
+#[test]
+fn the_places_of_the_file_are_told_in_their_order() {
+    let home = Home::new();
+    home.write(".config/ropeway/ropeway.yml", "servers: []\n");
+    home.write("ropeway.yaml", "servers: []\n");
+    let report = home.run(&["config", "path", "--json"]).expect(0).json();
+    assert_eq!(report["used"], json!(home.path("ropeway.yaml")));
+    let places: Vec<Value> = report["places"].as_array().expect("places").clone();
+    let expected = json!([
+        {"reason": "folder", "path": home.path("work/ropeway.yaml"), "exists": false},
+        {"reason": "folder", "path": home.path("ropeway.yaml"), "exists": true},
+    ]);
+    assert_eq!(Value::from(places[..2].to_vec()), expected);
+    let own = json!({"reason": "user", "path": home.path(".config/ropeway/ropeway.yml"), "exists": true});
+    assert_eq!(places.last(), Some(&own));
+    // What the variable names is meant, even when it is not there.
+    let named = home.command(&["config", "path", "--json"]).with(|command| {
+        command.env("ROPEWAY_CONFIG", "/no/such/file");
+    });
+    let report = named.run().expect(0).json();
+    assert_eq!(report["used"], "/no/such/file");
+    assert_eq!(report["places"][0], json!({"reason": "variable", "path": "/no/such/file", "exists": false}));
+}
+
+#[test]
+fn the_schema_is_the_one_that_ships() {
+    let schema = Home::new().run(&["config", "schema"]).expect(0).json();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ropeway.schema.json");
+    let shipped: Value = serde_json::from_str(&std::fs::read_to_string(shipped).expect("a file")).expect("JSON");
+    assert_eq!(schema, shipped);
+}

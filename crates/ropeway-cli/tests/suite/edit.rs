@@ -1,0 +1,253 @@
+//! `ropeway add` and `ropeway remove`: the file is changed, and nothing else in it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use crate::home::{Home, demo};
+
+const COMMENTED: &str = "\
+# Mine.
+defaults:
+  start: lazy  # all of them
+
+servers:
+  # The clock.
+  - alias: time
+    command: uvx
+    args: [mcp-server-time]
+
+  - alias: web   # keep
+    url: https://example.com/mcp
+
+collisions: suffix
+";
+
+#[test]
+fn a_server_is_added_behind_the_others_and_all_else_is_kept() {
+    let home = Home::with_config(COMMENTED);
+    let run = home
+        .run(&["add", "files", "--lazy", "--env", "LEVEL=debug", "--prefix", "", "--", "npx", "-y", "server"])
+        .expect(0);
+    let added = "
+  - alias: files
+    command: npx
+    args: [-y, server]
+    env:
+      LEVEL: debug
+    prefix: \"\"
+    start: lazy
+";
+    let expected = COMMENTED.replace("mcp\n\ncollisions", &format!("mcp\n{added}\ncollisions"));
+    assert_eq!(home.read("work/ropeway.yaml"), expected);
+    assert!(run.stdout.ends_with("\nNext: ropeway tools files\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("    - alias: files\n      command: npx\n"), "{}", run.stdout);
+}
+
+#[test]
+fn a_server_behind_a_url_is_added() {
+    let home = Home::new();
+    home.run(&[
+        "add",
+        "old",
+        "--url",
+        "http://127.0.0.1:1/sse",
+        "--transport",
+        "sse",
+        "--header",
+        "X-Mode: fast",
+        "--bearer",
+        "${TOKEN}",
+    ])
+    .expect(0);
+    let text = home.read("work/ropeway.yaml");
+    let expected = "\
+servers:
+  - alias: old
+    transport: sse
+    url: http://127.0.0.1:1/sse
+    headers:
+      X-Mode: fast
+    auth:
+      bearer: \"${TOKEN}\"
+";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[test]
+fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
+    let home = Home::new();
+    home.run(&["add", "own", "--global", "--", "x"]).expect(0);
+    assert!(home.read(".config/ropeway/ropeway.yaml").contains("alias: own"));
+    // The one in use is the user's by now.
+    home.run(&["add", "second", "--", "x"]).expect(0);
+    assert!(home.read(".config/ropeway/ropeway.yaml").contains("alias: second"));
+    assert_eq!(home.files(), [""; 0]);
+    home.run(&["add", "third", "--config", "other.yaml", "--", "x"]).expect(0);
+    assert_eq!(home.files(), ["other.yaml"]);
+    let run = home.run(&["add", "third", "--config", "mcp.json", "--", "x"]).expect(2);
+    assert!(run.stderr.contains("belongs to another client"), "{}", run.stderr);
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_with_its_line() {
+    let home = Home::with_config(COMMENTED);
+    let run = home.run(&["add", "web", "--", "x"]).expect(2);
+    let file = home.path("work/ropeway.yaml").display().to_string();
+    let expected = format!(
+        "error: {file}:11: there is a server `web` already\n  take another name, or `ropeway remove web` first\n"
+    );
+    assert_eq!((run.stdout.as_str(), run.stderr), ("", expected));
+    assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
+}
+
+#[test]
+fn what_would_make_no_sense_is_not_written() {
+    let home = Home::with_config(COMMENTED);
+    for (arguments, words) in [
+        (&["add", "a"][..], "how is server `a` reached?"),
+        (&["add", "a b", "--", "x"], "found `a b`"),
+        (&["add", "a", "--url", "ftp://h"], "`http://` or `https://`"),
+        (&["add", "a", "--", "https://h/mcp"], "the command is a URL"),
+        (&["add", "a", "--", "${SHELL}"], "without `${…}`"),
+        (&["add", "a", "--env", "NAME", "--", "x"], "--env NAME=VALUE"),
+        (&["add", "a", "--cwd", "nowhere", "--", "x"], "`nowhere` is not a folder"),
+        (&["add", "a", "--url", "http://h", "--header", "none"], "--header \"Name: value\""),
+    ] {
+        let run = home.run(arguments).expect(2);
+        assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
+    }
+    assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
+    home.write("work/ropeway.yaml", "servers:\n  - alias: a\n    comand: x\n");
+    let run = home.run(&["add", "b", "--", "x"]).expect(2);
+    assert!(
+        run.stderr.contains("(did you mean `command`?)") && run.stderr.contains("nothing was changed"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
+    let home = Home::new();
+    let run = home.run(&["add", "git", "--url", "http://127.0.0.1:1/", "--bearer", "s3cret-s3cret"]).expect(0);
+    assert!(home.read("work/ropeway.yaml").contains("bearer: \"${GIT_TOKEN}\""));
+    assert!(run.stdout.contains("Set `GIT_TOKEN` before the server is used"), "{}", run.stdout);
+    assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
+    // What a variable holds already is called by its name.
+    let set = home.command(&["add", "set", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).with(|command| {
+        command.env("MY_KEY", "s3cret-s3cret");
+    });
+    let run = set.run().expect(0);
+    assert!(home.read("work/ropeway.yaml").contains("API_KEY: \"${MY_KEY}\""), "{}", run.stdout);
+    assert!(!run.stdout.contains("Set `") && !run.stdout.contains("was not written"), "{}", run.stdout);
+    let run = home.run(&["add", "kept", "--secrets", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
+    assert!(
+        home.read("work/.env").ends_with("KEPT_API_KEY='s3cret-s3cret'\n") && !run.stdout.contains("Set `"),
+        "{}",
+        run.stdout
+    );
+    let mode = std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let run = home.run(&["add", "open", "--literal", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
+    assert!(run.stdout.contains("API_KEY: ***\n"), "{}", run.stdout);
+    assert!(home.read("work/ropeway.yaml").contains("API_KEY: s3cret-s3cret"));
+}
+
+#[test]
+fn a_token_in_a_file_stays_there() {
+    let home = Home::new();
+    home.write("work/token", "s3cret-s3cret\n");
+    home.run(&["add", "web", "--url", "http://127.0.0.1:1/", "--bearer", "@token"]).expect(0);
+    let reference = format!("bearer: \"${{file:{}}}\"", home.path("work/token").display());
+    assert!(home.read("work/ropeway.yaml").contains(&reference), "{}", home.read("work/ropeway.yaml"));
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(report["warnings"], json!([]));
+    home.run(&["add", "other", "--url", "http://127.0.0.1:1/", "--bearer", "@nowhere"]).expect(2);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let home = Home::with_config(COMMENTED);
+    let run = home.run(&["add", "a", "--dry-run", "--secrets", "--env", "KEY=s3cret-s3cret", "--", "x"]).expect(0);
+    assert!(run.stdout.contains("ropeway.yaml would get:\n"), "{}", run.stdout);
+    let run = home.run(&["remove", "web", "--dry-run"]).expect(0);
+    assert!(run.stdout.contains("ropeway.yaml would lose:\n    - alias: web   # keep\n"), "{}", run.stdout);
+    assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
+    assert_eq!(home.files(), ["ropeway.yaml"]);
+}
+
+#[test]
+fn links_and_permissions_are_kept() {
+    let home = Home::new();
+    home.write("real.yaml", "servers: []\n");
+    std::fs::set_permissions(home.path("real.yaml"), std::fs::Permissions::from_mode(0o640)).expect("permissions");
+    std::os::unix::fs::symlink("../real.yaml", home.path("work/ropeway.yaml")).expect("a link");
+    home.run(&["add", "a", "--", "x"]).expect(0);
+    assert!(std::fs::symlink_metadata(home.path("work/ropeway.yaml")).expect("a link").is_symlink());
+    let metadata = std::fs::metadata(home.path("real.yaml")).expect("a file");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+    assert_eq!(home.read("real.yaml"), "servers:\n  - alias: a\n    command: x\n");
+    assert_eq!(home.files(), ["ropeway.yaml"]);
+}
+
+#[test]
+fn a_program_that_is_given_by_a_path_from_here_runs_here() {
+    let home = Home::new();
+    home.write("work/sub/server.sh", "");
+    for (name, command, folder) in [
+        ("a", &["./sub/server.sh"][..], Some(".")),
+        ("b", &["node", "sub/server.sh"], Some(".")),
+        ("c", &["npx", "-y", "@scope/server"], None),
+    ] {
+        let lines = home.run(&[&["add", name, "--json", "--"], command].concat()).expect(0).json()["lines"].clone();
+        let expected = folder.map(|folder| json!(format!("    cwd: {folder}")));
+        let found =
+            lines.as_array().expect("lines").iter().find(|line| line.as_str().is_some_and(|line| line.contains("cwd")));
+        assert_eq!(found, expected.as_ref(), "{name}");
+    }
+    home.run(&["add", "d", "--cwd", "sub", "--", "x"]).expect(0);
+    assert!(home.read("work/ropeway.yaml").contains("cwd: sub\n"));
+}
+
+#[test]
+fn a_server_can_be_tried_at_once() {
+    let home = Home::new();
+    let program = env!("CARGO_BIN_EXE_ropeway");
+    let run = home.run(&["add", "demo", "--check", "--", program, "demo-server"]).expect(0);
+    assert!(run.stdout.ends_with("  ● ok  tools      6 tools\n"), "{}", run.stdout);
+    let report = home.run(&["add", "gone", "--check", "--json", "--", "/no/such/program"]).expect(3).json();
+    assert_eq!((&report["written"], &report["report"]["healthy"]), (&json!(true), &json!(false)));
+    assert_eq!(home.run(&["call", "demo.calculate", "expression=1+1"]).expect(0).stdout, "2\n");
+}
+
+#[test]
+fn servers_are_removed_with_what_belongs_to_them() {
+    let home = Home::with_config(COMMENTED);
+    let run = home.run(&["remove", "time"]).expect(0);
+    assert_eq!(
+        home.read("work/ropeway.yaml"),
+        COMMENTED.replace("  # The clock.\n  - alias: time\n    command: uvx\n    args: [mcp-server-time]\n\n", "")
+    );
+    assert!(run.stdout.contains("    # The clock.\n    - alias: time\n"), "{}", run.stdout);
+    let result = home.run(&["remove", "web", "--json"]).expect(0).json();
+    assert_eq!(result, json!({"file": home.path("work/ropeway.yaml"), "removed": ["web"], "written": true}));
+    home.run(&["config", "check"]).expect(0);
+}
+
+#[test]
+fn a_mistyped_name_removes_nothing_and_suggests_the_right_one() {
+    let home = Home::with_config(COMMENTED);
+    let run = home.run(&["remove", "time", "wbe"]).expect(2);
+    assert!(run.stderr.ends_with("there is no server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
+    assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
+    let run = Home::new().run(&["remove", "a"]).expect(2);
+    assert!(run.stderr.starts_with("error: there is no file `ropeway.yaml`\n"), "{}", run.stderr);
+}
+
+#[test]
+fn a_broken_server_can_be_removed() {
+    let home = Home::with_config(&format!("servers:\n  - alias: broken\n    comand: x\n{}", demo("demo")));
+    home.run(&["remove", "broken"]).expect(0);
+    assert_eq!(home.read("work/ropeway.yaml"), format!("servers:\n{}", demo("demo")));
+}

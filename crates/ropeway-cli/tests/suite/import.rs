@@ -1,0 +1,217 @@
+//! `ropeway import`: the files of other clients, as they really write them.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::home::Home;
+
+/// The secrets in the files of the clients.
+const SECRETS: [&str; 6] = [
+    "ghp_desktop0123456789abcdef",
+    "s3cr3t-of-the-shop",
+    "lin_api_claude0123456789",
+    "BSA-cursor-0123456789",
+    "figd_windsurf0123456789",
+    "ctx7sk-codex-0123456789",
+];
+
+fn names(value: &Value) -> Vec<&str> {
+    value.as_array().expect("a list").iter().filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn the_servers_of_all_seven_clients_become_one_file() {
+    let home = Home::with_clients();
+    let run = home.run(&["import"]).expect(0);
+    for client in ["Claude Desktop", "Claude Code", "Cursor", "VS Code", "Windsurf", "Codex", "Zed"] {
+        assert!(run.stdout.contains(client), "{client}\n{}", run.stdout);
+    }
+    let text = home.read("work/ropeway.yaml");
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && !text.contains(secret), "{secret}");
+    }
+    assert_eq!(home.files(), ["ropeway.yaml"]);
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(
+        names(&report["servers"]),
+        [
+            "filesystem",
+            "github",
+            "linear",
+            "github-claude-code",
+            "postgres",
+            "Brave-Search",
+            "perplexity",
+            "fetch",
+            "time",
+            "playwright",
+            "figma",
+            "context7",
+            "docs",
+            "sqlite"
+        ]
+    );
+    for line in [
+        "  # from Claude Desktop, Cursor\n  - alias: filesystem\n",
+        "  # from VS Code, Windsurf\n  - alias: fetch\n",
+        "      - \"postgresql://shop:${POSTGRES_PASSWORD}@localhost/shop\"\n    cwd: /home/ada/shop\n",
+        "      Authorization: \"Bearer ${LINEAR_TOKEN}\"\n",
+        "      GITHUB_PERSONAL_ACCESS_TOKEN: \"${GITHUB_PERSONAL_ACCESS_TOKEN}\"\n",
+        "  # ${perplexity_key}: Perplexity API Key\n",
+        "      bearer: \"${DOCS_TOKEN}\"\n    tools:\n      allow: [search, fetch]\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_second_import_changes_nothing() {
+    let home = Home::with_clients();
+    home.run(&["import", "--secrets"]).expect(0);
+    let (text, secrets) = (home.read("work/ropeway.yaml"), home.read("work/.env"));
+    let result = home.run(&["import", "--secrets", "--json"]).expect(0).json();
+    assert_eq!((&result["written"], &result["servers"]), (&json!(false), &json!([])));
+    assert_eq!((home.read("work/ropeway.yaml"), home.read("work/.env")), (text, secrets));
+}
+
+#[test]
+fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
+    let home = Home::with_clients();
+    let run = home.run(&["import", "--secrets"]).expect(0);
+    let kept = home.read("work/.env");
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
+    }
+    assert_eq!(std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
+    // What no file told is still to be set.
+    let report = home.run(&["config", "check", "--json"]).expect(0).json();
+    assert_eq!(
+        names(&report["warnings"]),
+        [
+            "server `github-claude-code` is skipped: secret `GITHUB_TOKEN` is not set",
+            "server `perplexity` is skipped: secret `perplexity_key` is not set",
+            "server `docs` is skipped: secret `DOCS_TOKEN` is not set",
+        ]
+    );
+}
+
+#[test]
+fn a_dry_run_prints_the_file_and_writes_none() {
+    let home = Home::with_clients();
+    let run = home.run(&["import", "--dry-run", "--secrets"]).expect(0);
+    assert_eq!(home.files(), [""; 0]);
+    for secret in SECRETS {
+        assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{secret}");
+    }
+    assert!(run.stderr.contains("ropeway.yaml would get 14 servers:"), "{}", run.stderr);
+    home.run(&["import"]).expect(0);
+    assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
+}
+
+#[test]
+fn servers_that_are_there_are_left_alone_and_comments_too() {
+    let home = Home::with_clients();
+    let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
+    home.write("work/ropeway.yaml", mine);
+    let result = home.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["filesystem"]);
+    assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
+    let text = home.read("work/ropeway.yaml");
+    assert!(text.starts_with(mine) && text.contains("alias: filesystem"), "{text}");
+}
+
+#[test]
+fn only_some_servers_of_some_clients_are_taken() {
+    let home = Home::with_clients();
+    let result = home
+        .run(&["import", "--from", "codex", "--from", "zed", "--only", "docs", "sqlite", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(names(&result["servers"]), ["docs", "sqlite"]);
+    let run = home.run(&["import", "--only", "githbu"]).expect(2);
+    assert!(run.stderr.contains("did you mean `github`?"), "{}", run.stderr);
+}
+
+#[test]
+fn a_broken_file_is_named_and_the_others_go_on() {
+    let home = Home::with_clients();
+    home.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
+    home.write(".codex/config.toml", "[mcp_servers.a\n");
+    let result = home.run(&["import", "--json"]).expect(0).json();
+    let broken: Vec<&Value> =
+        result["found"].as_array().expect("files").iter().filter(|file| file["error"].is_string()).collect();
+    assert_eq!(broken.iter().map(|file| &file["client"]).collect::<Vec<_>>(), ["cursor", "codex"]);
+    assert!(names(&result["servers"]).contains(&"sqlite"));
+}
+
+#[test]
+fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
+    let home = Home::new();
+    let server = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"{name}\"}}}}}}");
+    home.write("work/.mcp.json", &server("project"));
+    home.write("work/.cursor/mcp.json", &server("cursor-project"));
+    home.write("work/.vscode/mcp.json", "{\"servers\": {\"workspace\": {\"command\": \"${workspaceFolder}/run\"}}}");
+    home.write("work/.zed/settings.json", "{\"context_servers\": {\"zed-project\": {\"command\": \"z\"}}}");
+    home.write("work/.codex/config.toml", "[mcp_servers.codex-project]\ncommand = \"c\"\n");
+    home.write("codex/config.toml", "[mcp_servers.codex-own]\ncommand = \"d\"\n");
+    home.write("xdg/Claude/claude_desktop_config.json", &server("desktop"));
+    let import = home.command(&["import", "--json"]).with(|command| {
+        command.env("CODEX_HOME", home.path("codex")).env("XDG_CONFIG_HOME", home.path("xdg"));
+    });
+    let result = import.run().expect(0).json();
+    assert_eq!(
+        names(&result["servers"]),
+        ["desktop", "project", "cursor-project", "workspace", "codex-own", "codex-project", "zed-project"]
+    );
+    let run = home.path("work/run").display().to_string();
+    assert!(home.read("work/ropeway.yaml").contains(&format!("command: {run}\n")));
+}
+
+#[test]
+fn a_file_that_is_named_is_the_only_one_that_is_read() {
+    let home = Home::with_clients();
+    let file = home.path(".codex/config.toml").display().to_string();
+    let result = home.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["context7", "docs"]);
+    assert!(home.read("work/new/ropeway.yaml").contains("# from file\n"));
+    home.run(&["import", "nowhere.json"]).expect(2);
+    home.write("work/empty.json", "{}");
+    home.run(&["import", "empty.json", "--to", "other.yaml"]).expect(2);
+    assert_eq!(home.files(), ["empty.json", "new"]);
+}
+
+#[test]
+fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
+    let home = Home::new();
+    let server =
+        r#"{"mcpServers": {"postgres": {"command": "postgres-mcp", "args": ["pg://postgres:postgres@localhost/db"]}}}"#;
+    home.write(".cursor/mcp.json", server);
+    let run = home.run(&["import", "--dry-run"]).expect(0);
+    assert!(run.stdout.contains("  - alias: postgres\n    command: postgres-mcp\n"), "{}", run.stdout);
+    assert!(run.stderr.contains("~/.cursor/mcp.json  postgres\n"), "{}", run.stderr);
+    home.run(&["import", "--secrets"]).expect(0);
+    assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
+    assert!(
+        home.read("work/.env").ends_with("POSTGRES_URL='pg://postgres:postgres@localhost/db'\n"),
+        "{}",
+        home.read("work/.env")
+    );
+}
+
+#[test]
+fn files_that_hold_no_servers_are_passed_over() {
+    let home = Home::new();
+    home.write(".config/Code/User/settings.json", r#"{"http.proxySupport": "servers", "a": 1}"#);
+    home.write(".config/zed/settings.json", "{ /* nothing */ }");
+    let result = home.run(&["import", "--json"]).expect(0).json();
+    assert_eq!((&result["found"], &result["written"]), (&json!([]), &json!(false)));
+}
+
+#[test]
+fn where_nothing_is_found_that_is_said() {
+    let home = Home::new();
+    let run = home.run(&["import"]).expect(0);
+    assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
+    assert_eq!(home.files(), [""; 0]);
+}

@@ -1,0 +1,74 @@
+//! Snapshots of the commands around the configuration file.
+
+use std::path::Path;
+
+use crate::home::copy_clients;
+use crate::snapshot::{keep, keep_after};
+
+/// A file with a mistake of every kind, one of them far out in a long line, one beside a secret.
+const BROKEN: &str = "\
+servers:
+  - alias: files
+    transport: stdoi
+    command: npx
+  - alias: files
+    comand: npx
+  - {alias: web, url: 'https://example.com/mcp', headers: {Authorization: Bearer s3cret-s3cret}, timeouts: {connect: soon}}
+";
+
+/// Servers of every fate.
+const MANY: &str = "\
+servers:
+  - {alias: clock, command: ropeway, args: [demo-server]}
+  - {alias: gone, command: /no/such/program}
+  - {alias: github, url: 'https://example.com/mcp', auth: {bearer: '${GITHUB_TOKEN}'}}
+  - {alias: old, command: old-server, enabled: false}
+  - {alias: web, url: 'http://127.0.0.1:1/mcp'}
+";
+
+/// A file with comments.
+const COMMENTED: &str = "\
+servers:
+  # The clock.
+  - alias: time
+    command: uvx
+    args: [mcp-server-time]
+";
+
+fn file(place: &Path, text: &str) {
+    let text = text.replace("command: ropeway", &format!("command: {}", place.join("ropeway").display()));
+    std::fs::write(place.join("ropeway.yaml"), text).expect("a file");
+}
+
+#[test]
+fn snapshots_of_the_configuration() {
+    keep("config-path", "ropeway config path");
+    keep_after("config-path-used", "ropeway config path", &|place| file(place, COMMENTED));
+    keep_after("config-check", "ropeway config check", &|place| file(place, MANY));
+    keep_after("config-check-connect", "ropeway config check --connect", &|place| file(place, MANY));
+    keep_after("config-check-problems", "ropeway config check", &|place| file(place, BROKEN));
+    keep_after("config-check-json", "ropeway config check --json", &|place| file(place, BROKEN));
+    keep_after("doctor-many", "ropeway doctor", &|place| file(place, MANY));
+    keep_after("doctor-problems", "ropeway doctor", &|place| file(place, BROKEN));
+}
+
+#[test]
+fn snapshots_of_changes_to_the_configuration() {
+    keep("add", "ropeway add time -- uvx mcp-server-time");
+    keep_after("add-another", "ropeway add files --lazy -- npx -y server", &|place| file(place, COMMENTED));
+    keep("add-secret", "ropeway add github --url https://example.com/mcp --bearer s3cret-s3cret");
+    keep_after("add-taken", "ropeway add time -- uvx mcp-server-time", &|place| file(place, COMMENTED));
+    keep_after("remove", "ropeway remove time", &|place| file(place, COMMENTED));
+    keep_after("remove-unknown", "ropeway remove tmie", &|place| file(place, COMMENTED));
+}
+
+#[test]
+fn snapshots_of_the_servers_of_other_clients() {
+    keep("import-nothing", "ropeway import");
+    keep_after("import", "ropeway import --secrets", &copy_clients);
+    keep_after("import-dry-run", "ropeway import --dry-run", &copy_clients);
+    keep_after("import-broken", "ropeway import --from cursor --from zed", &|place| {
+        copy_clients(place);
+        std::fs::write(place.join(".cursor/mcp.json"), "{\"mcpServers\": {\n  oops\n}").expect("a file");
+    });
+}
