@@ -48,7 +48,7 @@ pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> S
         long if columns(&long) > LONGEST_RESULT => "object".to_owned(),
         short => short,
     });
-    let result_width = result.as_ref().map_or(0, |result| 4 + columns(&result));
+    let result_width = result.as_ref().map_or(0, |result| 4 + columns(result));
     let arguments_width: usize = arguments.iter().map(|argument| argument.width + 2).sum();
     let fits = |result_width| columns(&name) + arguments_width + result_width <= width;
 

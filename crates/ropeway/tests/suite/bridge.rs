@@ -369,6 +369,49 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         assert_eq!(calls, (Ok("one".to_owned()), Ok("one".to_owned())));
         assert_eq!(outcomes(&second.tools())["a"], Outcome::Ready { tools: 1 });
         second.stop().await;
+
+        // Nobody need call it, either.
+        let third = bridge();
+        third.start().await.expect("a start");
+        assert_eq!(outcomes(&third.tools())["a"], Outcome::Cached { tools: 1 });
+        third.wake(&"a".into()).await.expect("it wakes");
+        assert_eq!(outcomes(&third.tools())["a"], Outcome::Ready { tools: 1 });
+        let unknown = third.wake(&"b".into()).await.expect_err("there is none");
+        assert!(matches!(unknown, CallError::NotConnected { .. }), "{unknown}");
+        third.stop().await;
+    });
+}
+
+#[test]
+fn verdicts_can_be_waited_for_while_others_are_late() {
+    scene(|scene| async move {
+        let slow = Script::default().fault(On::any(), Fault::Hang);
+        let mut late = server("late", child(&scene, &slow));
+        late.timeouts.connect = 10 * SOON;
+        let quick = entry("quick", child(&scene, &with_tool("one")));
+        let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
+        let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
+        let verdicts = bridge.until_verdicts(|verdicts| verdicts[1].outcome == Outcome::Ready { tools: 1 });
+        tokio::select! {
+            verdicts = verdicts => assert_eq!(verdicts, bridge.tools().verdicts),
+            started = bridge.start() => panic!("nobody is that late: {started:?}"),
+        }
+        assert_eq!((outcome("late"), outcome("quick")), (Outcome::Connecting, Outcome::Ready { tools: 1 }));
+        assert_eq!(bridge.verdicts(), bridge.tools().verdicts);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_look_at_the_health_takes_no_longer_than_it_may() {
+    scene(|scene| async move {
+        let silent = Script::legacy().fault(On::method("ping"), Fault::Hang);
+        let bridge =
+            started(config([entry("a", child(&scene, &silent)), entry("b", child(&scene, &Script::legacy()))])).await;
+        let health = tokio::time::timeout(SOON, bridge.health_check_within(ms(200))).await.expect("an answer in time");
+        assert_eq!(health.servers.iter().map(|server| server.latency.is_some()).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200ms"));
+        bridge.stop().await;
     });
 }
 
