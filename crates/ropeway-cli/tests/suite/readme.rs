@@ -1,9 +1,16 @@
 //! The README: what it says can be typed, works.
 
+use std::path::Path;
+
+use ropeway::config::{Config, Secrets};
+
 use crate::Ropeway;
 
 const README: &str = include_str!("../../../../README.md");
-const FIRST_CALL: &str = include_str!("../../../ropeway/examples/first_call.rs");
+const EXAMPLES: [&str; 2] = [
+    include_str!("../../../ropeway/examples/many_servers.rs"),
+    include_str!("../../../ropeway/examples/first_call.rs"),
+];
 
 /// The lines of all code blocks of a language.
 fn code(language: &str) -> String {
@@ -20,9 +27,18 @@ fn code(language: &str) -> String {
 }
 
 #[test]
-fn the_rust_in_the_readme_is_the_example() {
-    let program = FIRST_CALL.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
-    assert_eq!(code("rust").trim_end(), program.collect::<Vec<_>>().join("\n"));
+fn the_rust_in_the_readme_is_the_examples() {
+    let program = |example: &str| {
+        let lines = example.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    assert_eq!(code("rust"), EXAMPLES.map(program).concat());
+}
+
+#[test]
+fn the_configuration_in_the_readme_is_one() {
+    let config = Config::parse(&code("yaml"), Path::new("ropeway.yaml"), &Secrets::none()).expect("a configuration");
+    assert_eq!(config.servers.len(), 2);
 }
 
 #[test]
