@@ -1,7 +1,6 @@
 //! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
 
 mod bridge;
-mod bridge_life;
 mod calls;
 mod connection;
 mod eras;

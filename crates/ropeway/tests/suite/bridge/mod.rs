@@ -1,5 +1,7 @@
 //! Many servers under one roof.
 
+mod life;
+
 use std::collections::BTreeMap;
 
 use ropeway::bridge::{Bridge, Listing, StartError, connect_and_discover, discover_and_register};

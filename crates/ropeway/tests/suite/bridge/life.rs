@@ -5,21 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, Listing};
-use ropeway::config::{Collisions, Config, Secrets, ServerConfig, ServerEntry, Start, Transport};
+use ropeway::config::{Collisions, Config, Secrets, ServerConfig, ServerEntry, Start};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextSource, Outcome, Registry, ToolSource};
+use ropeway::registry::{ContextSource, Outcome, ToolSource};
 use ropeway::testing::{Fault, On, Script, Scripted};
-use ropeway::tool::CallContext;
 use serde_json::{Value, json};
 
-use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
+use super::{call, config, entry, names, started, until};
+use crate::hasty::{SOON, at, child, listening, ms};
 use crate::scene::{Scene, scene};
-
-fn entry(alias: &str, transport: impl Into<Transport>) -> ServerEntry {
-    let mut config: ServerConfig = hasty(transport);
-    config.alias = alias.into();
-    ServerEntry::new(config)
-}
 
 fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     match &mut entry.settings {
@@ -28,42 +22,13 @@ fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     }
 }
 
-fn config(entries: impl IntoIterator<Item = ServerEntry>) -> Config {
-    entries.into_iter().fold(Config::default(), Config::with_server)
-}
-
-async fn started(config: Config) -> Bridge {
-    let bridge = Bridge::new(config).expect("a bridge");
-    bridge.start().await.expect("a start");
-    bridge
-}
-
 /// Without tools of its own.
 fn bare() -> Script {
     Script { builtin_tools: false, ..Script::default() }
 }
 
-fn names(listing: &Listing) -> Vec<&str> {
-    listing.registry.definitions().map(|definition| definition.name.as_str()).collect()
-}
-
 fn outcome(listing: &Listing, alias: &str) -> Outcome {
     listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
-}
-
-async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
-    let cx = CallContext::default();
-    let call = registry.call(tool, arguments(with), &cx);
-    let envelope = tokio::time::timeout(2 * SOON, call).await.expect("an envelope in time");
-    match &envelope.error {
-        Some(error) => Err(chain(&**error)),
-        None => Ok(ropeway::content::plain_text(&envelope.meta.content).expect("text only")),
-    }
-}
-
-async fn until(bridge: &Bridge, done: impl FnMut(&Listing) -> bool) -> Listing {
-    let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
-    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
 }
 
 /// The first event that is meant.
