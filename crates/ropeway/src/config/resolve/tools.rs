@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use globset::Glob;
 use serde_json::{Map, Value};
 
 use super::{Resolver, key};
 use crate::config::node::Step;
 use crate::config::problem::in_backticks;
 use crate::config::raw::{RawResources, RawServer, RawTools, Short, Size};
-use crate::config::{ResourceSettings, ToolOverride, ToolSettings};
+use crate::config::{Glob, ResourceSettings, ToolOverride, ToolSettings};
 
 impl Resolver<'_> {
     pub(super) fn tools(&mut self, raw: &RawServer) -> ToolSettings {
@@ -86,7 +85,7 @@ impl Resolver<'_> {
 
     fn check_glob(&mut self, at: &[Step], glob: &str) {
         if let Err(error) = Glob::new(glob) {
-            self.problem(at, in_backticks(glob), format!("a glob ({})", error.kind()));
+            self.problem(at, in_backticks(glob), format!("a glob ({error})"));
         }
     }
 }
