@@ -12,6 +12,8 @@ pub mod edit;
 mod emit;
 mod entry;
 #[cfg(feature = "bridge")]
+mod file;
+#[cfg(feature = "bridge")]
 mod foreign;
 #[cfg(feature = "bridge")]
 mod glob;
