@@ -52,7 +52,7 @@ impl Resolver<'_> {
         }
         for (glob, arguments) in &raw.preset.0 {
             self.check_glob(&[key("tools"), key("preset"), key(glob)], glob);
-            change(&mut overrides, glob).preset.clone_from(arguments);
+            change(&mut overrides, glob).preset.clone_from(&arguments.0);
         }
         for (glob, options) in &raw.provider_options.0 {
             self.check_glob(&[key("tools"), key("provider_options"), key(glob)], glob);
