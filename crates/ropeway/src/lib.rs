@@ -12,6 +12,8 @@ pub mod config;
 pub mod content;
 pub mod envelope;
 pub mod event;
+#[cfg(feature = "bridge")]
+mod hash;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "mcp")]

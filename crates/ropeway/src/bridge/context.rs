@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::slot::{Slot, lock};
-use crate::config::ResourceSettings;
+use crate::config::{Glob, ResourceSettings};
 use crate::content::{ContentPart, EmbeddedResource, ResourceContents};
 use crate::event::{Event, EventStream};
 use crate::mcp::{Mcp, ServerInfo, chain};
-use crate::registry::{ContextItem, Glob};
+use crate::registry::ContextItem;
 use crate::tool::CallContext;
 
 /// How long a conversation waits for one resource.

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::config::{ServerConfig, Transport};
+use crate::hash::Fnv;
 use crate::mcp::Prompt;
 use crate::protocol::{tool_definition, wire_definition};
 use crate::tool::ToolDefinition;
@@ -84,24 +85,26 @@ impl Memory {
     /// One file for each way to reach a server. Secrets take no part in it.
     fn path(&self, config: &ServerConfig) -> PathBuf {
         let mut hash = Fnv::default();
+        // Two words are not the one that they make together.
+        let mut take = |word: &str| hash.take(word.bytes().chain([0xff]));
         match &config.transport {
             Transport::Stdio(server) => {
-                hash.take("stdio");
-                hash.take(&server.command);
-                server.args.iter().for_each(|word| hash.take(&config.mask.hide(word)));
-                server.env.iter().for_each(|(name, _)| hash.take(name));
-                hash.take(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
+                take("stdio");
+                take(&server.command);
+                server.args.iter().for_each(|word| take(&config.mask.hide(word)));
+                server.env.iter().for_each(|(name, _)| take(name));
+                take(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
             }
             Transport::Http(server) | Transport::Sse(server) => {
-                hash.take("http");
-                hash.take(&config.mask.hide(&server.url));
-                server.headers.iter().for_each(|(name, _)| hash.take(name));
+                take("http");
+                take(&config.mask.hide(&server.url));
+                server.headers.iter().for_each(|(name, _)| take(name));
             }
-            _ => hash.take("here"),
+            _ => take("here"),
         }
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let alias: String = config.alias.as_str().chars().map(safe).take(64).collect();
-        self.folder.join(format!("{alias}-{:016x}.json", hash.0))
+        self.folder.join(format!("{alias}-{:016x}.json", hash.value()))
     }
 }
 
@@ -109,23 +112,6 @@ impl Memory {
 fn private_file(path: &Path) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
-/// FNV-1a: the same on every machine and in every version, which the standard hasher does not promise.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn take(&mut self, text: &str) {
-        for byte in text.bytes().chain([0xff]) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,11 @@ use super::problem::{ConfigError, in_backticks, nearest};
 use super::raw::RawServer;
 use super::{decode, yaml};
 
-/// The first line of a new file: where editors find what may stand in it.
-const HEADER: &str = "# yaml-language-server: $schema=ropeway.schema.json\n";
+/// The first lines of a new file: where editors find what may stand in it.
+const HEADER: &str = "\
+# For help in your editor: ropeway config schema > ropeway.schema.json
+# yaml-language-server: $schema=ropeway.schema.json
+";
 
 /// Why a file was not changed.
 #[derive(Clone, Debug, thiserror::Error)]

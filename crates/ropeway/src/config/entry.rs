@@ -146,8 +146,8 @@ pub struct ToolSettings {
     pub overrides: Vec<(String, ToolOverride)>,
 }
 
-/// What is changed about a tool.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What is changed about a tool. Its `Debug` does not show the values of presets.
+#[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOverride {
     /// The name that takes the place of the server's; the prefix still goes before it.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{HttpServer, ServerConfig, StdioServer, Transport};
+use serde_json::{Map, Value};
+
+use super::{HttpServer, ServerConfig, StdioServer, ToolOverride, Transport};
 use crate::secret::{self, Mask};
 
 impl ServerConfig {
@@ -75,6 +77,28 @@ impl fmt::Debug for StdioServer {
     }
 }
 
+impl fmt::Debug for ToolOverride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolOverride")
+            .field("name", &self.name)
+            .field("description", &self.description)
+            .field("description_prefix", &self.description_prefix)
+            .field("hide", &self.hide)
+            .field("preset", &Preset(&self.preset))
+            .field("provider_options", &self.provider_options)
+            .finish()
+    }
+}
+
+/// The names of preset arguments: their values may be secrets.
+pub(super) struct Preset<'a>(pub(super) &'a Map<String, Value>);
+
+impl fmt::Debug for Preset<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.keys().map(|name| (name, format_args!("***")))).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +118,19 @@ mod tests {
         config.mask = Mask::new(&[Secret::new("s3cret")]);
         for shown in [format!("{config:?}"), format!("{config:#?}")] {
             assert!(shown.contains("plain") && !shown.contains("s3cret") && !shown.contains("t0ken"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn of_presets_only_the_names_are_shown() {
+        let mut change = ToolOverride { hide: vec!["page".into()], ..ToolOverride::default() };
+        change.preset.insert("api_key".into(), serde_json::json!({"nested": "s3cret"}));
+        let shown = r#"ToolOverride { name: None, description: None, description_prefix: None, hide: ["page"], preset: {"api_key": ***}, provider_options: {} }"#;
+        assert_eq!(format!("{change:?}"), shown);
+        let mut entry = crate::config::ServerEntry::new(ServerConfig::new("s", StdioServer::new("run", [""; 0])));
+        entry.tools.overrides.push(("*".into(), change));
+        for shown in [format!("{entry:?}"), format!("{entry:#?}")] {
+            assert!(shown.contains("api_key") && !shown.contains("s3cret"), "{shown}");
         }
     }
 

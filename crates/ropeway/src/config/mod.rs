@@ -12,7 +12,11 @@ pub mod edit;
 mod emit;
 mod entry;
 #[cfg(feature = "bridge")]
+mod file;
+#[cfg(feature = "bridge")]
 mod foreign;
+#[cfg(feature = "bridge")]
+mod glob;
 mod hidden;
 #[cfg(feature = "bridge")]
 mod json;
@@ -47,6 +51,8 @@ pub use self::entry::{
 };
 #[cfg(feature = "bridge")]
 pub use self::foreign::{Foreign, ForeignServer, read_foreign};
+#[cfg(feature = "bridge")]
+pub(crate) use self::glob::Glob;
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]

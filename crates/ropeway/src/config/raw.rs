@@ -10,6 +10,7 @@ use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use super::auth::{RawAuth, RawBasic};
+use super::hidden::Preset;
 pub use super::short::Short;
 pub use super::unit::{Pairs, Size, Text, Wait};
 
@@ -336,10 +337,23 @@ pub struct RawTools {
     pub hide: Pairs<Vec<String>>,
     /// Arguments that are always set so, and that the model does not see.
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
-    pub preset: Pairs<Map<String, Value>>,
+    pub preset: Pairs<RawPreset>,
     /// Settings for a provider's tool JSON: by glob, then by provider.
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
     pub provider_options: Pairs<Map<String, Value>>,
+}
+
+/// Arguments by their names, and what they are set to.
+#[derive(Clone, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct RawPreset(pub Map<String, Value>);
+
+impl fmt::Debug for RawPreset {
+    /// Only the names: values may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Preset(&self.0).fmt(f)
+    }
 }
 
 /// The JSON Schema of `ropeway.yaml`, for editors.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::node::Place;
 use super::problem::{ConfigError, ConfigProblem};
-use super::{decode, yaml};
+use super::{decode, file, yaml};
 use crate::config::raw::{Pairs, Text};
 use crate::secret::Secret;
 
@@ -65,14 +65,17 @@ impl Secrets {
         let mut sources =
             Sources { environment: self.environment.clone(), code: self.code.clone(), ..Sources::default() };
         let beside = beside.join(".env");
-        // A folder of that name is somebody else's, and lines that we do not understand may be, too.
-        if beside.is_file() {
-            let (variables, problems) =
-                read_leniently(&beside).map_err(|error| ConfigError::unreadable(&beside, error))?;
-            sources.files.push(variables);
-            let warning =
-                |problem: ConfigProblem| format!("`.env` line {} is left out: found {}", problem.line, problem.found);
-            sources.warnings.extend(problems.into_iter().map(warning));
+        // Nobody asked for this file: what we do not understand in it may be somebody else's, and so may all of it.
+        match read_leniently(&beside) {
+            Ok((variables, problems)) => {
+                sources.files.push(variables);
+                let warning = |problem: ConfigProblem| {
+                    format!("`.env` line {} is left out: found {}", problem.line, problem.found)
+                };
+                sources.warnings.extend(problems.into_iter().map(warning));
+            }
+            Err(error) if is_absent(&error) || error.kind() == ErrorKind::IsADirectory => {}
+            Err(error) => sources.warnings.push(format!("`.env` is left out: {error}")),
         }
         for path in &self.files {
             sources.files.push(read_variables(path).map_err(|error| error.of(path))?);
@@ -124,6 +127,11 @@ pub(super) fn is_ordinary(name: &str) -> bool {
     ORDINARY.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_")
 }
 
+/// Whether a file could not be read because there is none.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
 /// Why a file with variables could not be read.
 pub(super) enum Unread {
     Io(io::Error),
@@ -150,8 +158,7 @@ impl Unread {
 pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Unread> {
     let is_yaml = path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")));
     if is_yaml {
-        let text = std::fs::read_to_string(path).map_err(Unread::Io)?;
-        let node = yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(Unread::Broken)?;
+        let node = yaml::parse(&file::read(path).map_err(Unread::Io)?).map_err(Unread::Broken)?;
         let pairs: Pairs<Text> = decode::decode(&node, "").map_err(Unread::Broken)?;
         Ok(pairs.0.into_iter().map(|(name, value)| (name, value.0)).collect())
     } else {
@@ -162,8 +169,7 @@ pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Un
 
 /// The variables in the lines of a file, and what is wrong with the other lines.
 fn read_leniently(path: &Path) -> io::Result<(BTreeMap<String, String>, Vec<ConfigProblem>)> {
-    let text = std::fs::read_to_string(path)?;
-    Ok(variables(text.strip_prefix('\u{feff}').unwrap_or(&text)))
+    file::read(path).map(|text| variables(&text))
 }
 
 /// Lines of `NAME=value`: with `export` before them, quotes around the value and comments, as shells read them.

@@ -185,26 +185,37 @@ fn maybe_milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> 
     }
 }
 
+/// The server that an event is about, shared or to be changed, as the event is.
+macro_rules! server_of {
+    ($event:expr) => {
+        match $event {
+            Event::Connecting { server, .. }
+            | Event::Ready { server, .. }
+            | Event::Down { server, .. }
+            | Event::NeedsAuth { server }
+            | Event::Closed { server }
+            | Event::ToolsChanged { server }
+            | Event::PromptsChanged { server }
+            | Event::ResourcesChanged { server }
+            | Event::ResourceUpdated { server, .. }
+            | Event::ToolCalled { server, .. }
+            | Event::ToolFailed { server, .. }
+            | Event::Progress { server, .. }
+            | Event::Log { server, .. }
+            | Event::Warning { server: Some(server), .. } => Some(server),
+            Event::Warning { server: None, .. } | Event::Reloaded { .. } | Event::Lagged { .. } => None,
+        }
+    };
+}
+
 impl Event {
     /// The server that it is about, when it is about one.
     pub fn server(&self) -> Option<&Alias> {
-        match self {
-            Self::Connecting { server, .. }
-            | Self::Ready { server, .. }
-            | Self::Down { server, .. }
-            | Self::NeedsAuth { server }
-            | Self::Closed { server }
-            | Self::ToolsChanged { server }
-            | Self::PromptsChanged { server }
-            | Self::ResourcesChanged { server }
-            | Self::ResourceUpdated { server, .. }
-            | Self::ToolCalled { server, .. }
-            | Self::ToolFailed { server, .. }
-            | Self::Progress { server, .. }
-            | Self::Log { server, .. } => Some(server),
-            Self::Warning { server, .. } => server.as_ref(),
-            Self::Reloaded { .. } | Self::Lagged { .. } => None,
-        }
+        server_of!(self)
+    }
+
+    fn server_mut(&mut self) -> Option<&mut Alias> {
+        server_of!(self)
     }
 
     /// Does it tell what a tool was called with, or what it answered?
@@ -229,22 +240,8 @@ impl Event {
 
     /// The same event of a server that goes by another name here.
     fn renamed(mut self, alias: &Alias) -> Self {
-        match &mut self {
-            Self::Connecting { server, .. }
-            | Self::Ready { server, .. }
-            | Self::Down { server, .. }
-            | Self::NeedsAuth { server }
-            | Self::Closed { server }
-            | Self::ToolsChanged { server }
-            | Self::PromptsChanged { server }
-            | Self::ResourcesChanged { server }
-            | Self::ResourceUpdated { server, .. }
-            | Self::ToolCalled { server, .. }
-            | Self::ToolFailed { server, .. }
-            | Self::Progress { server, .. }
-            | Self::Log { server, .. }
-            | Self::Warning { server: Some(server), .. } => *server = alias.clone(),
-            Self::Warning { server: None, .. } | Self::Reloaded { .. } | Self::Lagged { .. } => {}
+        if let Some(server) = self.server_mut() {
+            *server = alias.clone();
         }
         self
     }
@@ -273,5 +270,9 @@ mod tests {
         assert_eq!(Event::Closed { server: "a".into() }.server(), Some(&"a".into()));
         assert_eq!(Event::Lagged { missed: 1 }.server(), None);
         assert_eq!(Event::Warning { server: None, message: String::new() }.server(), None);
+        let warning = |server: &str| Event::Warning { server: Some(server.into()), message: String::new() };
+        assert_eq!(warning("a").server(), Some(&"a".into()));
+        assert_eq!(warning("a").renamed(&"b".into()), warning("b"));
+        assert_eq!(Event::Lagged { missed: 1 }.renamed(&"b".into()), Event::Lagged { missed: 1 });
     }
 }

@@ -3,28 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use super::ShapeError;
+use crate::config::Glob;
 use crate::tool::{Origin, ToolDefinition};
 
-/// A pattern over a server's own names for its tools: `*`, `?`, `[ab]`, `{one,two}`.
-#[derive(Clone, Debug)]
-pub(crate) struct Glob(GlobMatcher);
-
-impl Glob {
-    pub(crate) fn new(pattern: &str) -> Result<Self, ShapeError> {
-        let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
-        let invalid = |error: globset::Error| ShapeError::Glob {
-            pattern: pattern.to_owned(),
-            source: error.kind().to_string().into(),
-        };
-        Ok(Self(glob.map_err(invalid)?.compile_matcher()))
-    }
-
-    pub(crate) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name)
-    }
+/// A pattern over a server's own names for its tools.
+pub(super) fn glob(pattern: &str) -> Result<Glob, ShapeError> {
+    Glob::new(pattern).map_err(|source| ShapeError::Glob { pattern: pattern.to_owned(), source: source.into() })
 }
 
 type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
@@ -41,7 +26,7 @@ pub struct Filter {
 impl Filter {
     /// Wants what matches one of `allow`, or anything when that is empty, and none of `deny`.
     pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ShapeError> {
-        let globs = |patterns: &[String]| patterns.iter().map(|pattern| Glob::new(pattern)).collect::<Result<_, _>>();
+        let globs = |patterns: &[String]| patterns.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>();
         Ok(Self { allow: globs(allow)?, deny: globs(deny)?, predicates: Vec::new() })
     }
 

@@ -1,5 +1,6 @@
 //! The names of tools: made of a server's own names, legal for every model.
 
+use crate::hash::Fnv;
 use crate::tool::Alias;
 
 /// How long a name may be.
@@ -70,12 +71,11 @@ fn is_legal(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// FNV-1a of 64 bits, folded to 32: models remember names, so the hash must never change.
+/// A hash folded to 32 bits: models remember names, so it must never change.
 fn hash(text: &str) -> u32 {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    (hash ^ (hash >> 32)) as u32
+    let mut hash = Fnv::default();
+    hash.take(text.bytes());
+    (hash.value() ^ (hash.value() >> 32)) as u32
 }
 
 #[cfg(test)]

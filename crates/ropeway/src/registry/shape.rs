@@ -4,11 +4,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::filter::{Glob, own_name};
+use super::filter::{glob, own_name};
 use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
 use super::{Filter, Transformer, naming, visible};
 use crate::checked::{self, CheckedTool};
-use crate::config::{ServerEntry, ToolOverride};
+use crate::config::{Glob, ServerEntry, ToolOverride};
 use crate::tool::{Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
 /// Why the settings of a server's tools cannot be followed.
@@ -45,7 +45,7 @@ impl Shape {
     pub fn new(entry: &ServerEntry) -> Result<Self, ShapeError> {
         let mut transformers = Vec::new();
         for (pattern, change) in &entry.tools.overrides {
-            let glob = Glob::new(pattern)?;
+            let glob = glob(pattern)?;
             let steps = steps(change, &entry.alias);
             transformers.extend(steps.into_iter().map(|step| (Some(glob.clone()), step)));
         }
@@ -84,7 +84,7 @@ impl Shape {
         pattern: &str,
         transformer: Arc<dyn Transformer>,
     ) -> Result<Self, ShapeError> {
-        self.transformers.push((Some(Glob::new(pattern)?), transformer));
+        self.transformers.push((Some(glob(pattern)?), transformer));
         Ok(self)
     }
 

@@ -6,15 +6,34 @@ use base64::engine::general_purpose::STANDARD;
 use super::Secret;
 
 /// What the name of a secret is likely to contain.
-const SIGNS: [&str; 8] = ["key", "token", "secret", "password", "passwd", "credential", "auth", "cookie"];
+const SIGNS: [&str; 10] =
+    ["key", "token", "secret", "password", "passwd", "passphrase", "pwd", "credential", "auth", "cookie"];
+
+/// What is likely to be a secret's when it is a word of the name, but not within one: there are paths and a compass.
+const WORDS: [&str; 2] = ["pass", "pat"];
+
+/// Names of folders that everybody has.
+const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// A user name shorter than this is hardly a token.
 const SHORTEST_USER: usize = 8;
 
 /// Is this the name of a secret, by the looks of it?
 fn looks_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SIGNS.iter().any(|sign| name.contains(sign))
+    let lower = name.to_ascii_lowercase();
+    let is_sign = |word: &str| WORDS.iter().any(|sign| word.eq_ignore_ascii_case(sign));
+    !FOLDERS.contains(&name) && (SIGNS.iter().any(|sign| lower.contains(sign)) || words(name).any(is_sign))
+}
+
+/// The words of a name, be they written `LIKE_THIS`, `like-this` or `likeThis`.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(|part| {
+        let begins =
+            |at: &usize| part.as_bytes()[*at].is_ascii_uppercase() && part.as_bytes()[at - 1].is_ascii_lowercase();
+        let ends: Vec<usize> = (1..part.len()).filter(begins).chain([part.len()]).collect();
+        let starts = std::iter::once(0).chain(ends.clone());
+        starts.zip(ends).map(|(start, end)| &part[start..end]).collect::<Vec<_>>()
+    })
 }
 
 /// A value that is no secret whatever its name is: to hide it would spoil every text.
@@ -173,6 +192,16 @@ mod tests {
         assert_eq!(shown(in_named("MAX_TOKENS", "4096")), [""; 0]);
         assert_eq!(shown(in_named("EMAIL", "ada@example.com")), [""; 0]);
         assert!(shown(in_named("DATABASE", "pg://ada:pass@h/d")).contains(&"pass".to_owned()));
+    }
+
+    #[test]
+    fn short_words_for_a_password_count_only_as_whole_words() {
+        for name in ["GITLAB_PAT", "DB_PASS", "PGPWD", "PASSPHRASE", "dbPass", "pat", "--pass", "pwd"] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["PATH", "PWD", "OLDPWD", "compass", "bypass", "PATTERN", "MANPATH", "", "é_ü"] {
+            assert!(!looks_secret(name), "{name}");
+        }
     }
 
     #[test]

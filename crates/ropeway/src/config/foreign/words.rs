@@ -1,5 +1,6 @@
 //! One server in the words of another client, and the same in ours.
 
+use crate::config::glob::escape;
 use crate::config::node::{Entry, Kind, Node, Place};
 use crate::config::problem::in_backticks;
 use crate::config::reference::literal;
@@ -173,7 +174,7 @@ impl<'a> Words<'a> {
     fn tools(&mut self, key: &str, place: Place, value: &Node) {
         let name = |item: &Node| match item.as_text() {
             Some("*") | None => item.clone(),
-            Some(text) => Node::text(item.place, globset::escape(text)),
+            Some(text) => Node::text(item.place, escape(text)),
         };
         let list = Node { place: value.place, kind: Kind::List(value.items().iter().map(name).collect()) };
         self.put_within("tools", key, place, list);

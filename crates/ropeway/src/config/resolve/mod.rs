@@ -4,6 +4,7 @@ mod measure;
 mod tools;
 mod transport;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use self::measure::{limits, reconnect, timeouts};
@@ -12,8 +13,8 @@ use super::node::{Node, Place, Step, path_text};
 use super::problem::{ConfigProblem, in_backticks, nearest};
 use super::raw::{RawEra, RawPrompts, RawServer, RawStart, Short};
 use super::reference::{Broken, Part, parts};
-use super::secrets::{Sources, is_ordinary};
-use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, Settings, Start};
+use super::secrets::{Sources, is_absent, is_ordinary};
+use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, Settings, Start, file};
 
 /// How long an alias may be.
 const ALIAS: usize = 64;
@@ -178,13 +179,7 @@ impl Resolver<'_> {
                     None => self.miss("HOME"),
                 },
                 Part::Separator => value.push(std::path::MAIN_SEPARATOR),
-                Part::File(path) => match std::fs::read_to_string(self.path(path)) {
-                    Ok(text) => {
-                        self.hidden.add(text.trim_end());
-                        value.push_str(text.trim_end());
-                    }
-                    Err(_) => self.miss(&format!("file:{path}")),
-                },
+                Part::File(path) => self.file(at, path, &mut value),
             }
         }
         value
@@ -201,6 +196,28 @@ impl Resolver<'_> {
             }
             (None, Some(default)) => value.push_str(default),
             (None, None) => self.miss(name),
+        }
+    }
+
+    fn file(&mut self, at: &[Step], path: &str, value: &mut String) {
+        let found = in_backticks(&format!("${{file:{path}}}"));
+        match file::read(&self.path(path)) {
+            Ok(text) => {
+                self.hidden.add(text.trim_end());
+                value.push_str(text.trim_end());
+            }
+            // A secret that is not there yet, or not for everybody.
+            Err(error) if is_absent(&error) || error.kind() == ErrorKind::PermissionDenied => {
+                self.miss(&format!("file:{path}"));
+            }
+            Err(error) if self.around.is_foreign => {
+                self.warnings.push(format!("{found} could not be read: {error}"));
+                self.miss(&format!("file:{path}"));
+            }
+            Err(error) => {
+                let found = format!("{found}, which could not be read: {error}");
+                self.problem(at, found, "a file with a secret in it");
+            }
         }
     }
 

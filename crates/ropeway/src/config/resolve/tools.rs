@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use globset::Glob;
 use serde_json::{Map, Value};
 
 use super::{Resolver, key};
 use crate::config::node::Step;
 use crate::config::problem::in_backticks;
 use crate::config::raw::{RawResources, RawServer, RawTools, Short, Size};
-use crate::config::{ResourceSettings, ToolOverride, ToolSettings};
+use crate::config::{Glob, ResourceSettings, ToolOverride, ToolSettings};
 
 impl Resolver<'_> {
     pub(super) fn tools(&mut self, raw: &RawServer) -> ToolSettings {
@@ -53,7 +52,7 @@ impl Resolver<'_> {
         }
         for (glob, arguments) in &raw.preset.0 {
             self.check_glob(&[key("tools"), key("preset"), key(glob)], glob);
-            change(&mut overrides, glob).preset.clone_from(arguments);
+            change(&mut overrides, glob).preset.clone_from(&arguments.0);
         }
         for (glob, options) in &raw.provider_options.0 {
             self.check_glob(&[key("tools"), key("provider_options"), key(glob)], glob);
@@ -86,7 +85,7 @@ impl Resolver<'_> {
 
     fn check_glob(&mut self, at: &[Step], glob: &str) {
         if let Err(error) = Glob::new(glob) {
-            self.problem(at, in_backticks(glob), format!("a glob ({})", error.kind()));
+            self.problem(at, in_backticks(glob), format!("a glob ({error})"));
         }
     }
 }

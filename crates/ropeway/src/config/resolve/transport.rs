@@ -8,7 +8,7 @@ use crate::config::node::Step;
 use crate::config::problem::in_backticks;
 use crate::config::raw::{RawAuth, RawServer, RawTransport};
 use crate::config::reference::{Part, parts};
-use crate::config::secrets::read_variables;
+use crate::config::secrets::{is_ordinary, read_variables};
 use crate::config::{HttpServer, StdioServer, Transport};
 use crate::secret::Secret;
 
@@ -103,6 +103,9 @@ impl Resolver<'_> {
         match read_variables(&self.path(&text)) {
             Ok(variables) => {
                 for (name, value) in variables {
+                    if !is_ordinary(&name) {
+                        self.hidden.add(&value);
+                    }
                     server.env.push((name, Secret::new(value)));
                 }
             }

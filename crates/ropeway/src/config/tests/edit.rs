@@ -17,6 +17,11 @@ fn new() -> RawServer {
     server
 }
 
+const HEADER: &str = "\
+# For help in your editor: ropeway config schema > ropeway.schema.json
+# yaml-language-server: $schema=ropeway.schema.json
+";
+
 const NEW: &str = "  - alias: new
     command: npx
     args: [-y, \"@scope/server\", \"8080\", \"yes\", \"a b\"]
@@ -54,11 +59,15 @@ fn a_server_is_added_and_not_a_byte_is_changed() {
 }
 
 #[test]
+fn a_new_file_says_where_its_schema_comes_from() {
+    assert_eq!(add("", &new()).unwrap(), format!("{HEADER}servers:\n{NEW}"));
+}
+
+#[test]
 fn a_server_is_added_to_files_of_every_style() {
-    let header = "# yaml-language-server: $schema=ropeway.schema.json\n";
     let flat = NEW.lines().map(|line| format!("{}\n", &line[2..])).collect::<String>();
     let cases = [
-        ("", format!("{header}servers:\n{NEW}")),
+        ("", format!("{HEADER}servers:\n{NEW}")),
         ("# only this", format!("# only this\nservers:\n{NEW}")),
         ("servers: []\n", format!("servers:\n{NEW}")),
         ("servers: [] # none yet\ncollisions: error\n", format!("servers: # none yet\n{NEW}collisions: error\n")),
@@ -122,10 +131,10 @@ fn what_is_written_means_what_was_meant() {
     let notes = ["${KEY}: a key".to_owned()];
     let text = write([(&new(), &[][..]), (&web, &notes[..])]);
     let expected = format!(
-        "# yaml-language-server: $schema=ropeway.schema.json\nservers:\n{NEW}\n  # ${{KEY}}: a key\n  - alias: web\n    transport: sse\n    url: \"https://x/${{KEY}}\"\n    auth:\n      bearer: \"${{TOKEN}}\"\n    tools: [read_*, \"*\"]\n    timeouts:\n      connect: 1500ms\n"
+        "{HEADER}servers:\n{NEW}\n  # ${{KEY}}: a key\n  - alias: web\n    transport: sse\n    url: \"https://x/${{KEY}}\"\n    auth:\n      bearer: \"${{TOKEN}}\"\n    tools: [read_*, \"*\"]\n    timeouts:\n      connect: 1500ms\n"
     );
     assert_eq!(text, expected);
-    assert_eq!(write([]), "# yaml-language-server: $schema=ropeway.schema.json\nservers: []\n");
+    assert_eq!(write([]), format!("{HEADER}servers: []\n"));
 }
 
 #[test]

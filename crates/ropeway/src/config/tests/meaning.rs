@@ -245,6 +245,58 @@ fn a_dot_env_that_is_odd_or_a_folder_does_no_harm() {
 }
 
 #[test]
+fn a_dot_env_that_cannot_be_read_is_a_warning_and_skips_who_needs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, "servers:\n  - {alias: a, command: x, args: ['${A}']}\n  - {alias: b, command: x}\n")
+        .unwrap();
+    for (bytes, problem) in [(b"A=\xff".to_vec(), "it is not UTF-8"), (vec![b'#'; 2 << 20], "it is larger than 1 MiB")]
+    {
+        std::fs::write(folder.path().join(".env"), bytes).unwrap();
+        let config = Config::load(&path, &Secrets::none()).unwrap();
+        let warning = format!("`.env` is left out: {problem}");
+        assert_eq!(config.warnings, [warning.as_str(), "server `a` is skipped: secret `A` is not set"]);
+        known(&config.servers[1]);
+    }
+}
+
+#[test]
+fn what_an_env_file_says_is_hidden_unless_everybody_knows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, "servers:\n  - {alias: a, command: x, env_file: a.env, env: {LEVEL: ordinary}}\n").unwrap();
+    std::fs::write(folder.path().join("a.env"), "DSN=postgres-of-mine\nHOME=/home/somebody\nDEBUG=true\n").unwrap();
+    let config = Config::load(&path, &Secrets::none()).unwrap();
+    let shown = known(&config.servers[0]).secrets().hide("postgres-of-mine /home/somebody true ordinary").into_owned();
+    assert_eq!(shown, "*** /home/somebody true ordinary");
+}
+
+#[test]
+fn a_secret_that_has_another_value_makes_another_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    let ways = [
+        "command: x, args: ['${S}']",
+        "command: x, env: {A: '${S}'}",
+        "command: x, env_file: s.env",
+        "command: x, args: ['${file:s.env}']",
+        "url: 'http://h/${S}'",
+        "url: http://h, headers: {H: '${S}'}",
+        "url: http://h, auth: {bearer: '${S}'}",
+        "url: http://h, auth: {basic: {user: me, password: '${S}'}}",
+    ];
+    let with = |way: &str, value: &str| {
+        std::fs::write(&path, format!("servers:\n  - {{alias: a, {way}}}\n")).unwrap();
+        std::fs::write(folder.path().join("s.env"), format!("S={value}\n")).unwrap();
+        Config::load(&path, &Secrets::from_map([("S", value)])).unwrap().servers
+    };
+    for way in ways {
+        assert_eq!(with(way, "first"), with(way, "first"), "{way}");
+        assert_ne!(with(way, "first"), with(way, "other"), "{way}");
+    }
+}
+
+#[test]
 fn a_server_that_is_not_wanted_is_not_missed() {
     let text =
         "enabled_servers: [b]\nservers:\n  - {alias: a, command: x, args: ['${ONE}']}\n  - {alias: b, command: x}\n";

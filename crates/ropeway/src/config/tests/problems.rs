@@ -145,6 +145,18 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             &server("command: x\nenv_file: nope.env"),
             "ropeway.yaml:4:15: servers[0].env_file: found `nope.env`, which could not be read: No such file or directory (os error 2), expected a file with lines of `NAME=value`",
         ),
+        (
+            "secrets_file: /dev/zero\nservers: []\n",
+            "ropeway.yaml:1:15: secrets_file: found `/dev/zero`, which could not be read: it is not a regular file, expected a file with lines of `NAME=value`",
+        ),
+        (
+            &server("command: x\nenv_file: /dev/zero"),
+            "ropeway.yaml:4:15: servers[0].env_file: found `/dev/zero`, which could not be read: it is not a regular file, expected a file with lines of `NAME=value`",
+        ),
+        (
+            &server("command: x\nargs: ['${file:/dev/zero}']"),
+            "ropeway.yaml:4:12: servers[0].args[0]: found `${file:/dev/zero}`, which could not be read: it is not a regular file, expected a file with a secret in it",
+        ),
         ("", "ropeway.yaml: found nothing, expected a list of `servers`"),
         ("# only a comment\n", "ropeway.yaml: found nothing, expected a list of `servers`"),
     ];
