@@ -6,7 +6,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::node::{Entry, Kind, Node, Place, Plain, Step, path_text, plain};
+use super::node::{Entry, Kind, Node, Place, Plain, Step, is_private, name_only, path_text, plain};
 use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
 
 /// More keys than a person reads in an aside.
@@ -14,7 +14,12 @@ const MANY: usize = 10;
 
 /// The record that the tree stands for, or what is first wrong with it. `base` is the path of the tree in the file.
 pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
-    T::deserialize(Decoder(node)).map_err(|mistake| mistake.into_problem(node.place, base))
+    T::deserialize(Decoder { node, hides: false }).map_err(|mistake| mistake.into_problem(node.place, base))
+}
+
+/// The same for a file in which every value is a secret.
+pub(super) fn decode_secrets<T: DeserializeOwned>(node: &Node) -> Result<T, ConfigProblem> {
+    T::deserialize(Decoder { node, hides: true }).map_err(|mistake| mistake.into_problem(node.place, ""))
 }
 
 /// What is wrong, before it is known where.
@@ -51,6 +56,12 @@ impl Mistake {
         self.place.get_or_insert(node.place);
         let hides = self.hides;
         self.found.get_or_insert_with(|| if hides { node.describe_kind() } else { node.describe() });
+        self
+    }
+
+    /// The mistake is at a value that is not shown.
+    fn hide(mut self, hides: bool) -> Self {
+        self.hides |= hides;
         self
     }
 
@@ -110,15 +121,19 @@ impl de::Error for Mistake {
     }
 }
 
-struct Decoder<'a>(&'a Node);
+struct Decoder<'a> {
+    node: &'a Node,
+    /// The values may be secrets and are not shown.
+    hides: bool,
+}
 
 impl<'a> Decoder<'a> {
     fn wrong(&self, expected: &str) -> Mistake {
-        Mistake::new(expected).within(self.0)
+        Mistake::new(expected).hide(self.hides).within(self.node)
     }
 
     fn whole<T: TryFrom<u64>>(&self) -> Result<T, Mistake> {
-        let number = match &self.0.kind {
+        let number = match &self.node.kind {
             Kind::Scalar { text, plain: true } => match plain(text) {
                 Plain::Whole(number) => u64::try_from(number).ok(),
                 Plain::Large(number) => Some(number),
@@ -142,7 +157,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     type Error = Mistake;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        let node = self.0;
+        let Self { node, hides } = self;
         let value = match &node.kind {
             Kind::Scalar { text, plain: false } => visitor.visit_str(text),
             Kind::Scalar { text, plain: true } => match plain(text) {
@@ -154,14 +169,14 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
                 Plain::Fraction(number) => visitor.visit_f64(number),
                 Plain::Text => visitor.visit_str(text),
             },
-            Kind::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
-            Kind::Map(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None }),
+            Kind::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), hides }),
+            Kind::Map(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None, hides }),
         };
-        value.map_err(|mistake| mistake.within(node))
+        value.map_err(|mistake| mistake.hide(hides).within(node))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        let Kind::Scalar { text, plain: is_plain } = &self.0.kind else {
+        let Kind::Scalar { text, plain: is_plain } = &self.node.kind else {
             return Err(self.wrong("`true` or `false`"));
         };
         match plain(text) {
@@ -181,8 +196,10 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 
     /// Any value but lists, maps and nothing has a text.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        match self.0.as_text() {
-            Some(text) => visitor.visit_str(text).map_err(|mistake: Mistake| mistake.within(self.0)),
+        match self.node.as_text() {
+            Some(text) => {
+                visitor.visit_str(text).map_err(|mistake: Mistake| mistake.hide(self.hides).within(self.node))
+            }
             None => Err(self.wrong("a text")),
         }
     }
@@ -196,7 +213,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_nothing() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.node.is_nothing() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Mistake> {
@@ -204,18 +221,18 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        match self.0.kind {
+        match self.node.kind {
             Kind::List(_) => self.deserialize_any(visitor),
             // A key with nothing behind it.
-            _ if self.0.is_nothing() => visitor.visit_seq(Items { items: [].iter().enumerate() }),
+            _ if self.node.is_nothing() => visitor.visit_seq(Items { items: [].iter().enumerate(), hides: false }),
             _ => Err(self.wrong("a list")),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        match self.0.kind {
+        match self.node.kind {
             Kind::Map(_) => self.deserialize_any(visitor),
-            _ if self.0.is_nothing() => visitor.visit_map(Entries { entries: [].iter(), value: None }),
+            _ if self.node.is_nothing() => visitor.visit_map(Entries { entries: [].iter(), value: None, hides: false }),
             _ => Err(self.wrong("a map")),
         }
     }
@@ -226,7 +243,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mistake> {
-        match self.0.kind {
+        match self.node.kind {
             Kind::Map(_) => self.deserialize_any(visitor),
             // A long list of keys would hide what is wrong.
             _ if fields.len() > MANY => Err(self.wrong("a map")),
@@ -240,9 +257,9 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mistake> {
-        let Some(text) = self.0.as_text() else { return Err(self.wrong(&one_of(variants.iter().copied()))) };
+        let Some(text) = self.node.as_text() else { return Err(self.wrong(&one_of(variants.iter().copied()))) };
         let variant: StrDeserializer<'_, Mistake> = text.into_deserializer();
-        visitor.visit_enum(variant).map_err(|mistake| mistake.within(self.0))
+        visitor.visit_enum(variant).map_err(|mistake| mistake.within(self.node))
     }
 
     forward_to_deserialize_any! {
@@ -252,6 +269,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+    hides: bool,
 }
 
 impl<'de> de::SeqAccess<'de> for Items<'_> {
@@ -259,14 +277,15 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
         let Some((index, item)) = self.items.next() else { return Ok(None) };
-        let value = seed.deserialize(Decoder(item));
-        value.map(Some).map_err(|mistake| mistake.within(item).after(Step::Index(index)))
+        let value = seed.deserialize(Decoder { node: item, hides: self.hides });
+        value.map(Some).map_err(|mistake| mistake.hide(self.hides).within(item).after(Step::Index(index)))
     }
 }
 
 struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
+    hides: bool,
 }
 
 impl<'de> de::MapAccess<'de> for Entries<'_> {
@@ -276,12 +295,16 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         let Some(entry) = self.entries.next() else { return Ok(None) };
         self.value = Some(entry);
         let key = Node::text(entry.place, entry.key.as_str());
-        seed.deserialize(Decoder(&key)).map(Some).map_err(|mistake| mistake.within(&key))
+        let decoded = seed.deserialize(Decoder { node: &key, hides: self.hides });
+        let mistake = |mistake: Mistake| if self.hides { mistake.found("an unknown key") } else { mistake };
+        decoded.map(Some).map_err(|found| mistake(found).within(&key))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
         let Some(entry) = self.value.take() else { return Err(Mistake::new("a value")) };
-        let value = seed.deserialize(Decoder(&entry.value));
-        value.map_err(|mistake| mistake.within(&entry.value).after(Step::Key(entry.key.clone())))
+        let hides = self.hides || is_private(&entry.key);
+        let name = if self.hides { name_only(&entry.key) } else { entry.key.clone() };
+        let value = seed.deserialize(Decoder { node: &entry.value, hides });
+        value.map_err(|mistake| mistake.hide(hides).within(&entry.value).after(Step::Key(name)))
     }
 }

@@ -196,12 +196,29 @@ pub(super) enum Step {
     Index(usize),
 }
 
+/// Whether what stands under this key may be a secret, or hold one.
+pub(super) fn is_private(key: &str) -> bool {
+    matches!(key, "args" | "auth" | "env" | "headers" | "preset" | "url")
+}
+
+/// The name that a key begins with. What follows, if anything does, is a value that stands there by mistake.
+pub(super) fn name_only(key: &str) -> String {
+    match key.find(|c: char| matches!(c, '=' | ':') || c.is_whitespace()) {
+        Some(end) => format!("{}***", &key[..end]),
+        None => key.to_owned(),
+    }
+}
+
 /// The steps as people write them: `servers[2].timeouts.connect`.
 pub(super) fn path_text(base: &str, steps: &[Step]) -> String {
     let mut path = base.to_owned();
+    let mut hides = false;
     for step in steps {
         match step {
             Step::Key(key) => {
+                let shown = if hides { name_only(key) } else { key.clone() };
+                hides |= is_private(key);
+                let key = shown.as_str();
                 let odd = key.is_empty() || key.contains(|c: char| matches!(c, '.' | '[' | ']') || c.is_whitespace());
                 match (odd, path.is_empty()) {
                     (true, _) => path.push_str(&format!("[{key:?}]")),

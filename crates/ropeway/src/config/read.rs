@@ -147,7 +147,8 @@ impl Document {
     fn own(tree: Node) -> Self {
         let mut document = Self::default();
         let Kind::Map(entries) = tree.kind else {
-            let problem = ConfigProblem::at(tree.place, "", tree.describe(), format!("a map with {}", one_of(KEYS)));
+            let problem =
+                ConfigProblem::at(tree.place, "", tree.describe_kind(), format!("a map with {}", one_of(KEYS)));
             document.problems.push(problem);
             return document;
         };

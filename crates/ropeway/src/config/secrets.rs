@@ -159,7 +159,7 @@ pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Un
     let is_yaml = path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")));
     if is_yaml {
         let node = yaml::parse(&file::read(path).map_err(Unread::Io)?).map_err(Unread::Broken)?;
-        let pairs: Pairs<Text> = decode::decode(&node, "").map_err(Unread::Broken)?;
+        let pairs: Pairs<Text> = decode::decode_secrets(&node).map_err(Unread::Broken)?;
         Ok(pairs.0.into_iter().map(|(name, value)| (name, value.0)).collect())
     } else {
         let (variables, problems) = read_leniently(path).map_err(Unread::Io)?;

@@ -167,7 +167,7 @@ fn tag_quotes(tag: Option<&Tag>, place: Place) -> Result<bool, ConfigProblem> {
         None => Ok(false),
         Some(tag) if tag.handle == "!" && tag.suffix.is_empty() => Ok(true),
         Some(tag) if tag.is_yaml_core_schema() => Ok(tag.suffix == "str"),
-        Some(tag) => Err(ConfigProblem::at(place, "", format!("the tag {}", in_backticks(&tag.to_string())), "no tag")),
+        Some(_) => Err(ConfigProblem::at(place, "", "a tag", "none: a text that begins with `!` needs quotes")),
     }
 }
 

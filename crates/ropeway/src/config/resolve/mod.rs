@@ -155,11 +155,11 @@ impl Resolver<'_> {
             }
             // Other clients know more kinds of references than we do.
             Err(Broken::Name(name)) if self.around.is_foreign => {
-                self.miss(&name);
+                self.miss(&cut(&name, &["=", ":-"]));
                 return String::new();
             }
             Err(Broken::Name(name)) => {
-                let found = in_backticks(&format!("${{{name}}}"));
+                let found = in_backticks(&format!("${{{}}}", cut(&name, &[":", "=", "-"])));
                 let expected = "`${NAME}` or `${NAME:-default}`, or `$$` for a dollar";
                 self.report(at, found, expected, suggest_name(&name));
                 return String::new();
@@ -253,11 +253,18 @@ fn key(name: &str) -> Step {
 
 /// The reference that was probably meant.
 fn suggest_name(written: &str) -> Option<String> {
-    let (name, default) = written.split_once([':', '-']).unwrap_or((written, ""));
+    let (name, default) = written.split_once([':', '=', '-']).unwrap_or((written, ""));
     let name: String = name.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let default = default.trim_start_matches(['-', '=', ':']);
-    is_name.then(|| if default.is_empty() { format!("${{{name}}}") } else { format!("${{{name}:-{default}}}") })
+    is_name.then(|| if default.is_empty() { format!("${{{name}}}") } else { format!("${{{name}:-…}}") })
+}
+
+/// A reference as it is shown, up to where its default begins: what stands in for a missing secret may be one.
+fn cut(written: &str, defaults: &[&str]) -> String {
+    match defaults.iter().filter_map(|default| written.find(default)).min() {
+        Some(end) => format!("{}…", &written[..end]),
+        None => written.to_owned(),
+    }
 }
 
 /// The problem of a list that names a server that is not there.

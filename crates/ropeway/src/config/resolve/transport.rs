@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{Resolver, key};
-use crate::config::node::Step;
+use crate::config::node::{Step, name_only};
 use crate::config::problem::in_backticks;
 use crate::config::raw::{RawAuth, RawServer, RawTransport};
 use crate::config::reference::{Part, parts};
@@ -62,7 +62,7 @@ impl Resolver<'_> {
             let at = [key("env"), key(name)];
             let value = self.text(&at, &value.0);
             if name.is_empty() || name.contains(['=', '\0']) {
-                self.problem(&at, in_backticks(name), "the name of a variable");
+                self.problem(&at, in_backticks(&name_only(name)), "the name of a variable");
             }
             if value.contains('\0') {
                 self.problem(&at, "a text with a NUL in it", "one without");
@@ -136,7 +136,7 @@ impl Resolver<'_> {
             let at = [key("headers"), key(name)];
             let value = self.text(&at, &value.0);
             if !is_header_name(name) {
-                self.problem(&at, in_backticks(name), "the name of a header");
+                self.problem(&at, in_backticks(&name_only(name)), "the name of a header");
             }
             if value.contains(['\r', '\n', '\0']) {
                 self.problem(&at, "a text of several lines", "a header on one line");
@@ -173,14 +173,18 @@ impl Resolver<'_> {
             None if !url.contains(':') || url.starts_with("localhost") => Some(format!("http://{url}")),
             _ => None,
         };
-        let is_url = reqwest::Url::parse(url).is_ok_and(|url| {
-            matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty())
+        // Browsers, and therefore the library, forgive a missing slash; whoever looks for a password in it does not.
+        let has_scheme = url.trim_start().split_once("://").is_some_and(|(scheme, rest)| {
+            ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) && !rest.starts_with(['/', '\\'])
         });
+        let is_url =
+            has_scheme && reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(|host| !host.is_empty()));
         if !is_url {
             let suggestion = suggestion.filter(|_| written == url && !written.is_empty());
+            let suggestion = suggestion.map(|suggestion| shown_url(&suggestion));
             self.report(
                 &[key("url")],
-                in_backticks(written),
+                in_backticks(&shown_url(written)),
                 "a URL that starts with `http://` or `https://`",
                 suggestion,
             );
@@ -194,6 +198,21 @@ fn name_of(transport: RawTransport) -> &'static str {
         RawTransport::Sse => "sse",
         RawTransport::StreamableHttp => "streamable-http",
     }
+}
+
+/// A URL that is none, as it is shown: without its name and password, and without what it asks for.
+fn shown_url(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    // Where nothing is in its place, a password may hold any character.
+    let (credentials, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
+    let (rest, query) = match rest.find(['?', '#']) {
+        Some(at) => (&rest[..=at], "***"),
+        None => (rest, ""),
+    };
+    format!("{scheme}{credentials}{rest}{query}")
 }
 
 fn is_header_name(name: &str) -> bool {

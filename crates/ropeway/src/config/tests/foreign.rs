@@ -302,7 +302,7 @@ fn an_extension_manifest_and_a_list_of_services() {
 fn a_mistake_in_a_foreign_file_is_told_by_the_names_of_that_file() {
     let text = "{\n  \"mcpServers\": {\n    \"a.b\": { \"command\": \"x\", \"args\": \"y\" }\n  }\n}";
     let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).unwrap_err();
-    assert_eq!(error.to_string(), "mcp.json:3:38: mcpServers[\"a.b\"].args: found `y`, expected a list");
+    assert_eq!(error.to_string(), "mcp.json:3:38: mcpServers[\"a.b\"].args: found a text, expected a list");
     let error = Config::parse("{\"mcpServers\": ", Path::new("mcp.json"), &Secrets::none()).unwrap_err();
     assert!(error.to_string().starts_with("mcp.json:1:16: found text that is not JSON: "), "{error}");
 }
@@ -313,7 +313,7 @@ fn a_broken_server_does_not_keep_the_others_from_being_imported() {
     let foreign = read_foreign(text, Path::new("/p/mcp.json")).unwrap();
     let aliases: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
     assert_eq!(aliases, ["b"]);
-    assert_eq!(foreign.warnings[0], "a server is left out: 1:47: mcpServers.a.args: found `5`, expected a list");
+    assert_eq!(foreign.warnings[0], "a server is left out: 1:47: mcpServers.a.args: found a text, expected a list");
     assert_eq!(foreign.warnings.len(), 2);
 }
 

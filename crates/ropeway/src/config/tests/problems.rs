@@ -70,7 +70,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             &server("command: x\ntools: read"),
             "ropeway.yaml:4:12: servers[0].tools: found `read`, expected a list of globs or a map",
         ),
-        (&server("command: x\nargs: -y"), "ropeway.yaml:4:11: servers[0].args: found `-y`, expected a list"),
+        (&server("command: x\nargs: -y"), "ropeway.yaml:4:11: servers[0].args: found a text, expected a list"),
         (&server("command: x\nargs: [[]]"), "ropeway.yaml:4:12: servers[0].args[0]: found a list, expected a text"),
         (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: found nothing, expected a text"),
         (
@@ -136,7 +136,10 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "servers: []\n---\nservers: []\n",
             "ropeway.yaml:2:1: found a second document, expected one document in the file",
         ),
-        ("servers: !secret x\n", "ropeway.yaml:1:10: found the tag `!secret`, expected no tag"),
+        (
+            "servers: !secret x\n",
+            "ropeway.yaml:1:10: found a tag, expected none: a text that begins with `!` needs quotes",
+        ),
         (
             "secrets_file: nope.env\nservers: []\n",
             "ropeway.yaml:1:15: secrets_file: found `nope.env`, which could not be read: No such file or directory (os error 2), expected a file with lines of `NAME=value`",
@@ -162,6 +165,78 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
     ];
     for (text, expected) in cases {
         assert_eq!(problems(text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn no_mistake_puts_a_secret_into_an_error() {
+    for lines in [
+        "headers: 'Authorization: Bearer s3cret'",
+        "headers: s3cret",
+        "headers: {'Authorization: Bearer s3cret': x}",
+        "headers: {Authorization Bearer s3cret: }",
+        "url: http://h\nheaders: {'Authorization: Bearer s3cret': x}",
+        "env: TOKEN=s3cret",
+        "env: {DSN=s3cret: }",
+        "env: {DSN=s3cret}",
+        "command: x\nenv: {'DSN=s3cret': x}",
+        "args: --token s3cret",
+        "args: [{--token: s3cret, s3cret: 1}]",
+        "auth: s3cret",
+        "auth: {bearer: {s3cret: s3cret}}",
+        "auth: {bearer s3cret: x}",
+        "auth: {basic: s3cret}",
+        "auth: {basic: {user: me, password: !s3cret}}",
+        "tools: {preset: {search: s3cret}}",
+        "tools: 'TOKEN=s3cret'",
+        "url: [http://me:s3cret@h]",
+        "url: wss://me:s3cret@h/mcp",
+        "url: wss://me:un/der#s3cret@h/mcp",
+        "url: http:/me:s3cret@h/mcp",
+        "url: http:///me:s3cret@h/mcp",
+        "url: me:s3cret@h/mcp",
+        "url: h/mcp?s=s3cret",
+        "url: 'h/mcp#s3cret'",
+        "url: http://h\nauth: {bearer: '${TOKEN=s3cret}'}",
+        "url: http://h\nauth: {bearer: '${TOKEN: s3cret}'}",
+        "command: 'x --token s3cret ${A}'",
+        "transport: wss://me:s3cret@h",
+        "API_TOKEN=s3cret: x",
+    ] {
+        let problems = problems(&server(lines));
+        assert!(!problems.is_empty() && !problems.concat().contains("s3cret"), "{lines}: {problems:?}");
+    }
+    for text in
+        ["TOKEN=s3cret\nOTHER=s3cret\n", "servers: http://me:s3cret@h\n", "secrets_file: TOKEN=s3cret\nservers: []\n"]
+    {
+        let problems = problems(text);
+        assert!(!problems.concat().contains("s3cret"), "{text}: {problems:?}");
+    }
+}
+
+#[test]
+fn a_url_that_is_none_is_shown_without_what_it_tells_of_somebody() {
+    let expected = "ropeway.yaml:3:10: servers[0].url: found `wss://***@h/mcp?***`, expected a URL that starts with `http://` or `https://` (did you mean `https://***@h/mcp?***`?)";
+    assert_eq!(problems(&server("url: wss://me:s3cret@h/mcp?token=s3cret")), [expected]);
+}
+
+#[test]
+fn a_file_with_secrets_that_is_written_in_another_way_is_told_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    std::fs::write(&path, "secrets_file: secrets.yaml\nservers:\n  - {alias: a, command: x, env_file: secrets.yaml}\n")
+        .unwrap();
+    for (text, found) in [
+        ("TOKEN=s3cret\nDSN=s3cret\n", "line 1: found a text, expected a map"),
+        ("- s3cret\n", "line 1: found a list, expected a map"),
+        ("TOKEN: [s3cret]\n", "line 1: TOKEN: found a list, expected a text"),
+        ("{DSN=s3cret}\n", "line 1: DSN***: found nothing, expected a text"),
+    ] {
+        std::fs::write(folder.path().join("secrets.yaml"), text).unwrap();
+        let error = Config::load(&path, &Secrets::none()).unwrap_err();
+        let found = format!("`secrets.yaml`, which could not be read: {found}");
+        let expected = [found.clone(), found];
+        assert_eq!(error.problems.iter().map(|problem| problem.found.clone()).collect::<Vec<_>>(), expected, "{text}");
     }
 }
 
