@@ -433,14 +433,20 @@ impl Inner {
                 }
                 before => {
                     let slot = new_slot(entry, &self.shaping, &self.roof)?;
-                    let list = if before.is_some() { &mut reloaded.restarted } else { &mut reloaded.started };
-                    list.push(alias);
+                    // What could not run before, or cannot now, was not running.
+                    match (before.as_ref().is_some_and(|slot| slot.config().is_some()), slot.config().is_some()) {
+                        (true, true) => reloaded.restarted.push(alias),
+                        (true, false) => reloaded.stopped.push(alias),
+                        (false, true) => reloaded.started.push(alias),
+                        (false, false) => reloaded.kept.push(alias),
+                    }
                     fresh.push((before, slot.clone()));
                     new.push(slot);
                 }
             }
         }
-        reloaded.stopped = old.iter().map(|slot| slot.alias().clone()).collect();
+        let gone = old.iter().filter(|slot| slot.config().is_some());
+        reloaded.stopped.extend(gone.map(|slot| slot.alias().clone()));
         crew.slots = new;
         crew.collisions = collisions;
         let change =

@@ -24,7 +24,7 @@ pub struct Config {
     pub collisions: Collisions,
     /// What is odd about the file but was dealt with.
     pub warnings: Vec<String>,
-    /// The other files that take part: those with secrets.
+    /// The other files that were looked into: those with secrets and variables.
     pub files: Vec<PathBuf>,
 }
 

@@ -39,7 +39,9 @@ impl Config {
         document.warnings.extend(sources.warnings.iter().cloned());
         let workspace = workspace(origin);
         let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign: document.is_foreign };
-        Ok(Self { files, ..document.resolve(origin, &around)? })
+        let mut config = document.resolve(origin, &around)?;
+        files.append(&mut config.files);
+        Ok(Self { files, ..config })
     }
 }
 
@@ -264,6 +266,7 @@ impl Document {
                 Ok(resolved) => {
                     config.servers.push(resolved.entry);
                     config.warnings.extend(resolved.warnings);
+                    config.files.extend(resolved.files);
                 }
                 Err(found) => problems.extend(found),
             }

@@ -35,6 +35,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Resolved {
     pub(super) entry: ServerEntry,
     pub(super) warnings: Vec<String>,
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// The meaning of one server. `base` is its path in the file, and `node` what is written there.
@@ -52,6 +53,7 @@ pub(super) fn resolve(
         warnings: Vec::new(),
         missing: Vec::new(),
         hidden: Hidden::default(),
+        files: Vec::new(),
     };
     resolver.check_alias(&raw.alias);
     let transport = resolver.transport(raw);
@@ -103,7 +105,7 @@ pub(super) fn resolve(
         },
     };
     entry.instructions = raw.instructions.unwrap_or(false);
-    Ok(Resolved { entry, warnings })
+    Ok(Resolved { entry, warnings, files: resolver.files })
 }
 
 struct Resolver<'a> {
@@ -115,6 +117,8 @@ struct Resolver<'a> {
     /// The names of secrets that no source has.
     missing: Vec<String>,
     hidden: Hidden,
+    /// The files that were looked into.
+    files: Vec<PathBuf>,
 }
 
 impl Resolver<'_> {
@@ -201,7 +205,9 @@ impl Resolver<'_> {
 
     fn file(&mut self, at: &[Step], path: &str, value: &mut String) {
         let found = in_backticks(&format!("${{file:{path}}}"));
-        match file::read(&self.path(path)) {
+        let file = self.path(path);
+        self.files.push(file.clone());
+        match file::read(&file) {
             Ok(text) => {
                 self.hidden.add(text.trim_end());
                 value.push_str(text.trim_end());

@@ -100,7 +100,9 @@ impl Resolver<'_> {
     fn env_file(&mut self, path: &str, server: &mut StdioServer) {
         let at = [key("env_file")];
         let text = self.text(&at, path);
-        match read_variables(&self.path(&text)) {
+        let file = self.path(&text);
+        self.files.push(file.clone());
+        match read_variables(&file) {
             Ok(variables) => {
                 for (name, value) in variables {
                     if !is_ordinary(&name) {

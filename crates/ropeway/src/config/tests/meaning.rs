@@ -318,3 +318,16 @@ fn paths_are_relative_to_the_file_and_know_the_home_folder() {
         assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(server));
     }
 }
+
+#[test]
+fn every_file_that_takes_part_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("secrets", "A=1\n"), ("variables", "B=2\n"), ("token", "t0ken")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let text = "secrets_file: secrets\nservers:\n  - {alias: a, command: x, env_file: variables}\n  \
+        - {alias: b, url: http://h, auth: {bearer: '${file:token}'}}\n";
+    let config = Config::parse(text, &folder.path().join("ropeway.yaml"), &Secrets::none()).unwrap();
+    let names: Vec<_> = config.files.iter().map(|file| file.strip_prefix(folder.path()).unwrap()).collect();
+    assert_eq!(names, [".env", "secrets", "variables", "token"].map(std::path::Path::new));
+}

@@ -384,3 +384,20 @@ fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
         bridge.stop().await;
     });
 }
+
+#[test]
+fn a_server_that_could_not_run_before_is_told_as_started_and_one_that_cannot_now_as_stopped() {
+    scene(|_| async move {
+        let server = entry("a", Scripted::new(Script::default()).in_process());
+        let missing = ropeway::config::Settings::Missing { secrets: vec!["TOKEN".into()] };
+        let mut skipped = server.clone();
+        skipped.settings = missing;
+        let bridge = started(config([skipped.clone()])).await;
+        let reloaded = bridge.reload(config([server])).await.expect("a configuration");
+        assert_eq!((&reloaded.started[..], &reloaded.restarted[..]), (&["a".into()][..], &[][..]));
+        let reloaded = bridge.reload(config([skipped])).await.expect("a configuration");
+        assert_eq!(reloaded.stopped, ["a".into()]);
+        let reloaded = bridge.reload(Config::default()).await.expect("a configuration");
+        assert_eq!(reloaded, ropeway::bridge::Reloaded::default());
+    });
+}
