@@ -12,6 +12,13 @@ use crate::{conformance, servers};
 /// The tests that talk to real servers are in modules of this name.
 const REAL: &str = "real::";
 
+/// What is linted: all of it, and the library with less than its usual features.
+const LINTED: [&[&str]; 3] = [
+    &["--workspace", "--all-targets"],
+    &["--package", "ropeway", "--no-default-features"],
+    &["--package", "ropeway", "--no-default-features", "--features", "mcp"],
+];
+
 /// How many tests passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
@@ -61,9 +68,10 @@ pub fn run() -> Result<()> {
         false => Outcome::Skipped("rustfmt is not installed".to_owned()),
     });
     step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
-        true => {
-            plain(process::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))
-        }
+        true => plain(LINTED.iter().try_for_each(|what| {
+            let mut clippy = cargo(&["clippy"]);
+            process::run(clippy.args(what.iter().copied()).args(["--", "--deny", "warnings"]))
+        })),
         false => Outcome::Skipped("clippy is not installed".to_owned()),
     });
     let mut have_servers = true;

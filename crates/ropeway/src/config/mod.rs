@@ -59,6 +59,7 @@ pub use self::problem::{ConfigError, ConfigProblem};
 pub use self::raw::json_schema;
 #[cfg(feature = "bridge")]
 pub use self::secrets::Secrets;
+#[cfg(feature = "mcp")]
 pub(crate) use self::server::A_YEAR;
 pub use self::server::{
     EraChoice, HttpServer, InProcessServer, Limits, Reconnect, ServerConfig, StdioServer, Timeouts, Transport,

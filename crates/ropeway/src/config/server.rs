@@ -219,6 +219,7 @@ impl Default for Timeouts {
     }
 }
 
+#[cfg(feature = "mcp")]
 impl Timeouts {
     /// The same, with nothing longer than a year: the clocks cannot tell times that are further away.
     pub(crate) fn bounded(self) -> Self {
@@ -235,6 +236,7 @@ impl Timeouts {
 }
 
 /// As good as for ever.
+#[cfg(feature = "mcp")]
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How much to take from a server.

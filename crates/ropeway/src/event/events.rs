@@ -58,6 +58,7 @@ impl Events {
     }
 
     /// Does anybody who listens want to know what tools are called with and what they answer?
+    #[cfg(feature = "mcp")]
     pub(crate) fn wants_payloads(&self) -> bool {
         (self.0.tells_payloads() && self.0.own.receiver_count() > 0)
             || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.wants_payloads()))

@@ -125,6 +125,7 @@ impl Handlers {
     }
 }
 
+#[cfg(feature = "bridge")]
 impl Handlers {
     /// Do the same functions answer?
     pub(crate) fn same_as(&self, other: &Self) -> bool {

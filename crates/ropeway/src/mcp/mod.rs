@@ -1,6 +1,8 @@
 //! One MCP server: connecting, staying connected, calling.
 
 mod answer;
+#[cfg(feature = "bridge")]
+mod bridged;
 mod call;
 mod completion;
 mod fault;
@@ -34,6 +36,7 @@ pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Rol
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
+#[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
 pub use self::signals::end_children_on_signals;
 pub use self::transport::stdio::end_children;
@@ -43,9 +46,9 @@ use self::host::Host;
 use self::shared::Shared;
 use self::supervisor::Order;
 use self::tools::McpTool;
-use crate::config::{ServerConfig, Timeouts};
+use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
-use crate::event::{EventStream, Events, Relay};
+use crate::event::{EventStream, Events};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
 /// A connection to a server could not be made.
@@ -185,12 +188,6 @@ impl Mcp {
         self.tools(prefix, self.handle.clone()).await
     }
 
-    /// The same tools, but they do not keep the connection alive: once it is gone, their calls say so.
-    #[allow(dead_code, reason = "the bridge hands out tools and keeps the connections itself")]
-    pub(crate) async fn loose_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
-        self.tools(None, ()).await
-    }
-
     async fn tools<K: Clone + Send + Sync + 'static>(
         &self,
         prefix: Option<&str>,
@@ -203,37 +200,6 @@ impl Mcp {
             Arc::new(McpTool { definition, shared: shared.clone(), _keep: keep.clone() }) as Arc<dyn Tool>
         };
         Ok(list.definitions().map(tool).collect())
-    }
-
-    /// A tool of which the definition is known from before. It does not keep the connection alive.
-    pub(crate) fn loose_tool(&self, definition: ToolDefinition) -> Arc<dyn Tool> {
-        let shared = self.handle.shared.clone();
-        Arc::new(McpTool { definition: Arc::new(definition), shared, _keep: () })
-    }
-
-    /// How long calls wait.
-    pub(crate) fn timeouts(&self) -> Timeouts {
-        self.handle.shared.config.timeouts
-    }
-
-    /// Counts the changes of the tool list.
-    pub(crate) fn tools_version(&self) -> watch::Receiver<u64> {
-        self.handle.shared.tools_version.subscribe()
-    }
-
-    /// Counts the changes of the prompts.
-    pub(crate) fn prompts_version(&self) -> watch::Receiver<u64> {
-        self.handle.shared.host.prompts_changed.subscribe()
-    }
-
-    /// How long the server says that the tool list may be kept, from when it was fetched.
-    pub(crate) fn tools_life(&self) -> Option<Duration> {
-        self.handle.shared.tools().and_then(|tools| tools.life())
-    }
-
-    /// Tells the events of the connection to somebody else too, who knows the server by another name.
-    pub(crate) fn relay(&self, alias: Alias, to: Events) -> Relay {
-        self.handle.shared.host.events().relay(alias, to)
     }
 
     /// The definitions of the server's tools. With a prefix, `prefix_` goes before each name.

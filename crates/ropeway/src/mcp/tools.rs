@@ -57,6 +57,7 @@ impl ToolList {
     }
 
     /// How long the server says that it may be kept.
+    #[cfg(feature = "bridge")]
     pub(crate) fn life(&self) -> Option<Duration> {
         self.ttl
     }

@@ -115,6 +115,7 @@ impl Mask {
     }
 
     /// The same for a text that may have been cut: the beginning of a secret at its end is hidden as well.
+    #[cfg(feature = "mcp")]
     pub(crate) fn hide_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let masked = self.hide(text);
         let cut = self.0.iter().flat_map(|hidden| &hidden.values).filter_map(|value| {
@@ -156,6 +157,7 @@ impl Mask {
     }
 
     /// How many bytes the longest of the values has.
+    #[cfg(feature = "mcp")]
     pub(crate) fn longest(&self) -> usize {
         self.0.iter().flat_map(|hidden| &hidden.values).map(String::len).max().unwrap_or_default()
     }

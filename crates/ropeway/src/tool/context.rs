@@ -81,6 +81,7 @@ struct Inner {
     id: OnceLock<CallId>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
     total: Option<Duration>,
     cancel: Option<Cancel>,
     progress: Option<ProgressSink>,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
@@ -135,7 +134,8 @@ impl<'de> Deserialize<'de> for ToolOutput {
 
 impl ToolOutput {
     /// Reads a result out of its message; large data goes on sharing the message's memory.
-    pub(crate) fn read(message: &Bytes) -> Result<Self, serde_json::Error> {
+    #[cfg(feature = "mcp")]
+    pub(crate) fn read(message: &bytes::Bytes) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(message);
         let output = OutputSeed(Source(Some(message))).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| output)

@@ -1,0 +1,50 @@
+//! A connection as a bridge uses it: its tools do not hold it, and its changes can be followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Mcp;
+use super::tools::McpTool;
+use crate::config::Timeouts;
+use crate::event::{Events, Relay};
+use crate::tool::{Alias, CallError, Tool, ToolDefinition};
+
+impl Mcp {
+    /// The server's tools, which do not keep the connection alive: once it is gone, their calls say so.
+    pub(crate) async fn loose_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        self.tools(None, ()).await
+    }
+
+    /// A tool of which the definition is known from before. It does not keep the connection alive.
+    pub(crate) fn loose_tool(&self, definition: ToolDefinition) -> Arc<dyn Tool> {
+        let shared = self.handle.shared.clone();
+        Arc::new(McpTool { definition: Arc::new(definition), shared, _keep: () })
+    }
+
+    /// How long calls wait.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.handle.shared.config.timeouts
+    }
+
+    /// Counts the changes of the tool list.
+    pub(crate) fn tools_version(&self) -> watch::Receiver<u64> {
+        self.handle.shared.tools_version.subscribe()
+    }
+
+    /// Counts the changes of the prompts.
+    pub(crate) fn prompts_version(&self) -> watch::Receiver<u64> {
+        self.handle.shared.host.prompts_changed.subscribe()
+    }
+
+    /// How long the server says that the tool list may be kept, from when it was fetched.
+    pub(crate) fn tools_life(&self) -> Option<Duration> {
+        self.handle.shared.tools().and_then(|tools| tools.life())
+    }
+
+    /// Tells the events of the connection to somebody else too, who knows the server by another name.
+    pub(crate) fn relay(&self, alias: Alias, to: Events) -> Relay {
+        self.handle.shared.host.events().relay(alias, to)
+    }
+}
