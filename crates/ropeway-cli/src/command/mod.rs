@@ -41,7 +41,7 @@ const FORCE: Duration = Duration::from_millis(700);
 ///
 /// Without a command, the tools of a built-in demo server are shown.
 #[derive(Debug, Parser)]
-#[command(name = "ropeway", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "ropeway", version, after_help = EXIT_CODES)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,

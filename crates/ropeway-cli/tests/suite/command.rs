@@ -174,7 +174,8 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
 
 #[test]
 fn help_lists_the_exit_codes() {
-    for arguments in [&["--help"][..], &["tools", "--help"], &["call", "--help"], &["-h"], &["call", "-h"]] {
+    let short = [&["-h"][..], &["call", "-h"]];
+    for arguments in [&["--help"][..], &["tools", "--help"], &["help"], &["help", "call"]].into_iter().chain(short) {
         let run = Run::of(arguments).expect(0);
         for words in ["Exit codes:", "4  server needs authentication", "5  timeout"] {
             assert!(run.stdout.contains(words), "{arguments:?}: {}", run.stdout);
