@@ -8,13 +8,14 @@ use ropeway::config::Secrets;
 use ropeway::event::Event;
 use ropeway::tool::Alias;
 
-use super::{Setting, print};
+use super::{Reader, Setting, reader_left, write};
 use crate::duration::words as time_words;
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::text::{clean_json, clean_line, columns, cut, terminal_width};
+use crate::veil;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -53,10 +54,13 @@ impl Follow {
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
         let follow = async {
             while let Some(event) = events.next().await {
-                print(&match setting.json {
+                let line = match setting.json {
                     true => clean_json(&serde_json::to_string(&event).unwrap_or_default()) + "\n",
                     false => layout.show(&event, began.elapsed()),
-                })?;
+                };
+                if write(&veil::over(&line))? == Reader::Left {
+                    break;
+                }
             }
             Ok::<_, Failure>(Exit::Done)
         };
@@ -77,6 +81,8 @@ impl Follow {
             failure = start => Err(failure),
             // It was asked for so much and no more.
             () = over => Ok(Exit::Done),
+            // Nothing may happen for long after that, so it is not left to the next line.
+            () = reader_left() => Ok(Exit::Done),
         };
         bridge.stop().await;
         done

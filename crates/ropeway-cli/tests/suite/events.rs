@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::ChildStdout;
+use std::time::{Duration, Instant};
 
 use ropeway::testing::Script;
 use serde_json::{Value, json};
@@ -80,4 +81,17 @@ fn events_end_when_their_time_is_over() {
     let run = place.run("events web --timeout 1s").expect(0);
     assert!(run.stdout.contains("● web      ready"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
+    let place = Place::with(&[entry("web", &Script::default())]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.contains("ready"));
+    let Following { mut running, lines } = following;
+    let begun = Instant::now();
+    drop(lines);
+    assert_eq!(running.child.wait().expect("an end").code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?}", begun.elapsed());
+    assert_eq!(running.others(), Vec::<u32>::new());
 }
