@@ -76,10 +76,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
     let mark =
         if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
     let faint = |text: Option<&str>| Cell::new(text.unwrap_or("-")).styled(FAINT);
-    let era = server.era.map(|era| match era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    });
+    let era = server.era.map(Era::as_str);
     let version = match (&server.name, &server.version) {
         (Some(name), Some(version)) => Some(format!("{name} {version}")),
         (name, version) => name.clone().or_else(|| version.clone()),

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use ropeway::bridge::Listing;
-use ropeway::mcp::{Era, ServerInfo};
+use ropeway::mcp::ServerInfo;
 use ropeway::registry::{Hit, Outcome, Verdict};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
@@ -69,7 +69,7 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
         if let Some(info) = session.server_info(&verdict.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
-            fields.insert("era".to_owned(), json!(era(&info)));
+            fields.insert("era".to_owned(), json!(info.era.as_str()));
             fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
@@ -78,13 +78,6 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
         Value::Object(fields)
     };
     json!({"servers": listing.verdicts.iter().map(server).collect::<Vec<_>>()})
-}
-
-fn era(server: &ServerInfo) -> &'static str {
-    match server.era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    }
 }
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
