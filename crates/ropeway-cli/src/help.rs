@@ -130,19 +130,38 @@ pub(crate) fn faint(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
+/// Should a server be there that is not?
+pub(crate) fn is_absent(outcome: &Outcome) -> bool {
+    !is_there(outcome) && *outcome != Outcome::Disabled
+}
+
+fn is_there(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
+}
+
+/// Is it still unknown what becomes of a server?
+pub(crate) fn is_on_its_way(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Connecting | Outcome::NotStarted)
+}
+
 /// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
-pub(crate) fn exit<'a>(verdicts: impl IntoIterator<Item = &'a Verdict> + Clone) -> Exit {
-    let any = |is: fn(&Outcome) -> bool| verdicts.clone().into_iter().any(|verdict| is(&verdict.outcome));
-    let late = |outcome: &Outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted);
-    let there = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
-    };
+pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
+    let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
+    match outcomes().any(is_there) && !outcomes().any(is_on_its_way) {
+        true => Exit::Done,
+        false => worst(outcomes()),
+    }
+}
+
+/// The exit code of the worst that is the matter with some servers.
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Exit {
+    let any = |is: fn(&Outcome) -> bool| outcomes.clone().any(is);
     match () {
-        () if any(late) => Exit::Timeout,
-        () if any(there) => Exit::Done,
-        () if any(|outcome| matches!(outcome, Outcome::Down { .. })) => Exit::Unreachable,
+        () if any(is_on_its_way) => Exit::Timeout,
+        // One that is ready, and ill all the same, gives no sign of life.
+        () if any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => Exit::Unreachable,
         () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. })) => Exit::Usage,
+        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. } | Outcome::FilteredToZero { .. })) => Exit::Usage,
         () => Exit::Done,
     }
 }

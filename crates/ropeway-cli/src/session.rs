@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
+use crate::help::{Help, is_absent};
 use crate::names::{Names, server_of};
 use crate::servers::{Servers, memory_folder};
 use crate::setting::Setting;
@@ -275,10 +275,6 @@ impl Session {
         // Whoever is still there after this is killed by the caller.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
-}
-
-fn is_absent(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Disabled)
 }
 
 /// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.

@@ -8,7 +8,7 @@ use ropeway::registry::{Outcome, Verdict};
 use super::{Setting, print, print_json};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
-use crate::help::{Help, faint, line};
+use crate::help::{Help, faint, line, worst};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -39,24 +39,10 @@ impl Health {
                 true => print_json(&health)?,
                 false => print(&show(&health, &session.help))?,
             }
-            Ok(exit(&health))
+            let ill = health.servers.iter().filter(|server| !server.is_well());
+            Ok(worst(ill.map(|server| &server.outcome)))
         })
         .await
-    }
-}
-
-/// Done when all are well; else the worst that is the matter.
-fn exit(health: &Record) -> Exit {
-    let ill: Vec<&Outcome> =
-        health.servers.iter().filter(|server| !server.is_well()).map(|server| &server.outcome).collect();
-    match () {
-        () if ill.is_empty() => Exit::Done,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted)) => Exit::Timeout,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => {
-            Exit::Unreachable
-        }
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () => Exit::Usage,
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, faint, tools as count};
+use crate::help::{exit, faint, is_absent, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
@@ -180,9 +180,6 @@ fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> Str
         text = format!("{all} about `{}`.\n", clean_line(words));
     }
     // What is not there cannot be found.
-    let is_absent = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Down { .. } | Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Connecting)
-    };
     let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(
