@@ -67,7 +67,9 @@ fn events_for_scripts_are_one_json_object_a_line() {
     let place = Place::with(&[entry("web", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
     let mut following = Following::start(&place, &["events", "--json"]);
     let ready = following.until(|line| line.contains("server.ready"));
-    let ready: Value = serde_json::from_str(&ready).expect("JSON");
+    let mut ready: Value = serde_json::from_str(&ready).expect("JSON");
+    let time = ready.as_object_mut().expect("an object").remove("time");
+    assert!(time.as_ref().and_then(Value::as_str).is_some_and(|time| time.ends_with('Z')), "{time:?}");
     assert_eq!(ready, json!({"event": "server.ready", "server": "web", "protocol_version": "2026-07-28"}));
     let down = following.until(|line| line.contains("server.down"));
     let down: Value = serde_json::from_str(&down).expect("JSON");
@@ -94,4 +96,18 @@ fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
     assert_eq!(running.child.wait().expect("an end").code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?}", begun.elapsed());
     assert_eq!(running.others(), Vec::<u32>::new());
+}
+
+#[test]
+fn servers_to_which_nothing_happens_are_told_at_the_start() {
+    let place = Place::with(&[
+        entry("web", &Script::default()),
+        json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]}),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+    ]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.ends_with("◐ secretive  skipped: `NO_SUCH_SECRET` is not set"));
+    following.until(|line| line.ends_with("◐ off        disabled"));
+    following.until(|line| line.ends_with("● web        ready, MCP 2026-07-28"));
+    following.end();
 }
