@@ -19,6 +19,7 @@ mod welcome;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -118,7 +119,7 @@ impl CommandLine {
         if log_payloads {
             setting.events = setting.events.with_payloads();
         }
-        let log = match log_file.map(|file| open_log(&file, &setting.events)).transpose() {
+        let log = match log_file.map(|file| open_log(&file, &setting.events, log_payloads)).transpose() {
             Ok(log) => log,
             Err(failure) => return finish(Err(failure)),
         };
@@ -143,9 +144,10 @@ impl CommandLine {
     }
 }
 
-/// Writes down what happens, at the end of a file.
-fn open_log(path: &Path, events: &Events) -> Result<EventLog, Failure> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
+/// Writes down what happens, at the end of a file. What tools are called with and answer is nobody else's business.
+fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
+    let mode = if payloads { 0o600 } else { 0o666 };
+    let file = OpenOptions::new().create(true).append(true).mode(mode).open(path);
     file.and_then(|file| EventLog::start(events, Veiled(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }

@@ -356,3 +356,12 @@ fn events_of_every_command_are_added_to_a_log_file() {
     assert!(run.stderr.contains("could not write `/no/such/folder/log`"), "{}", run.stderr);
     assert!(!Path::new("/no/such/folder").exists());
 }
+
+#[test]
+fn a_log_file_with_payloads_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::with(&[entry("a", &Script::default())]);
+    place.run("call a.echo message=hi --log-file log --log-payloads").expect(0);
+    let mode = std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
