@@ -13,6 +13,7 @@ use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
+use crate::argument::mistyped;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
@@ -230,13 +231,14 @@ impl Session {
         let definition = tool.definition();
         let local = Alias::from(definition.name.as_str());
         let server = server_of(definition).unwrap_or(&local);
+        let mistyped = mistyped(definition, &arguments);
         let envelope = self.step("waiting for", server, tool.call(arguments, &context)).await?;
         match envelope.error.as_deref() {
             None => Ok(envelope),
             Some(CallError::InvalidArguments { problems, .. }) => {
                 let shown = self.names.shown(definition);
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
-                Err(Failure::from(error).about(&shown))
+                Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
             Some(error) => Err(Failure::from(error)),
         }
