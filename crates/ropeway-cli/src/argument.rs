@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use ropeway::tool::{Arguments, ToolDefinition};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::text::cut;
@@ -178,7 +178,11 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
         _ => {
             let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
             let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
-            Err(Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not")).about(tool))
+            let failure = Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not"));
+            // Whoever has one thing for a list is shown how a list of it is written.
+            let alone = json!([text]).to_string();
+            let list = shlex::try_quote(&alone).ok().filter(|_| wanted == "string[]");
+            Err(list.map(|list| format!("write {name}={list}")).into_iter().fold(failure, Failure::hint).about(tool))
         }
     }
 }
@@ -198,8 +202,6 @@ pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<Stri
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn tool() -> ToolDefinition {
@@ -275,6 +277,15 @@ mod tests {
         let typed = Typed { object: None, pairs: vec![Pair::parse("x=1").expect("a pair")] };
         let arguments = typed.for_tool(&ToolDefinition::new("a")).expect("arguments");
         assert_eq!(Value::Object(arguments), json!({"x": "1"}));
+    }
+
+    #[test]
+    fn one_thing_for_a_list_is_shown_as_a_list() {
+        let tags = json!({"properties": {"tags": {"type": "array", "items": {"type": "string"}}}});
+        let tool = ToolDefinition::new("tag").with_input_schema(tags);
+        let failure = convert(&tool, "tags", "a".to_owned()).expect_err("no list");
+        let text = anstream::adapter::strip_str(&failure.render()).to_string();
+        assert!(text.contains("and `a` is not\n  write tags='[\"a\"]'\n"), "{text}");
     }
 
     fn open() -> ToolDefinition {
