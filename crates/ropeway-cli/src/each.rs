@@ -74,7 +74,8 @@ pub(crate) async fn ask<T>(
     });
     let one = async |at: usize| {
         let server = &servers[at];
-        let is_settled = |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !help::is_on_its_way(&verdict.outcome));
+        let is_settled =
+            |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !help::is_on_its_way(&verdict.outcome));
         // The other end lives as long as we do.
         let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_asleep(&verdicts[at]));
         if asleep && session.awake {
@@ -178,7 +179,9 @@ impl<T> Each<T> {
                 help::line(Mark::Bad, &verdict.server, "no answer", "") + &reason
             }
             // It has arrived, and still not answered.
-            Answer::Late if !help::is_on_its_way(&verdict.outcome) => help::line(Mark::Half, &verdict.server, &self.late, ""),
+            Answer::Late if !help::is_on_its_way(&verdict.outcome) => {
+                help::line(Mark::Half, &verdict.server, &self.late, "")
+            }
             Answer::Absent if verdict.outcome == Outcome::Disabled => String::new(),
             Answer::Absent | Answer::Late => self.help.trouble(verdict, width()),
         };

@@ -163,6 +163,13 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
         (&["tools", "--stdio", "a", "--url", "http://b"], "cannot be used with"),
         (&["tools", "--header", "A: b"], "--url"),
         (&["tools", "--env", "A=b"], "--stdio"),
+        (&["tools", "--url", "http://a", "--env", "A=b"], "'--url <URL>' cannot be used with '--env <NAME=VALUE>'"),
+        (&["tools", "--url", "http://a", "--cwd", "/"], "cannot be used with"),
+        (&["tools", "--stdio", "cat", "--bearer", "X"], "cannot be used with"),
+        (&["tools", "--stdio", "cat", "--transport", "sse"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "--header", "A: b"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "time", "--env", "A=b"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "--inherit-env"], "cannot be used with"),
         (&["tools", "--url", "example.com"], "is not an http:// or https:// URL"),
         (&["tools", "--stdio", "a 'b"], "a quote that is not closed"),
     ] {

@@ -365,3 +365,12 @@ fn a_log_file_with_payloads_is_for_its_owner_alone() {
     let mode = std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+#[test]
+fn the_era_that_is_asked_for_is_spoken_with_configured_servers_too() {
+    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    for (era, expected) in [("legacy", "legacy"), ("modern", "modern"), ("auto", "modern")] {
+        let list = place.run(&format!("tools --json --era {era}")).expect(0).json();
+        assert_eq!([&list["servers"][0]["era"], &list["servers"][1]["era"]], [expected; 2]);
+    }
+}
