@@ -75,7 +75,12 @@ impl Help {
                 false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
             }),
             (Outcome::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
-            (Outcome::Down { .. }, Some((path, _))) => Some(format!("{} looks for the cause", doctor(server, path))),
+            (Outcome::Down { .. }, Some((path, _))) => {
+                Some(format!("{} looks for the cause", command(&format!("doctor {server}"), path)))
+            }
+            (Outcome::Down { .. }, None) if self.source == Source::Line => {
+                Some("`ropeway doctor` with the same options looks for the cause".to_owned())
+            }
             (Outcome::Connecting | Outcome::NotStarted, _) if self.patience.is_some() => {
                 Some("a longer --timeout waits for it".to_owned())
             }
@@ -92,7 +97,11 @@ impl Help {
     /// Servers that are not there, by name, and what says why.
     pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
-        format!("{} (`ropeway health` says why)", clean_line(&names.join(", ")))
+        let health = match &self.source {
+            Source::File(path) => command("health", path),
+            Source::Line | Source::Demo => "`ropeway health` with the same options".to_owned(),
+        };
+        format!("{} ({health} says why)", clean_line(&names.join(", ")))
     }
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
@@ -174,12 +183,12 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// What to type for a diagnosis.
-fn doctor(server: &Alias, file: &Path) -> String {
+/// What to type to learn more about the servers of a file.
+pub(crate) fn command(words: &str, file: &Path) -> String {
     // A file that is found need not be named.
     match find().as_deref() == Some(file) {
-        true => format!("`ropeway doctor {server}`"),
-        false => format!("`ropeway doctor {server} --config {}`", file.display()),
+        true => format!("`ropeway {words}`"),
+        false => format!("`ropeway {words} --config {}`", file.display()),
     }
 }
 
@@ -225,6 +234,16 @@ mod tests {
             "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` of `web`\n"
         );
         assert_eq!(trouble(Outcome::Disabled), "○ web · disabled\n");
+    }
+
+    #[test]
+    fn what_to_type_next_names_the_same_servers() {
+        let down = verdict(Outcome::Down { cause: String::new() });
+        let line = Help::new(Source::Line, None);
+        let advice = "`ropeway doctor` with the same options looks for the cause";
+        assert_eq!(line.advice(&down).as_deref(), Some(advice));
+        assert_eq!(line.names([&down].into_iter()), "web (`ropeway health` with the same options says why)");
+        assert_eq!(help().names([&down].into_iter()), "web (`ropeway health --config /etc/ropeway.yaml` says why)");
     }
 
     #[test]
