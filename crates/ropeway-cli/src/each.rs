@@ -98,7 +98,7 @@ pub(crate) async fn ask<T>(
             late.replace(waiting);
             if over { Poll::Ready(()) } else { Poll::Pending }
         });
-        let label = || format!("{what} {}", crowd(servers.len(), &late.borrow()));
+        let label = || format!("{what} {}", crowd(&late.borrow()));
         let over = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until).await,
@@ -137,13 +137,9 @@ impl<T> Asked<'_, T> {
     }
 }
 
-/// Whom one waits for: of many, those that are missing.
-fn crowd(count: usize, missing: &[Alias]) -> String {
-    let names: Vec<&str> = missing.iter().map(Alias::as_str).collect();
-    match count {
-        1 => names.join(", "),
-        _ => format!("{count} servers: {}", names.join(", ")),
-    }
+/// Whom one waits for, by name.
+fn crowd(missing: &[Alias]) -> String {
+    missing.iter().map(Alias::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn is_asleep(verdict: &Verdict) -> bool {
@@ -223,4 +219,15 @@ impl<T> Each<T> {
 /// Why a server could not answer, in one line; whose words they are is said beside it.
 fn reason(error: &CallError) -> String {
     crate::failure::line(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_whom_one_waits_for_and_of_nobody_else() {
+        assert_eq!(crowd(&["time".into(), "fs".into()]), "time, fs");
+        assert_eq!(crowd(&["fs".into()]), "fs");
+    }
 }
