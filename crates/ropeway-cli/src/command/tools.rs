@@ -74,6 +74,9 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
         }
+        if let Some(hidden) = hidden(listing, verdict) {
+            fields.insert("hidden".to_owned(), json!(hidden));
+        }
         fields.insert("tools".to_owned(), json!(tools));
         Value::Object(fields)
     };
@@ -115,7 +118,28 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
     let info = session.server_info(&verdict.server);
     let about = info.as_deref().map(about).unwrap_or_default();
     let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
-    session.help.heading(verdict, &about) + &tools.collect::<String>()
+    let mut text = session.help.heading(verdict, &about) + &tools.collect::<String>();
+    if let Some(hidden) = hidden(listing, verdict) {
+        text.push_str(&faint(&wrap(&why_hidden(hidden, listing, &verdict.server), width, 4)));
+    }
+    text
+}
+
+/// How many tools a server has that are not on the list, since others there have their names.
+fn hidden(listing: &Listing, verdict: &Verdict) -> Option<usize> {
+    let listed = listing.registry.of_server(&verdict.server).count();
+    verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
+}
+
+fn why_hidden(hidden: usize, listing: &Listing, server: &Alias) -> String {
+    let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
+    let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
+    let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
+    let who = match others[..] {
+        [other] => format!("`{}` has", clean_line(other.as_str())),
+        _ => "others have".to_owned(),
+    };
+    format!("{hidden} of its tools {are} hidden: {who} {names} (`ropeway config check --connect`)")
 }
 
 /// What a server calls itself, and its version.

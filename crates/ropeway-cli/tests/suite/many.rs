@@ -374,3 +374,17 @@ fn the_era_that_is_asked_for_is_spoken_with_configured_servers_too() {
         assert_eq!([&list["servers"][0]["era"], &list["servers"][1]["era"]], [expected; 2]);
     }
 }
+
+#[test]
+fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
+    let bare = |alias: &str| having(entry(alias, &Script::default()), json!({"prefix": "", "tools": ["echo", "add"]}));
+    let place = Place::with(&[bare("a"), bare("b")]);
+    let list = place.run("tools").expect(0).stdout;
+    let why = "2 of its tools are hidden: `a` has tools of the same names (`ropeway config\n    check --connect`)\n";
+    let (_, group) = list.split_once("● b · 2 tools").expect("the server");
+    let (_, lines) = group.split_once('\n').expect("lines");
+    assert!(lines.starts_with(&format!("    {why}")), "{list}");
+    let list = place.run("tools --json").expect(0).json();
+    let hidden: Vec<&Value> = list["servers"].as_array().expect("servers").iter().map(|it| &it["hidden"]).collect();
+    assert_eq!(hidden, [&Value::Null, &json!(2)]);
+}
