@@ -206,6 +206,9 @@ impl<T> Each<T> {
 
     /// Done, unless somebody is late, or nobody has answered and somebody should have.
     pub(crate) fn exit(&self) -> Exit {
+        if let [(_, Answer::Failed(error))] = &self.answers[..] {
+            return Failure::from(error).exit();
+        }
         let any = |is: fn(&Answer<T>) -> bool| self.answers.iter().any(|(_, answer)| is(answer));
         match () {
             () if any(|answer| matches!(answer, Answer::Late)) => Exit::Timeout,

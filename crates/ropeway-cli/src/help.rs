@@ -156,6 +156,10 @@ pub(crate) fn is_on_its_way(outcome: &Outcome) -> bool {
 /// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
 pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
     let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
+    if let [Verdict { outcome: Outcome::Disabled, .. }] = verdicts {
+        // Whoever asks for just this one does not know that it is off.
+        return Exit::Usage;
+    }
     match outcomes().any(is_there) && !outcomes().any(is_on_its_way) {
         true => Exit::Done,
         false => worst(outcomes()),
@@ -276,6 +280,7 @@ mod tests {
         assert_eq!(exit(&[down, Outcome::NeedsAuth]), Exit::Unreachable);
         assert_eq!(exit(&[Outcome::Disabled, Outcome::NeedsAuth]), Exit::NeedsAuth);
         assert_eq!(exit(&[Outcome::Disabled, Outcome::Skipped { secrets: Vec::new() }]), Exit::Usage);
-        assert_eq!(exit(&[Outcome::Disabled]), Exit::Done);
+        assert_eq!(exit(&[Outcome::Disabled]), Exit::Usage);
+        assert_eq!(exit(&[Outcome::Disabled, Outcome::Disabled]), Exit::Done);
     }
 }

@@ -74,6 +74,18 @@ impl Session {
         Self::run(servers, None, setting, work).await
     }
 
+    /// The same for a list: whoever reads it as JSON gets one document of one form, however many servers there are.
+    pub(crate) async fn with_list<T>(
+        servers: Servers,
+        setting: &Setting,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match setting.json {
+            true => Self::with_any(servers, setting, work).await,
+            false => Self::with(servers, setting, work).await,
+        }
+    }
+
     async fn run<T>(
         servers: Servers,
         single: Option<Alias>,

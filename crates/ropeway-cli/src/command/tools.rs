@@ -43,7 +43,7 @@ impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
-        Session::with(servers, &setting, async |session| {
+        Session::with_list(servers, &setting, async |session| {
             session.arrive().await?;
             let listing = session.listing();
             match (&self.find, setting.json) {

@@ -388,3 +388,22 @@ fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
     let hidden: Vec<&Value> = list["servers"].as_array().expect("servers").iter().map(|it| &it["hidden"]).collect();
     assert_eq!(hidden, [&Value::Null, &json!(2)]);
 }
+
+#[test]
+fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
+    let place = mixed();
+    for (name, code, outcome) in [("broken", 3, "down"), ("secretive", 2, "skipped"), ("off", 2, "disabled")] {
+        for command in ["tools", "resources", "prompts"] {
+            let list = place.run(&format!("{command} {name} --json")).expect(code).json();
+            let servers = list["servers"].as_array().expect("servers");
+            assert_eq!(servers.len(), 1, "{list}");
+            let server = json!([servers[0]["server"], servers[0]["verdict"]["outcome"]]);
+            assert_eq!(server, json!([name, outcome]), "{command}");
+        }
+    }
+    let refuses =
+        Script::default().fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
+    let place = Place::with(&[entry("refuses", &refuses)]);
+    let list = place.run("resources --json").expect(1).json();
+    assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");
+}
