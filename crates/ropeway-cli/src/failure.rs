@@ -141,6 +141,12 @@ impl Failure {
         self
     }
 
+    /// The same with another exit code.
+    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// Shows the tool that it is about.
     pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
         self.tool = Some(Box::new(tool.clone()));

@@ -7,7 +7,7 @@ use anstyle::Style;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
 use crate::text::{clean_line, wrap};
@@ -102,6 +102,21 @@ impl Help {
             Source::Line | Source::Demo => "`ropeway health` with the same options".to_owned(),
         };
         format!("{} ({health} says why)", clean_line(&names.join(", ")))
+    }
+
+    /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
+    /// when it is all of them.
+    pub(crate) fn blame(&self, failure: Failure, verdicts: &[Verdict]) -> Failure {
+        let absent: Vec<&Verdict> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+        let failure = match &absent[..] {
+            [] => failure,
+            [verdict] => failure.hint(verdict.to_string()),
+            many => failure.hint(format!("not there: {}", self.names(many.iter().copied()))),
+        };
+        match verdicts.iter().any(|verdict| is_there(&verdict.outcome)) || absent.is_empty() {
+            true => failure,
+            false => failure.ending(exit(verdicts)),
+        }
     }
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.

@@ -225,13 +225,9 @@ impl Session {
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
         self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
-            // What is not there may be a tool of one that is not there.
-            let absent: Vec<&Verdict> = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
-            match &absent[..] {
-                [] if tools.is_empty() => failure.hint("there are no tools"),
-                [] => failure,
-                [verdict] => failure.hint(verdict.to_string()),
-                many => failure.hint(format!("not there: {}", self.help.names(many.iter().copied()))),
+            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_absent(&verdict.outcome)) {
+                true => failure.hint("there are no tools"),
+                false => self.help.blame(failure, &listing.verdicts),
             }
         })
     }

@@ -407,3 +407,18 @@ fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
     let list = place.run("resources --json").expect(1).json();
     assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");
 }
+
+#[test]
+fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
+    let broken = |alias: &str| json!({"alias": alias, "command": "/no/such/program"});
+    let place = Place::with(&[broken("one"), broken("two")]);
+    for typed in ["call x", "read foo://x", "prompt x"] {
+        let run = place.run(typed).expect(3);
+        assert!(run.stderr.ends_with("  not there: one, two (`ropeway health` says why)\n"), "{typed}: {}", run.stderr);
+    }
+    let place = Place::with(&[broken("one"), entry("good", &Script::default())]);
+    for typed in ["call xyz", "read foo://x", "prompt xyz"] {
+        let run = place.run(typed).expect(2);
+        assert!(run.stderr.contains("  server `one` is "), "{typed}: {}", run.stderr);
+    }
+}
