@@ -14,7 +14,7 @@ use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::session::Session;
-use crate::signature::{brief, hints, signature_as};
+use crate::signature::{arguments, brief, hints, signature_as};
 use crate::text::{clean, clean_line, cut, first_sentence, width, wrap};
 
 const NAME: Style = Style::new().bold();
@@ -50,7 +50,11 @@ impl Tools {
                 (Some(words), true) => print_json(&found_json(&listing, words))?,
                 (Some(words), false) => print(&found(session, &listing, words, width()))?,
                 (None, true) => print_json(&list_json(session, &listing))?,
-                (None, false) => print(&list(session, &listing, &source, width()))?,
+                (None, false) => {
+                    // Whoever names a server wants to know all about it.
+                    let whole = self.name.is_some() || source == Source::Line;
+                    print(&list(session, &listing, &source, whole, width()))?;
+                }
             }
             Ok(exit(&listing.verdicts))
         })
@@ -84,14 +88,22 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
 }
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
-fn list(session: &Session, listing: &Listing, source: &Source, width: usize) -> String {
+fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, width: usize) -> String {
     match (&listing.verdicts[..], source) {
         ([], Source::File(file)) => nobody(&file.display().to_string()),
         ([], _) => nobody("the command line"),
         ([verdict], _) => {
             let mut text = title(session, verdict, source);
+            let info = session.server_info(&verdict.server);
+            let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
+            if let Some(instructions) = instructions.filter(|_| whole) {
+                text.push_str(&wrap(&clean(instructions), width, 2));
+            }
             for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
                 text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
+                if whole {
+                    text.push_str(&arguments(tool, width, 4));
+                }
             }
             if let Some(advice) = session.help.advice(verdict) {
                 text.push_str(&wrap(&advice, width, 4));

@@ -422,3 +422,12 @@ fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
         assert!(run.stderr.contains("  server `one` is "), "{typed}: {}", run.stderr);
     }
 }
+
+#[test]
+fn what_a_server_says_about_its_use_stands_above_its_tools() {
+    let script = Script { instructions: Some("Ask me\nanything.".to_owned()), ..Script::default() };
+    let place = Place::with(&[entry("a", &script), entry("b", &Script::default())]);
+    let list = place.run("tools a").expect(0).stdout;
+    assert!(list.contains("MCP 2026-07-28\n  Ask me\n  anything.\n\necho("), "{list}");
+    assert!(!place.run("tools").expect(0).stdout.contains("Ask me"));
+}
