@@ -43,7 +43,8 @@ const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
 ///
-/// Without a command, the tools of a built-in demo server are shown.
+/// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
+/// of a built-in demo server are shown.
 #[derive(Debug, Parser)]
 #[command(name = "ropeway", version, after_help = EXIT_CODES)]
 pub(crate) struct CommandLine {

@@ -26,10 +26,11 @@ const TRY: [&str; 4] = [
     "call countdown seconds=3",
 ];
 
-const REAL: [&str; 3] = [
+const REAL: [&str; 4] = [
+    "add NAME -- COMMAND",
+    "import",
     "tools --stdio \"npx -y @modelcontextprotocol/server-everything\"",
     "tools --url https://example.com/mcp --bearer TOKEN",
-    "call TOOL key=value --stdio \"COMMAND\"",
 ];
 
 const DO: [(&str, &str); 5] = [

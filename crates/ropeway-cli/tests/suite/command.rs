@@ -15,6 +15,8 @@ fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
         "calculate(expression: string)",
         "chart(values: number[], title?: string, kind?: \"bar\" | \"line\" = \"bar\")",
         "ropeway call calculate expression=",
+        "ropeway add NAME -- COMMAND\n",
+        "ropeway import\n",
         "ropeway tools --stdio",
         "ropeway tools --url",
     ] {
