@@ -41,6 +41,9 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        if self.find.as_deref().is_some_and(|words| words.trim().is_empty()) {
+            return Err(Failure::usage("there are no words to find").hint("give some: --find 'read a file'"));
+        }
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         Session::with_list(servers, &setting, async |session| {

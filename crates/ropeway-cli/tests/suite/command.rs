@@ -165,6 +165,7 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
         (&["tools", "--stdio", "a", "--url", "http://b"], "cannot be used with"),
         (&["tools", "--header", "A: b"], "--url"),
         (&["tools", "--env", "A=b"], "--stdio"),
+        (&["tools", "--find", " "], "there are no words to find"),
         (&["tools", "--url", "http://a", "--env", "A=b"], "'--url <URL>' cannot be used with '--env <NAME=VALUE>'"),
         (&["tools", "--url", "http://a", "--cwd", "/"], "cannot be used with"),
         (&["tools", "--stdio", "cat", "--bearer", "X"], "cannot be used with"),
