@@ -159,7 +159,7 @@ impl<T> Each<T> {
     pub(crate) fn nothing(&self, what: &str) -> String {
         match (&self.answers[..], self.there().count()) {
             ([(verdict, Answer::There(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
-            ([], _) => "No server is configured.\n".to_owned(),
+            ([], _) => self.help.nobody(),
             (_, 0) => "No server is there.\n".to_owned(),
             (_, 1) => format!("The server that is there has no {what}.\n"),
             (_, count) => format!("None of the {count} servers that are there has {what}.\n"),

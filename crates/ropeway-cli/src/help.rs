@@ -10,7 +10,7 @@ use ropeway::tool::Alias;
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
-use crate::text::{clean_line, wrap};
+use crate::text::{clean_line, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -92,6 +92,16 @@ impl Help {
             }
             _ => None,
         }
+    }
+
+    /// That there are no servers at all, and how there will be some.
+    pub(crate) fn nobody(&self) -> String {
+        let place = match &self.source {
+            Source::File(path) => format!(" in {}", path.display()),
+            Source::Line | Source::Demo => String::new(),
+        };
+        let way = "`ropeway add NAME -- COMMAND` adds one, `ropeway import` takes over those of other clients.";
+        format!("No server is configured{place}.\n{}", faint(&wrap(way, width(), 0)))
     }
 
     /// Servers that are not there, by name, and what says why.

@@ -48,7 +48,7 @@ impl Health {
 
 fn show(health: &Record, help: &Help) -> String {
     if health.servers.is_empty() {
-        return "No server is configured.\n".to_owned();
+        return help.nobody();
     }
     let width = terminal_width(&std::io::stdout());
     let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];

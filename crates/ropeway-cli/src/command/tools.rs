@@ -92,10 +92,9 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
 fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, width: usize) -> String {
-    match (&listing.verdicts[..], source) {
-        ([], Source::File(file)) => nobody(&file.display().to_string()),
-        ([], _) => nobody("the command line"),
-        ([verdict], _) => {
+    match &listing.verdicts[..] {
+        [] => session.help.nobody(),
+        [verdict] => {
             let mut text = title(session, verdict, source);
             let info = session.server_info(&verdict.server);
             let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
@@ -113,15 +112,11 @@ fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, widt
             }
             text
         }
-        (verdicts, _) => {
+        verdicts => {
             let server = |verdict: &Verdict| group(session, listing, verdict, width);
             verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
-}
-
-fn nobody(source: &str) -> String {
-    format!("No server is named in {source}.\n{FAINT}`ropeway add NAME -- COMMAND` adds one.{FAINT:#}\n")
 }
 
 /// A server among others, and its tools.

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::tools::list_json;
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
+use crate::help::Help;
 use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
 use crate::session::Session;
@@ -78,9 +79,12 @@ fn configured(file: &Path, servers: &Servers, setting: &Setting) -> Result<Exit,
         print_json(&json!({"config": file, "servers": names}))?;
         return Ok(Exit::Done);
     }
+    if names.is_empty() {
+        print(&Help::new(servers.source.clone(), None).nobody())?;
+        return Ok(Exit::Done);
+    }
     let (width, program) = (width(), program());
-    let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let mut text = wrap(&format!("{} of {}: {list}", count(names.len()), file.display()), width, 0);
+    let mut text = wrap(&format!("{} of {}: {}", count(names.len()), file.display(), names.join(", ")), width, 0);
     text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
     let mut table = Table::new(&[], Overflow::Wrap);
     for (command, what) in DO {

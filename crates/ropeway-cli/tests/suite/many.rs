@@ -143,7 +143,7 @@ fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
         (&[broken, off.clone()][..], 3, "could not start"),
         (&[skipped, off.clone()], 2, "`NO_SUCH_SECRET` is not set"),
         (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
-        (&[], 0, "No server is named in"),
+        (&[], 0, "No server is configured in"),
     ] {
         let run = Place::with(servers).run("tools").expect(code);
         assert!(run.stdout.contains(words), "{}", run.stdout);
@@ -430,4 +430,16 @@ fn what_a_server_says_about_its_use_stands_above_its_tools() {
     let list = place.run("tools a").expect(0).stdout;
     assert!(list.contains("MCP 2026-07-28\n  Ask me\n  anything.\n\necho("), "{list}");
     assert!(!place.run("tools").expect(0).stdout.contains("Ask me"));
+}
+
+#[test]
+fn where_no_server_is_configured_every_command_says_how_to_add_one() {
+    let place = Place::with(&[]);
+    for typed in ["", "tools", "resources", "prompts", "health"] {
+        let text = place.run(typed).expect(0).stdout;
+        assert!(
+            text.starts_with("No server is configured in ") && text.contains("`ropeway add NAME"),
+            "{typed}: {text}"
+        );
+    }
 }
