@@ -70,6 +70,8 @@ fn what_was_mistyped_is_suggested_with_its_server() {
     for (typed, words) in [
         ("tools fiels", "there is no server `fiels`\n  did you mean `files`?"),
         ("health zzz", "there is no server `zzz`\n  there are: alpha, files"),
+        ("call files echo message=hi", "`echo` is no argument\n"),
+        ("call files echo message=hi", "\n  did you mean `files.echo`?\n"),
         ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
         ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "there is no prompt `files.plian`\n  did you mean `files.plain`?"),
