@@ -169,7 +169,8 @@ pub(crate) fn is_absent(outcome: &Outcome) -> bool {
     !is_there(outcome) && *outcome != Outcome::Disabled
 }
 
-fn is_there(outcome: &Outcome) -> bool {
+/// Is a server there, whatever it has?
+pub(crate) fn is_there(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
 }
 

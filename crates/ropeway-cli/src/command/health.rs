@@ -8,7 +8,7 @@ use ropeway::registry::{Outcome, Verdict};
 use super::{Setting, print, print_json};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
-use crate::help::{Help, faint, line, worst};
+use crate::help::{Help, faint, is_there, line, worst};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -73,7 +73,10 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(words).as_deref()),
-        Cell::new(&server.tools.to_string()),
+        match is_there(&server.outcome) {
+            true => Cell::new(&server.tools.to_string()),
+            false => faint(None),
+        },
         faint(version.as_deref()),
     ]
 }
@@ -113,7 +116,11 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
         _ => help.heading(&verdict, ""),
     };
     if !server.is_well() {
-        for said in server.stderr.iter().rev().take(SERVER_LINES).rev() {
+        // The cause of its end may be its last words.
+        let cause = server.last_error.as_deref().unwrap_or_default();
+        let is_new = |said: &&String| said.trim().is_empty() || !cause.contains(said.trim());
+        let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();
+        for said in &said[said.len().saturating_sub(SERVER_LINES)..] {
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
     }

@@ -445,3 +445,13 @@ fn where_no_server_is_configured_every_command_says_how_to_add_one() {
         );
     }
 }
+
+#[test]
+fn the_health_of_a_dead_server_says_its_last_words_once_and_counts_no_tools() {
+    let dies = "echo starting up >&2; echo DATABASE_URL is not set >&2; exit 7";
+    let place = Place::with(&[json!({"alias": "dies", "command": "sh", "args": ["-c", dies]})]);
+    let text = place.run("health").expect(3).stdout;
+    assert_eq!(text.matches("DATABASE_URL").count(), 1, "{text}");
+    let row = text.lines().find(|line| line.starts_with("dies")).expect("its row");
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["dies", "✗", "down", "-", "-", "-", "-", "-"], "{text}");
+}
