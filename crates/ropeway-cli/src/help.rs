@@ -104,6 +104,16 @@ impl Help {
         format!("No server is configured{place}.\n{}", faint(&wrap(way, width(), 0)))
     }
 
+    /// What to type to see which tools have the same names.
+    pub(crate) fn collisions(&self) -> String {
+        match &self.source {
+            Source::File(path) if find().as_ref() != Some(path) => {
+                format!("`ropeway config check --connect {}`", path.display())
+            }
+            _ => "`ropeway config check --connect`".to_owned(),
+        }
+    }
+
     /// Servers that are not there, by name, and what says why.
     pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
@@ -274,6 +284,7 @@ mod tests {
         assert_eq!(line.advice(&down).as_deref(), Some(advice));
         assert_eq!(line.names([&down].into_iter()), "web (`ropeway health` with the same options says why)");
         assert_eq!(help().names([&down].into_iter()), "web (`ropeway health --config /etc/ropeway.yaml` says why)");
+        assert_eq!(help().collisions(), "`ropeway config check --connect /etc/ropeway.yaml`");
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
     let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
     let mut text = session.help.heading(verdict, &about) + &tools.collect::<String>();
     if let Some(hidden) = hidden(listing, verdict) {
-        text.push_str(&faint(&wrap(&why_hidden(hidden, listing, &verdict.server), width, 4)));
+        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
     }
     text
 }
@@ -141,7 +141,7 @@ fn hidden(listing: &Listing, verdict: &Verdict) -> Option<usize> {
     verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
 }
 
-fn why_hidden(hidden: usize, listing: &Listing, server: &Alias) -> String {
+fn why_hidden(session: &Session, hidden: usize, listing: &Listing, server: &Alias) -> String {
     let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
     let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
     let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
@@ -149,7 +149,7 @@ fn why_hidden(hidden: usize, listing: &Listing, server: &Alias) -> String {
         [other] => format!("`{}` has", clean_line(other.as_str())),
         _ => "others have".to_owned(),
     };
-    format!("{hidden} of its tools {are} hidden: {who} {names} (`ropeway config check --connect`)")
+    format!("{hidden} of its tools {are} hidden: {who} {names} ({})", session.help.collisions())
 }
 
 /// What a server calls itself, and its version.
