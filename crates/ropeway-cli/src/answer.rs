@@ -103,13 +103,26 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
         _ => false,
     };
     let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
-    if let Data::Json(value) = envelope.data() {
+    if let Data::Json(value) = envelope.data()
+        && !is_one_text(value, &envelope.meta.content)
+    {
         shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));
         shown.text.push('\n');
     }
     let odd = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
     shown.notes.extend(envelope.warnings.iter().map(odd));
     Ok(shown)
+}
+
+/// Is an object nothing but a name for the text beside it?
+fn is_one_text(value: &Value, parts: &[ContentPart]) -> bool {
+    let text = |part: &ContentPart| match part {
+        ContentPart::Text(part) => Some(part.text.clone()),
+        _ => None,
+    };
+    let texts: Vec<String> = parts.iter().filter_map(text).collect();
+    let only = value.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
+    !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
 }
 
 /// Writes parts for a person; files go into the folder when there is one.
@@ -224,6 +237,17 @@ mod tests {
     fn structured_content_that_is_repeated_as_text_is_shown_once() {
         let output = read(json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}}));
         assert_eq!(plain(&output, None), "{\n  \"a\": 1\n}\n");
+    }
+
+    #[test]
+    fn text_that_is_repeated_as_the_only_field_of_an_object_is_shown_once() {
+        let answer = |structured: Value| {
+            let parts = json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two\n"}]);
+            plain(&read(json!({"content": parts, "structuredContent": structured})), None)
+        };
+        assert_eq!(answer(json!({"content": "one\ntwo\n"})), "one\ntwo\n");
+        assert_eq!(answer(json!({"content": "one"})), "one\ntwo\n{\n  \"content\": \"one\"\n}\n");
+        assert_eq!(plain(&read(json!({"content": [], "structuredContent": {"a": ""}})), None), "{\n  \"a\": \"\"\n}\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use ropeway::tool::{Arguments, ToolDefinition};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::text::cut;
@@ -148,16 +148,19 @@ impl Typed {
 fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
     let Some(property) = schema::property(root, name) else {
-        if schema::is_open(root) {
-            return Ok(Value::String(text));
-        }
         let fields = schema::fields(root);
-        let names = fields.iter().map(|field| field.name.as_str());
+        let question = suggest::question(name, fields.iter().map(|field| field.name.as_str()));
         let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name));
-        return Err(match suggest::question(name, names) {
-            Some(question) => failure.hint(question).about(tool),
-            None => failure.about(tool),
-        });
+        return match question {
+            // Few schemas are closed, and what looks mistyped most likely is.
+            Some(question) if schema::is_open(root) => {
+                let way = format!("`{name}:=…` with a JSON value sends it all the same");
+                Err(failure.hint(question).hint(way).about(tool))
+            }
+            None if schema::is_open(root) => Ok(Value::String(text)),
+            Some(question) => Err(failure.hint(question).about(tool)),
+            None => Err(failure.about(tool)),
+        };
     };
     let kinds = schema::kinds(property, root);
     if kinds.is_empty() || kinds.iter().any(|kind| kind == "string") {
@@ -175,15 +178,30 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
         _ => {
             let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
             let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
-            Err(Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not")).about(tool))
+            let failure = Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not"));
+            // Whoever has one thing for a list is shown how a list of it is written.
+            let alone = json!([text]).to_string();
+            let list = shlex::try_quote(&alone).ok().filter(|_| wanted == "string[]");
+            Err(list.map(|list| format!("write {name}={list}")).into_iter().fold(failure, Failure::hint).about(tool))
         }
     }
 }
 
+/// Of required arguments that are not there, which ones were given under another name.
+pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<String> {
+    let fields = schema::fields(&tool.input_schema);
+    let is_known = |name: &str| fields.iter().any(|field| field.name == name);
+    let odd: Vec<&str> = arguments.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    let missing = fields.iter().filter(|field| field.required && !arguments.contains_key(&field.name));
+    let question = |missing: &str| {
+        let typed = suggest::closest(missing, odd.iter().copied()).into_iter().next()?;
+        Some(format!("`{typed}` is no argument of it, did you mean `{missing}`?"))
+    };
+    missing.filter_map(|field| question(&field.name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn tool() -> ToolDefinition {
@@ -259,6 +277,43 @@ mod tests {
         let typed = Typed { object: None, pairs: vec![Pair::parse("x=1").expect("a pair")] };
         let arguments = typed.for_tool(&ToolDefinition::new("a")).expect("arguments");
         assert_eq!(Value::Object(arguments), json!({"x": "1"}));
+    }
+
+    #[test]
+    fn one_thing_for_a_list_is_shown_as_a_list() {
+        let tags = json!({"properties": {"tags": {"type": "array", "items": {"type": "string"}}}});
+        let tool = ToolDefinition::new("tag").with_input_schema(tags);
+        let failure = convert(&tool, "tags", "a".to_owned()).expect_err("no list");
+        let text = anstream::adapter::strip_str(&failure.render()).to_string();
+        assert!(text.contains("and `a` is not\n  write tags='[\"a\"]'\n"), "{text}");
+    }
+
+    fn open() -> ToolDefinition {
+        ToolDefinition::new("read").with_input_schema(json!({
+            "type": "object", "required": ["path"],
+            "properties": {"path": {"type": "string"}, "head": {"type": "integer"}}
+        }))
+    }
+
+    #[test]
+    fn an_open_schema_takes_no_key_that_looks_mistyped_unless_it_is_json() {
+        let sent = |word: &str| {
+            let typed = Typed { object: None, pairs: vec![Pair::parse(word).expect("a pair")] };
+            typed.for_tool(&open()).map(Value::Object).map_err(|failure| failure.message().to_owned())
+        };
+        assert_eq!(sent("haed=1"), Err("tool `read` has no argument `haed`".to_owned()));
+        assert_eq!(sent("haed:=1"), Ok(json!({"haed": 1})));
+        assert_eq!(sent("colour=red"), Ok(json!({"colour": "red"})));
+    }
+
+    #[test]
+    fn a_required_argument_is_recognised_under_another_name() {
+        let arguments = |value: Value| value.as_object().expect("an object").clone();
+        let expected = ["`paht` is no argument of it, did you mean `path`?"];
+        assert_eq!(mistyped(&open(), &arguments(json!({"paht": "x"}))), expected);
+        for fine in [json!({}), json!({"colour": 1}), json!({"path": "x", "paht": "y"}), json!({"head": 1})] {
+            assert_eq!(mistyped(&open(), &arguments(fine)), Vec::<String>::new());
+        }
     }
 
     fn words(words: &[&str], args: Option<&str>) -> Result<Value, String> {

@@ -74,7 +74,8 @@ pub(crate) async fn ask<T>(
     });
     let one = async |at: usize| {
         let server = &servers[at];
-        let is_settled = |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !is_on_its_way(verdict));
+        let is_settled =
+            |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !help::is_on_its_way(&verdict.outcome));
         // The other end lives as long as we do.
         let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_asleep(&verdicts[at]));
         if asleep && session.awake {
@@ -97,7 +98,7 @@ pub(crate) async fn ask<T>(
             late.replace(waiting);
             if over { Poll::Ready(()) } else { Poll::Pending }
         });
-        let label = || format!("{what} {}", crowd(servers.len(), &late.borrow()));
+        let label = || format!("{what} {}", crowd(&late.borrow()));
         let over = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until).await,
@@ -136,17 +137,9 @@ impl<T> Asked<'_, T> {
     }
 }
 
-/// Whom one waits for: of many, those that are missing.
-fn crowd(count: usize, missing: &[Alias]) -> String {
-    let names: Vec<&str> = missing.iter().map(Alias::as_str).collect();
-    match count {
-        1 => names.join(", "),
-        _ => format!("{count} servers: {}", names.join(", ")),
-    }
-}
-
-fn is_on_its_way(verdict: &Verdict) -> bool {
-    matches!(verdict.outcome, Outcome::Connecting | Outcome::NotStarted)
+/// Whom one waits for, by name.
+fn crowd(missing: &[Alias]) -> String {
+    missing.iter().map(Alias::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn is_asleep(verdict: &Verdict) -> bool {
@@ -166,7 +159,7 @@ impl<T> Each<T> {
     pub(crate) fn nothing(&self, what: &str) -> String {
         match (&self.answers[..], self.there().count()) {
             ([(verdict, Answer::There(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
-            ([], _) => "No server is configured.\n".to_owned(),
+            ([], _) => self.help.nobody(),
             (_, 0) => "No server is there.\n".to_owned(),
             (_, 1) => format!("The server that is there has no {what}.\n"),
             (_, count) => format!("None of the {count} servers that are there has {what}.\n"),
@@ -182,7 +175,9 @@ impl<T> Each<T> {
                 help::line(Mark::Bad, &verdict.server, "no answer", "") + &reason
             }
             // It has arrived, and still not answered.
-            Answer::Late if !is_on_its_way(verdict) => help::line(Mark::Half, &verdict.server, &self.late, ""),
+            Answer::Late if !help::is_on_its_way(&verdict.outcome) => {
+                help::line(Mark::Half, &verdict.server, &self.late, "")
+            }
             Answer::Absent if verdict.outcome == Outcome::Disabled => String::new(),
             Answer::Absent | Answer::Late => self.help.trouble(verdict, width()),
         };
@@ -211,6 +206,9 @@ impl<T> Each<T> {
 
     /// Done, unless somebody is late, or nobody has answered and somebody should have.
     pub(crate) fn exit(&self) -> Exit {
+        if let [(_, Answer::Failed(error))] = &self.answers[..] {
+            return Failure::from(error).exit();
+        }
         let any = |is: fn(&Answer<T>) -> bool| self.answers.iter().any(|(_, answer)| is(answer));
         match () {
             () if any(|answer| matches!(answer, Answer::Late)) => Exit::Timeout,
@@ -224,4 +222,15 @@ impl<T> Each<T> {
 /// Why a server could not answer, in one line; whose words they are is said beside it.
 fn reason(error: &CallError) -> String {
     crate::failure::line(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_whom_one_waits_for_and_of_nobody_else() {
+        assert_eq!(crowd(&["time".into(), "fs".into()]), "time, fs");
+        assert_eq!(crowd(&["fs".into()]), "fs");
+    }
 }

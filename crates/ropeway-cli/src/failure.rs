@@ -9,8 +9,7 @@ use ropeway::config::{ConfigError, ConfigProblem};
 use ropeway::mcp::ConnectError;
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
-use crate::schema;
-use crate::signature::signature;
+use crate::signature::{arguments, signature};
 use crate::text::{clean, clean_line, terminal_width, width, wrap};
 
 /// What the exit code of the command means.
@@ -141,6 +140,12 @@ impl Failure {
         self
     }
 
+    /// The same with another exit code.
+    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// Shows the tool that it is about.
     pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
         self.tool = Some(Box::new(tool.clone()));
@@ -202,16 +207,8 @@ impl Failure {
 
 /// A tool with all that its arguments are said to be.
 fn manual(tool: &ToolDefinition) -> String {
-    const NAME: Style = Style::new().bold();
     let width = width();
-    let mut lines = format!("{}\n", signature(tool, width));
-    for field in schema::fields(&tool.input_schema) {
-        if let Some(description) = field.description {
-            let name = clean_line(&field.name);
-            lines.push_str(&format!("  {NAME}{name}{NAME:#}\n{}", wrap(&clean(&description), width, 6)));
-        }
-    }
-    lines
+    format!("{}\n{}", signature(tool, width), arguments(tool, width, 2))
 }
 
 impl From<CallError> for Failure {

@@ -7,10 +7,10 @@ use anstyle::Style;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
-use crate::text::{clean_line, wrap};
+use crate::text::{clean_line, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -75,7 +75,12 @@ impl Help {
                 false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
             }),
             (Outcome::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
-            (Outcome::Down { .. }, Some((path, _))) => Some(format!("{} looks for the cause", doctor(server, path))),
+            (Outcome::Down { .. }, Some((path, _))) => {
+                Some(format!("{} looks for the cause", command(&format!("doctor {server}"), path)))
+            }
+            (Outcome::Down { .. }, None) if self.source == Source::Line => {
+                Some("`ropeway doctor` with the same options looks for the cause".to_owned())
+            }
             (Outcome::Connecting | Outcome::NotStarted, _) if self.patience.is_some() => {
                 Some("a longer --timeout waits for it".to_owned())
             }
@@ -89,10 +94,49 @@ impl Help {
         }
     }
 
+    /// That there are no servers at all, and how there will be some.
+    pub(crate) fn nobody(&self) -> String {
+        let place = match &self.source {
+            Source::File(path) => format!(" in {}", path.display()),
+            Source::Line | Source::Demo => String::new(),
+        };
+        let way = "`ropeway add NAME -- COMMAND` adds one, `ropeway import` takes over those of other clients.";
+        format!("No server is configured{place}.\n{}", faint(&wrap(way, width(), 0)))
+    }
+
+    /// What to type to see which tools have the same names.
+    pub(crate) fn collisions(&self) -> String {
+        match &self.source {
+            Source::File(path) if find().as_ref() != Some(path) => {
+                format!("`ropeway config check --connect {}`", path.display())
+            }
+            _ => "`ropeway config check --connect`".to_owned(),
+        }
+    }
+
     /// Servers that are not there, by name, and what says why.
     pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
-        format!("{} (`ropeway health` says why)", clean_line(&names.join(", ")))
+        let health = match &self.source {
+            Source::File(path) => command("health", path),
+            Source::Line | Source::Demo => "`ropeway health` with the same options".to_owned(),
+        };
+        format!("{} ({health} says why)", clean_line(&names.join(", ")))
+    }
+
+    /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
+    /// when it is all of them.
+    pub(crate) fn blame(&self, failure: Failure, verdicts: &[Verdict]) -> Failure {
+        let absent: Vec<&Verdict> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+        let failure = match &absent[..] {
+            [] => failure,
+            [verdict] => failure.hint(verdict.to_string()),
+            many => failure.hint(format!("not there: {}", self.names(many.iter().copied()))),
+        };
+        match verdicts.iter().any(|verdict| is_there(&verdict.outcome)) || absent.is_empty() {
+            true => failure,
+            false => failure.ending(exit(verdicts)),
+        }
     }
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
@@ -130,19 +174,43 @@ pub(crate) fn faint(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
+/// Should a server be there that is not?
+pub(crate) fn is_absent(outcome: &Outcome) -> bool {
+    !is_there(outcome) && *outcome != Outcome::Disabled
+}
+
+/// Is a server there, whatever it has?
+pub(crate) fn is_there(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
+}
+
+/// Is it still unknown what becomes of a server?
+pub(crate) fn is_on_its_way(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Connecting | Outcome::NotStarted)
+}
+
 /// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
-pub(crate) fn exit<'a>(verdicts: impl IntoIterator<Item = &'a Verdict> + Clone) -> Exit {
-    let any = |is: fn(&Outcome) -> bool| verdicts.clone().into_iter().any(|verdict| is(&verdict.outcome));
-    let late = |outcome: &Outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted);
-    let there = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
-    };
+pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
+    let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
+    if let [Verdict { outcome: Outcome::Disabled, .. }] = verdicts {
+        // Whoever asks for just this one does not know that it is off.
+        return Exit::Usage;
+    }
+    match outcomes().any(is_there) && !outcomes().any(is_on_its_way) {
+        true => Exit::Done,
+        false => worst(outcomes()),
+    }
+}
+
+/// The exit code of the worst that is the matter with some servers.
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Exit {
+    let any = |is: fn(&Outcome) -> bool| outcomes.clone().any(is);
     match () {
-        () if any(late) => Exit::Timeout,
-        () if any(there) => Exit::Done,
-        () if any(|outcome| matches!(outcome, Outcome::Down { .. })) => Exit::Unreachable,
+        () if any(is_on_its_way) => Exit::Timeout,
+        // One that is ready, and ill all the same, gives no sign of life.
+        () if any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => Exit::Unreachable,
         () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. })) => Exit::Usage,
+        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. } | Outcome::FilteredToZero { .. })) => Exit::Usage,
         () => Exit::Done,
     }
 }
@@ -155,12 +223,12 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// What to type for a diagnosis.
-fn doctor(server: &Alias, file: &Path) -> String {
+/// What to type to learn more about the servers of a file.
+pub(crate) fn command(words: &str, file: &Path) -> String {
     // A file that is found need not be named.
     match find().as_deref() == Some(file) {
-        true => format!("`ropeway doctor {server}`"),
-        false => format!("`ropeway doctor {server} --config {}`", file.display()),
+        true => format!("`ropeway {words}`"),
+        false => format!("`ropeway {words} --config {}`", file.display()),
     }
 }
 
@@ -209,6 +277,17 @@ mod tests {
     }
 
     #[test]
+    fn what_to_type_next_names_the_same_servers() {
+        let down = verdict(Outcome::Down { cause: String::new() });
+        let line = Help::new(Source::Line, None);
+        let advice = "`ropeway doctor` with the same options looks for the cause";
+        assert_eq!(line.advice(&down).as_deref(), Some(advice));
+        assert_eq!(line.names([&down].into_iter()), "web (`ropeway health` with the same options says why)");
+        assert_eq!(help().names([&down].into_iter()), "web (`ropeway health --config /etc/ropeway.yaml` says why)");
+        assert_eq!(help().collisions(), "`ropeway config check --connect /etc/ropeway.yaml`");
+    }
+
+    #[test]
     fn another_clients_file_is_told_its_own_key() {
         let help = Help::new(Source::File("/etc/mcp.json".into()), None);
         let advice = help.advice(&verdict(Outcome::NeedsAuth));
@@ -238,6 +317,7 @@ mod tests {
         assert_eq!(exit(&[down, Outcome::NeedsAuth]), Exit::Unreachable);
         assert_eq!(exit(&[Outcome::Disabled, Outcome::NeedsAuth]), Exit::NeedsAuth);
         assert_eq!(exit(&[Outcome::Disabled, Outcome::Skipped { secrets: Vec::new() }]), Exit::Usage);
-        assert_eq!(exit(&[Outcome::Disabled]), Exit::Done);
+        assert_eq!(exit(&[Outcome::Disabled]), Exit::Usage);
+        assert_eq!(exit(&[Outcome::Disabled, Outcome::Disabled]), Exit::Done);
     }
 }

@@ -101,7 +101,12 @@ impl Names {
         let near = suggest::closest(asked, alone.iter().map(String::as_str));
         let near = alone.iter().zip(&names).filter(|(alone, _)| near.contains(&alone.as_str()));
         let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MOST).collect();
-        match suggest::ask(&near).or_else(|| suggest::question(asked, names.iter().map(String::as_str))) {
+        let question = suggest::ask(&near).or_else(|| suggest::question(asked, names.iter().map(String::as_str)));
+        // Where no tool is like it, a server may be.
+        let server = asked.split_once('.').map(|(server, _)| server);
+        let server =
+            server.and_then(|name| suggest::closest(name, servers.iter().map(|it| it.as_str())).into_iter().next());
+        match question.or_else(|| server.map(|server| format!("did you mean server `{server}`?"))) {
             Some(question) => failure.hint(question),
             None if names.is_empty() => failure,
             None if names.len() <= FEW => failure.hint(format!("{whose}: {}", names.join(", "))),
@@ -215,6 +220,8 @@ mod tests {
             let text = chosen(&tools, name).expect_err("no such tool");
             assert_eq!(text, format!("error: there is no tool `{name}`\n  did you mean `web.fetch`?\n"));
         }
+        let text = chosen(&tools, "fils.xylophone").expect_err("no such tool");
+        assert_eq!(text, "error: there is no tool `fils.xylophone`\n  did you mean server `files`?\n");
         let text = chosen(&tools, "xylophone").expect_err("no such tool");
         assert_eq!(text, "error: there is no tool `xylophone`\n  there are: web.fetch, files.read\n");
     }

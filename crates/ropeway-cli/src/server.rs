@@ -24,26 +24,27 @@ pub(crate) struct ServerOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// How to talk to the URL
-    #[arg(long, value_name = "HOW", default_value = "auto", requires = "url", hide_default_value = true)]
+    #[arg(long, value_name = "HOW", default_value = "auto", hide_default_value = true,
+        requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) transport: TransportChoice,
     /// Send a header with every request (repeatable)
-    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) headers: Vec<String>,
     /// Send a bearer token with every request; @FILE reads it from a file
-    #[arg(long, value_name = "TOKEN", requires = "url")]
+    #[arg(long, value_name = "TOKEN", requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) bearer: Option<String>,
     /// Set a variable for the started server (repeatable); it gets a minimal environment besides
-    #[arg(long = "env", value_name = "NAME=VALUE", requires = "stdio")]
+    #[arg(long = "env", value_name = "NAME=VALUE", requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) env: Vec<String>,
     /// Start the server in this folder
-    #[arg(long, value_name = "DIR", requires = "stdio")]
+    #[arg(long, value_name = "DIR", requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) cwd: Option<PathBuf>,
     /// Give the started server our whole environment
-    #[arg(long, requires = "stdio")]
+    #[arg(long, requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) inherit_env: bool,
     /// Which era of the protocol to speak
-    #[arg(long, value_name = "ERA", default_value = "auto", hide_default_value = true)]
-    pub(crate) era: EraOption,
+    #[arg(long, value_name = "ERA")]
+    pub(crate) era: Option<EraOption>,
 }
 
 /// How to talk to a URL.
@@ -59,10 +60,9 @@ pub(crate) enum TransportChoice {
 }
 
 /// Which era of the protocol to speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraOption {
     /// Ask the server
-    #[default]
     Auto,
     /// `initialize`, up to 2025-11-25
     Legacy,
@@ -70,20 +70,24 @@ pub(crate) enum EraOption {
     Modern,
 }
 
+impl From<EraOption> for EraChoice {
+    fn from(era: EraOption) -> Self {
+        match era {
+            EraOption::Auto => Self::Auto,
+            EraOption::Legacy => Self::Legacy,
+            EraOption::Modern => Self::Modern,
+        }
+    }
+}
+
 impl ServerOptions {
     /// What the connection needs to know.
     pub(crate) fn config(&self) -> Result<ServerConfig, Failure> {
-        let mut config = match (&self.stdio, &self.url) {
-            (Some(command), _) => self.stdio_config(command)?,
-            (None, Some(url)) => self.http_config(url)?,
-            (None, None) => demo_config()?,
-        };
-        config.era = match self.era {
-            EraOption::Auto => EraChoice::Auto,
-            EraOption::Legacy => EraChoice::Legacy,
-            EraOption::Modern => EraChoice::Modern,
-        };
-        Ok(config)
+        match (&self.stdio, &self.url) {
+            (Some(command), _) => self.stdio_config(command),
+            (None, Some(url)) => self.http_config(url),
+            (None, None) => demo_config(),
+        }
     }
 
     fn stdio_config(&self, command: &str) -> Result<ServerConfig, Failure> {

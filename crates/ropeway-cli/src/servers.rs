@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{Config, Secrets, ServerEntry, Settings};
+use ropeway::config::{Config, EraChoice, Secrets, ServerEntry, Settings};
 use ropeway::tool::Alias;
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) enum Source {
 impl ServerOptions {
     /// The servers that are meant.
     pub(crate) fn servers(&self) -> Result<Servers, Failure> {
-        let servers = match self.config_file()? {
+        let mut servers = match self.config_file()? {
             Some(path) => Servers { config: load(&path)?, source: Source::File(path), awake: false },
             None => {
                 let source = if self.is_given() { Source::Line } else { Source::Demo };
@@ -43,6 +43,9 @@ impl ServerOptions {
                 Servers { config: Config::default().with_server(entry), source, awake: true }
             }
         };
+        if let Some(era) = self.era {
+            servers.config.servers.iter_mut().for_each(|entry| speak(entry, era.into()));
+        }
         servers.hide_secrets();
         Ok(servers)
     }
@@ -58,6 +61,13 @@ impl ServerOptions {
             (None, true) => Ok(None),
             (None, false) => Ok(find()),
         }
+    }
+}
+
+/// Makes a server speak an era, whatever its file says.
+fn speak(entry: &mut ServerEntry, era: EraChoice) {
+    if let Settings::Known(config) = &mut entry.settings {
+        config.era = era;
     }
 }
 

@@ -13,10 +13,11 @@ use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
+use crate::argument::mistyped;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
+use crate::help::{Help, is_absent};
 use crate::names::{Names, server_of};
 use crate::servers::{Servers, memory_folder};
 use crate::setting::Setting;
@@ -71,6 +72,18 @@ impl Session {
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         Self::run(servers, None, setting, work).await
+    }
+
+    /// The same for a list: whoever reads it as JSON gets one document of one form, however many servers there are.
+    pub(crate) async fn with_list<T>(
+        servers: Servers,
+        setting: &Setting,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match setting.json {
+            true => Self::with_any(servers, setting, work).await,
+            false => Self::with(servers, setting, work).await,
+        }
     }
 
     async fn run<T>(
@@ -212,13 +225,9 @@ impl Session {
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
         self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
-            // What is not there may be a tool of one that is not there.
-            let absent: Vec<&Verdict> = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
-            match &absent[..] {
-                [] if tools.is_empty() => failure.hint("there are no tools"),
-                [] => failure,
-                [verdict] => failure.hint(verdict.to_string()),
-                many => failure.hint(format!("not there: {}", self.help.names(many.iter().copied()))),
+            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_absent(&verdict.outcome)) {
+                true => failure.hint("there are no tools"),
+                false => self.help.blame(failure, &listing.verdicts),
             }
         })
     }
@@ -230,13 +239,14 @@ impl Session {
         let definition = tool.definition();
         let local = Alias::from(definition.name.as_str());
         let server = server_of(definition).unwrap_or(&local);
+        let mistyped = mistyped(definition, &arguments);
         let envelope = self.step("waiting for", server, tool.call(arguments, &context)).await?;
         match envelope.error.as_deref() {
             None => Ok(envelope),
             Some(CallError::InvalidArguments { problems, .. }) => {
                 let shown = self.names.shown(definition);
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
-                Err(Failure::from(error).about(&shown))
+                Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
             Some(error) => Err(Failure::from(error)),
         }
@@ -275,10 +285,6 @@ impl Session {
         // Whoever is still there after this is killed by the caller.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
-}
-
-fn is_absent(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::Disabled)
 }
 
 /// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.

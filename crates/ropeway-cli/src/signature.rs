@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
 
 use crate::schema::{Field, fields, type_name};
-use crate::text::{clean_line, columns, wrap};
+use crate::text::{clean, clean_line, columns, wrap};
 
 const NAME: Style = Style::new().bold();
 const TYPE: Style = AnsiColor::Cyan.on_default();
@@ -72,6 +72,15 @@ pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> S
         code.push_str(&format!("{separator}{FAINT}->{FAINT:#} {TYPE}{result}{TYPE:#}"));
     }
     code
+}
+
+/// What is said about the arguments of a tool, so far to the right.
+pub(crate) fn arguments(tool: &ToolDefinition, width: usize, indent: usize) -> String {
+    let described = |field: Field| {
+        let (name, description) = (clean_line(&field.name), clean(&field.description?));
+        Some(format!("{:indent$}{NAME}{name}{NAME:#}\n{}", "", wrap(&description, width, indent + 4)))
+    };
+    fields(&tool.input_schema).into_iter().filter_map(described).collect()
 }
 
 /// What the server hints about the tool's behaviour, as far as it says anything.
@@ -185,6 +194,16 @@ mod tests {
         let tool = ToolDefinition::new("a\u{1b}[2Jb\nc")
             .with_input_schema(json!({"properties": {"x\u{9b}y\n": {"enum": ["\u{9b}31m"]}}}));
         assert_eq!(plain(&tool, 80), r#"ab c(x?: "")"#);
+    }
+
+    #[test]
+    fn arguments_are_told_with_what_is_said_about_them() {
+        let tool = ToolDefinition::new("read").with_input_schema(json!({"required": ["path"], "properties": {
+            "head": {"type": "integer", "description": "How many\u{1b}[2J lines of it are wanted"},
+            "odd": {}, "path": {"description": "Where it is"},
+        }}));
+        let text = anstream::adapter::strip_str(&arguments(&tool, 24, 2)).to_string();
+        assert_eq!(text, "  path\n      Where it is\n  head\n      How many lines of\n      it are wanted\n");
     }
 
     #[test]

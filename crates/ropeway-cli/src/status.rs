@@ -8,7 +8,7 @@ use std::time::Duration;
 use ropeway::tool::Progress;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::text::{clean_line, cut, width};
+use crate::text::{clean_line, cut, terminal_width};
 
 /// What takes less is not worth a word.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -61,7 +61,7 @@ impl Status {
                 done = &mut step => return done,
                 _ = frames.tick() => {
                     let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    let line = line(&label(), progress.as_ref(), width());
+                    let line = line(&label(), progress.as_ref(), terminal_width(&std::io::stderr()).unwrap_or(80));
                     let frame = spinner.next().unwrap_or(&"");
                     // A terminal that is gone is no reason to fail.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");

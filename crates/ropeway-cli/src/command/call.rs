@@ -44,8 +44,13 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?.only_for(&self.tool);
-        let typed = Typed::read(&self.words, self.args)?;
+        let servers = self.server.servers()?;
+        let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
+        let typed = Typed::read(&self.words, self.args).map_err(|failure| match self.words.first() {
+            Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),
+            _ => failure,
+        })?;
+        let servers = servers.only_for(&self.tool);
         Session::with(servers, &setting, async |session| {
             session.arrive().await?;
             let tool = session.tool(&self.tool)?;
@@ -72,4 +77,9 @@ impl Call {
         })
         .await
     }
+}
+
+/// Could a word be the name of a tool, and nothing else?
+fn is_name(word: &str) -> bool {
+    word != "-" && !word.contains(['=', '{', '@'])
 }

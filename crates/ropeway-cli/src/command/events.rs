@@ -1,20 +1,24 @@
 //! `ropeway events`: what happens on the servers, as it happens.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::Style;
 use ropeway::bridge::Bridge;
 use ropeway::config::Secrets;
-use ropeway::event::Event;
+use ropeway::event::{Event, timestamp};
+use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
+use serde_json::{Value, json};
 
-use super::{Setting, print};
+use super::{Reader, Setting, reader_left, write};
 use crate::duration::words as time_words;
 use crate::failure::{Exit, Failure};
+use crate::help::Help;
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::text::{clean_json, clean_line, columns, cut, terminal_width};
+use crate::veil;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -30,7 +34,8 @@ const NARROWEST: usize = 20;
 
 /// Follow what happens on the servers, until Ctrl-C
 ///
-/// The servers are started, kept running and started again when they end; a changed configuration file is followed.
+/// The servers are started, kept running and started again when they end. A changed configuration file is followed,
+/// unless only one of its servers is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
     /// Only this server
@@ -51,12 +56,24 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
+        let tell = |event: &Event| {
+            let line = match setting.json {
+                true => json_line(event, SystemTime::now()),
+                false => layout.show(event, began.elapsed()),
+            };
+            write(&veil::over(&line))
+        };
+        let help = Help::new(source, None);
+        // Nothing ever happens to these, so that nobody would know of them.
+        let idle = |outcome: &Outcome| matches!(outcome, Outcome::Skipped { .. } | Outcome::Disabled);
+        for Verdict { server, outcome, .. } in bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome)) {
+            tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
+        }
         let follow = async {
             while let Some(event) = events.next().await {
-                print(&match setting.json {
-                    true => clean_json(&serde_json::to_string(&event).unwrap_or_default()) + "\n",
-                    false => layout.show(&event, began.elapsed()),
-                })?;
+                if tell(&event)? == Reader::Left {
+                    break;
+                }
             }
             Ok::<_, Failure>(Exit::Done)
         };
@@ -77,10 +94,21 @@ impl Follow {
             failure = start => Err(failure),
             // It was asked for so much and no more.
             () = over => Ok(Exit::Done),
+            // Nothing may happen for long after that, so it is not left to the next line.
+            () = reader_left() => Ok(Exit::Done),
         };
         bridge.stop().await;
         done
     }
+}
+
+/// One event as a line of JSON, like those of a log file.
+fn json_line(event: &Event, at: SystemTime) -> String {
+    let mut line = json!({"time": timestamp(at)});
+    if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
+        line.extend(event);
+    }
+    clean_json(&line.to_string()) + "\n"
 }
 
 /// How events are laid out: the servers' names have one width.

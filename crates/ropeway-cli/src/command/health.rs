@@ -8,7 +8,7 @@ use ropeway::registry::{Outcome, Verdict};
 use super::{Setting, print, print_json};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
-use crate::help::{Help, faint, line};
+use crate::help::{Help, faint, is_there, line, worst};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -39,30 +39,16 @@ impl Health {
                 true => print_json(&health)?,
                 false => print(&show(&health, &session.help))?,
             }
-            Ok(exit(&health))
+            let ill = health.servers.iter().filter(|server| !server.is_well());
+            Ok(worst(ill.map(|server| &server.outcome)))
         })
         .await
     }
 }
 
-/// Done when all are well; else the worst that is the matter.
-fn exit(health: &Record) -> Exit {
-    let ill: Vec<&Outcome> =
-        health.servers.iter().filter(|server| !server.is_well()).map(|server| &server.outcome).collect();
-    match () {
-        () if ill.is_empty() => Exit::Done,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Connecting | Outcome::NotStarted)) => Exit::Timeout,
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => {
-            Exit::Unreachable
-        }
-        () if ill.iter().any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () => Exit::Usage,
-    }
-}
-
 fn show(health: &Record, help: &Help) -> String {
     if health.servers.is_empty() {
-        return "No server is configured.\n".to_owned();
+        return help.nobody();
     }
     let width = terminal_width(&std::io::stdout());
     let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
@@ -76,10 +62,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
     let mark =
         if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
     let faint = |text: Option<&str>| Cell::new(text.unwrap_or("-")).styled(FAINT);
-    let era = server.era.map(|era| match era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    });
+    let era = server.era.map(Era::as_str);
     let version = match (&server.name, &server.version) {
         (Some(name), Some(version)) => Some(format!("{name} {version}")),
         (name, version) => name.clone().or_else(|| version.clone()),
@@ -90,7 +73,10 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(words).as_deref()),
-        Cell::new(&server.tools.to_string()),
+        match is_there(&server.outcome) {
+            true => Cell::new(&server.tools.to_string()),
+            false => faint(None),
+        },
         faint(version.as_deref()),
     ]
 }
@@ -130,7 +116,11 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
         _ => help.heading(&verdict, ""),
     };
     if !server.is_well() {
-        for said in server.stderr.iter().rev().take(SERVER_LINES).rev() {
+        // The cause of its end may be its last words.
+        let cause = server.last_error.as_deref().unwrap_or_default();
+        let is_new = |said: &&String| said.trim().is_empty() || !cause.contains(said.trim());
+        let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();
+        for said in &said[said.len().saturating_sub(SERVER_LINES)..] {
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
     }

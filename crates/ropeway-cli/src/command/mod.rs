@@ -16,8 +16,10 @@ mod resources;
 mod tools;
 mod welcome;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +27,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{end_children, end_children_on_signals};
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use crate::deadline::Deadline;
@@ -39,9 +43,10 @@ const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
 ///
-/// Without a command, the tools of a built-in demo server are shown.
+/// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
+/// of a built-in demo server are shown.
 #[derive(Debug, Parser)]
-#[command(name = "ropeway", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "ropeway", version, after_help = EXIT_CODES)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -115,7 +120,7 @@ impl CommandLine {
         if log_payloads {
             setting.events = setting.events.with_payloads();
         }
-        let log = match log_file.map(|file| open_log(&file, &setting.events)).transpose() {
+        let log = match log_file.map(|file| open_log(&file, &setting.events, log_payloads)).transpose() {
             Ok(log) => log,
             Err(failure) => return finish(Err(failure)),
         };
@@ -140,9 +145,10 @@ impl CommandLine {
     }
 }
 
-/// Writes down what happens, at the end of a file.
-fn open_log(path: &Path, events: &Events) -> Result<EventLog, Failure> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
+/// Writes down what happens, at the end of a file. What tools are called with and answer is nobody else's business.
+fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
+    let mode = if payloads { 0o600 } else { 0o666 };
+    let file = OpenOptions::new().create(true).append(true).mode(mode).open(path);
     file.and_then(|file| EventLog::start(events, Veiled(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
@@ -218,12 +224,35 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// The same for a tool's own answer, which may say whatever it was asked for.
 fn print_answer(text: &str) -> Result<(), Failure> {
+    write(text).map(drop)
+}
+
+/// Whoever reads what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// May want more.
+    Stays,
+    /// Has what it wanted.
+    Left,
+}
+
+/// Writes to standard output, and says whether anybody is left to read more.
+fn write(text: &str) -> Result<Reader, Failure> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::usage("could not write the result").caused_by(&error))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::Stays),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
+        Err(error) => Err(Failure::usage("could not write the result").caused_by(&error)),
+    }
+}
+
+/// Waits until nobody reads standard output any more; for ever where that cannot be seen.
+async fn reader_left() {
+    // What has no reader, as a file, cannot be watched. Nothing is written here: that it would block does not matter.
+    let copy = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    match copy.and_then(pipe::Sender::from_file_unchecked) {
+        Ok(stdout) if stdout.ready(Interest::ERROR).await.is_ok() => {}
+        _ => std::future::pending().await,
     }
 }
 

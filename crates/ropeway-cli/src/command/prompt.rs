@@ -106,11 +106,13 @@ async fn choose(session: &Session, name: &str) -> Result<(Alias, Mcp, Prompt), F
         [] => {
             let failure = Failure::usage(format!("there is no prompt `{name}`"));
             let names: Vec<String> = all.iter().map(|(alias, prompt)| format!("{alias}.{}", prompt.name)).collect();
-            Err(match suggest::question(name, names.iter().map(String::as_str)) {
+            let failure = match suggest::question(name, names.iter().map(String::as_str)) {
                 Some(question) => failure.hint(question),
+                None if listed.there().next().is_none() => failure,
                 None if names.is_empty() => failure.hint("no server has prompts"),
                 None => failure.hint(format!("there are: {}", names.join(", "))),
-            })
+            };
+            Err(session.help.blame(failure, &session.bridge.verdicts()))
         }
         _ => {
             let names: Vec<String> = meant.iter().map(|(alias, _)| format!("`{alias}.{name}`")).collect();

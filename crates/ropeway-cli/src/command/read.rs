@@ -85,7 +85,8 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
         }
         [] => {
             let failure = Failure::usage(format!("no server lists `{uri}`"));
-            Err(failure.hint("name the server before it, if it is one that an answer links to"))
+            let failure = failure.hint("name the server before it, if it is one that an answer links to");
+            Err(session.help.blame(failure, &session.bridge.verdicts()))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|alias| alias.as_str()).collect();

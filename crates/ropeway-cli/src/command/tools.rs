@@ -2,19 +2,19 @@
 
 use anstyle::Style;
 use ropeway::bridge::Listing;
-use ropeway::mcp::{Era, ServerInfo};
+use ropeway::mcp::ServerInfo;
 use ropeway::registry::{Hit, Outcome, Verdict};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, faint, tools as count};
+use crate::help::{exit, faint, is_absent, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::session::Session;
-use crate::signature::{brief, hints, signature_as};
+use crate::signature::{arguments, brief, hints, signature_as};
 use crate::text::{clean, clean_line, cut, first_sentence, width, wrap};
 
 const NAME: Style = Style::new().bold();
@@ -41,16 +41,23 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        if self.find.as_deref().is_some_and(|words| words.trim().is_empty()) {
+            return Err(Failure::usage("there are no words to find").hint("give some: --find 'read a file'"));
+        }
         let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
-        Session::with(servers, &setting, async |session| {
+        Session::with_list(servers, &setting, async |session| {
             session.arrive().await?;
             let listing = session.listing();
             match (&self.find, setting.json) {
                 (Some(words), true) => print_json(&found_json(&listing, words))?,
                 (Some(words), false) => print(&found(session, &listing, words, width()))?,
                 (None, true) => print_json(&list_json(session, &listing))?,
-                (None, false) => print(&list(session, &listing, &source, width()))?,
+                (None, false) => {
+                    // Whoever names a server wants to know all about it.
+                    let whole = self.name.is_some() || source == Source::Line;
+                    print(&list(session, &listing, &source, whole, width()))?;
+                }
             }
             Ok(exit(&listing.verdicts))
         })
@@ -69,10 +76,13 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
         if let Some(info) = session.server_info(&verdict.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
-            fields.insert("era".to_owned(), json!(era(&info)));
+            fields.insert("era".to_owned(), json!(info.era.as_str()));
             fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
+        }
+        if let Some(hidden) = hidden(listing, verdict) {
+            fields.insert("hidden".to_owned(), json!(hidden));
         }
         fields.insert("tools".to_owned(), json!(tools));
         Value::Object(fields)
@@ -80,37 +90,33 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
     json!({"servers": listing.verdicts.iter().map(server).collect::<Vec<_>>()})
 }
 
-fn era(server: &ServerInfo) -> &'static str {
-    match server.era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    }
-}
-
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
-fn list(session: &Session, listing: &Listing, source: &Source, width: usize) -> String {
-    match (&listing.verdicts[..], source) {
-        ([], Source::File(file)) => nobody(&file.display().to_string()),
-        ([], _) => nobody("the command line"),
-        ([verdict], _) => {
+fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, width: usize) -> String {
+    match &listing.verdicts[..] {
+        [] => session.help.nobody(),
+        [verdict] => {
             let mut text = title(session, verdict, source);
+            let info = session.server_info(&verdict.server);
+            let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
+            if let Some(instructions) = instructions.filter(|_| whole) {
+                text.push_str(&wrap(&clean(instructions), width, 2));
+            }
             for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
                 text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
+                if whole {
+                    text.push_str(&arguments(tool, width, 4));
+                }
             }
             if let Some(advice) = session.help.advice(verdict) {
                 text.push_str(&wrap(&advice, width, 4));
             }
             text
         }
-        (verdicts, _) => {
+        verdicts => {
             let server = |verdict: &Verdict| group(session, listing, verdict, width);
             verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
-}
-
-fn nobody(source: &str) -> String {
-    format!("No server is named in {source}.\n{FAINT}`ropeway add NAME -- COMMAND` adds one.{FAINT:#}\n")
 }
 
 /// A server among others, and its tools.
@@ -122,7 +128,28 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
     let info = session.server_info(&verdict.server);
     let about = info.as_deref().map(about).unwrap_or_default();
     let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
-    session.help.heading(verdict, &about) + &tools.collect::<String>()
+    let mut text = session.help.heading(verdict, &about) + &tools.collect::<String>();
+    if let Some(hidden) = hidden(listing, verdict) {
+        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
+    }
+    text
+}
+
+/// How many tools a server has that are not on the list, since others there have their names.
+fn hidden(listing: &Listing, verdict: &Verdict) -> Option<usize> {
+    let listed = listing.registry.of_server(&verdict.server).count();
+    verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
+}
+
+fn why_hidden(session: &Session, hidden: usize, listing: &Listing, server: &Alias) -> String {
+    let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
+    let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
+    let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
+    let who = match others[..] {
+        [other] => format!("`{}` has", clean_line(other.as_str())),
+        _ => "others have".to_owned(),
+    };
+    format!("{hidden} of its tools {are} hidden: {who} {names} ({})", session.help.collisions())
 }
 
 /// What a server calls itself, and its version.
@@ -187,9 +214,6 @@ fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> Str
         text = format!("{all} about `{}`.\n", clean_line(words));
     }
     // What is not there cannot be found.
-    let is_absent = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Down { .. } | Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Connecting)
-    };
     let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::tools::list_json;
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
+use crate::help::Help;
 use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
 use crate::session::Session;
@@ -26,10 +27,11 @@ const TRY: [&str; 4] = [
     "call countdown seconds=3",
 ];
 
-const REAL: [&str; 3] = [
+const REAL: [&str; 4] = [
+    "add NAME -- COMMAND",
+    "import",
     "tools --stdio \"npx -y @modelcontextprotocol/server-everything\"",
     "tools --url https://example.com/mcp --bearer TOKEN",
-    "call TOOL key=value --stdio \"COMMAND\"",
 ];
 
 const DO: [(&str, &str); 5] = [
@@ -77,9 +79,12 @@ fn configured(file: &Path, servers: &Servers, setting: &Setting) -> Result<Exit,
         print_json(&json!({"config": file, "servers": names}))?;
         return Ok(Exit::Done);
     }
+    if names.is_empty() {
+        print(&Help::new(servers.source.clone(), None).nobody())?;
+        return Ok(Exit::Done);
+    }
     let (width, program) = (width(), program());
-    let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let mut text = wrap(&format!("{} of {}: {list}", count(names.len()), file.display()), width, 0);
+    let mut text = wrap(&format!("{} of {}: {}", count(names.len()), file.display(), names.join(", ")), width, 0);
     text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
     let mut table = Table::new(&[], Overflow::Wrap);
     for (command, what) in DO {

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use ropeway::config::{HttpServer, ServerConfig, StdioServer, Transport};
-use ropeway::mcp::{ConnectError, Era, Mcp, TlsTrouble};
+use ropeway::mcp::{ConnectError, Mcp, TlsTrouble};
 use ropeway::secret::Mask;
 use url::Url;
 
@@ -81,10 +81,7 @@ fn greeting(server: &Mcp, took: Duration) -> Finding {
     let Some(info) = server.server_info() else {
         return Finding::problem(CHECK, Exit::Unreachable, "the server went away right after the handshake");
     };
-    let era = match info.era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    };
+    let era = info.era.as_str();
     let name = clean_line(&format!("{} {}", info.name, info.version));
     let version = clean_line(&info.protocol_version);
     Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", rounded(took)))

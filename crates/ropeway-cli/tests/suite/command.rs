@@ -15,6 +15,8 @@ fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
         "calculate(expression: string)",
         "chart(values: number[], title?: string, kind?: \"bar\" | \"line\" = \"bar\")",
         "ropeway call calculate expression=",
+        "ropeway add NAME -- COMMAND\n",
+        "ropeway import\n",
         "ropeway tools --stdio",
         "ropeway tools --url",
     ] {
@@ -163,6 +165,14 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
         (&["tools", "--stdio", "a", "--url", "http://b"], "cannot be used with"),
         (&["tools", "--header", "A: b"], "--url"),
         (&["tools", "--env", "A=b"], "--stdio"),
+        (&["tools", "--find", " "], "there are no words to find"),
+        (&["tools", "--url", "http://a", "--env", "A=b"], "'--url <URL>' cannot be used with '--env <NAME=VALUE>'"),
+        (&["tools", "--url", "http://a", "--cwd", "/"], "cannot be used with"),
+        (&["tools", "--stdio", "cat", "--bearer", "X"], "cannot be used with"),
+        (&["tools", "--stdio", "cat", "--transport", "sse"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "--header", "A: b"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "time", "--env", "A=b"], "cannot be used with"),
+        (&["tools", "--config", "a.yaml", "--inherit-env"], "cannot be used with"),
         (&["tools", "--url", "example.com"], "is not an http:// or https:// URL"),
         (&["tools", "--stdio", "a 'b"], "a quote that is not closed"),
     ] {
@@ -174,7 +184,8 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
 
 #[test]
 fn help_lists_the_exit_codes() {
-    for arguments in [&["--help"][..], &["tools", "--help"], &["call", "--help"], &["-h"], &["call", "-h"]] {
+    let short = [&["-h"][..], &["call", "-h"]];
+    for arguments in [&["--help"][..], &["tools", "--help"], &["help"], &["help", "call"]].into_iter().chain(short) {
         let run = Run::of(arguments).expect(0);
         for words in ["Exit codes:", "4  server needs authentication", "5  timeout"] {
             assert!(run.stdout.contains(words), "{arguments:?}: {}", run.stdout);

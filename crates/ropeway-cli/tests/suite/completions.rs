@@ -11,7 +11,8 @@ pub(crate) fn commands() -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // What a description goes on with is indented further.
     let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    names.map(str::to_owned).collect()
+    // `help` is another way to ask for the help of the others.
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
 #[test]

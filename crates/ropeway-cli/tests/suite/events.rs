@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::ChildStdout;
+use std::time::{Duration, Instant};
 
 use ropeway::testing::Script;
 use serde_json::{Value, json};
@@ -66,7 +67,9 @@ fn events_for_scripts_are_one_json_object_a_line() {
     let place = Place::with(&[entry("web", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
     let mut following = Following::start(&place, &["events", "--json"]);
     let ready = following.until(|line| line.contains("server.ready"));
-    let ready: Value = serde_json::from_str(&ready).expect("JSON");
+    let mut ready: Value = serde_json::from_str(&ready).expect("JSON");
+    let time = ready.as_object_mut().expect("an object").remove("time");
+    assert!(time.as_ref().and_then(Value::as_str).is_some_and(|time| time.ends_with('Z')), "{time:?}");
     assert_eq!(ready, json!({"event": "server.ready", "server": "web", "protocol_version": "2026-07-28"}));
     let down = following.until(|line| line.contains("server.down"));
     let down: Value = serde_json::from_str(&down).expect("JSON");
@@ -80,4 +83,31 @@ fn events_end_when_their_time_is_over() {
     let run = place.run("events web --timeout 1s").expect(0);
     assert!(run.stdout.contains("● web      ready"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
+    let place = Place::with(&[entry("web", &Script::default())]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.contains("ready"));
+    let Following { mut running, lines } = following;
+    let begun = Instant::now();
+    drop(lines);
+    assert_eq!(running.child.wait().expect("an end").code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?}", begun.elapsed());
+    assert_eq!(running.others(), Vec::<u32>::new());
+}
+
+#[test]
+fn servers_to_which_nothing_happens_are_told_at_the_start() {
+    let place = Place::with(&[
+        entry("web", &Script::default()),
+        json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]}),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+    ]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.ends_with("◐ secretive  skipped: `NO_SUCH_SECRET` is not set"));
+    following.until(|line| line.ends_with("◐ off        disabled"));
+    following.until(|line| line.ends_with("● web        ready, MCP 2026-07-28"));
+    following.end();
 }

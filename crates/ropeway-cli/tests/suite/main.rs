@@ -9,6 +9,7 @@ mod edit;
 mod events;
 mod home;
 mod import;
+mod listing;
 mod many;
 mod mark;
 mod picture;

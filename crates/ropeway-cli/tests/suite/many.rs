@@ -28,7 +28,7 @@ fn hangs() -> Script {
 }
 
 /// One server of each fate.
-fn mixed() -> Place {
+pub(crate) fn mixed() -> Place {
     Place::with(&[
         entry("good", &Script::default()),
         json!({"alias": "broken", "command": "/no/such/program"}),
@@ -70,6 +70,8 @@ fn what_was_mistyped_is_suggested_with_its_server() {
     for (typed, words) in [
         ("tools fiels", "there is no server `fiels`\n  did you mean `files`?"),
         ("health zzz", "there is no server `zzz`\n  there are: alpha, files"),
+        ("call files echo message=hi", "`echo` is no argument\n"),
+        ("call files echo message=hi", "\n  did you mean `files.echo`?\n"),
         ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
         ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "there is no prompt `files.plian`\n  did you mean `files.plain`?"),
@@ -143,7 +145,7 @@ fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
         (&[broken, off.clone()][..], 3, "could not start"),
         (&[skipped, off.clone()], 2, "`NO_SUCH_SECRET` is not set"),
         (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
-        (&[], 0, "No server is named in"),
+        (&[], 0, "No server is configured in"),
     ] {
         let run = Place::with(servers).run("tools").expect(code);
         assert!(run.stdout.contains(words), "{}", run.stdout);
@@ -355,4 +357,22 @@ fn events_of_every_command_are_added_to_a_log_file() {
     let run = place.run("tools --log-file /no/such/folder/log").expect(2);
     assert!(run.stderr.contains("could not write `/no/such/folder/log`"), "{}", run.stderr);
     assert!(!Path::new("/no/such/folder").exists());
+}
+
+#[test]
+fn a_log_file_with_payloads_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::with(&[entry("a", &Script::default())]);
+    place.run("call a.echo message=hi --log-file log --log-payloads").expect(0);
+    let mode = std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn the_era_that_is_asked_for_is_spoken_with_configured_servers_too() {
+    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    for (era, expected) in [("legacy", "legacy"), ("modern", "modern"), ("auto", "modern")] {
+        let list = place.run(&format!("tools --json --era {era}")).expect(0).json();
+        assert_eq!([&list["servers"][0]["era"], &list["servers"][1]["era"]], [expected; 2]);
+    }
 }

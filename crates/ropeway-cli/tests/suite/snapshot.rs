@@ -269,6 +269,7 @@ fn normalise(text: &str) -> String {
     let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
     let text = replace_behind(&text, "ready after ", "TIME", |c| matches!(c, '\n' | '\r' | '"'));
     let text = replace_behind(&text, "\"took_ms\": ", "TIME", |c| matches!(c, ',' | '\n' | '\r'));
+    let text = replace_behind(&text, "\"time\":\"", "TIME", |c| c == '"');
     replace_times(&text)
 }
 

@@ -44,7 +44,6 @@ pub struct ServerHealth {
     /// Its version.
     pub version: Option<String>,
     /// The era that it speaks.
-    #[serde(serialize_with = "era")]
     pub era: Option<Era>,
     /// The protocol version that was agreed on.
     pub protocol_version: Option<String>,
@@ -117,14 +116,6 @@ fn transport(transport: &Transport) -> &'static str {
         Transport::Sse(_) => "sse",
         Transport::InProcess(_) => "in-process",
     }
-}
-
-fn era<S: Serializer>(era: &Option<Era>, serializer: S) -> Result<S::Ok, S::Error> {
-    era.map(|era| match era {
-        Era::Legacy => "legacy",
-        Era::Modern => "modern",
-    })
-    .serialize(serializer)
 }
 
 fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -103,8 +103,8 @@ struct Line<'a> {
     event: &'a Event,
 }
 
-/// A time in UTC as RFC 3339 has it, with milliseconds.
-fn timestamp(time: SystemTime) -> String {
+/// A time in UTC as RFC 3339 has it, with milliseconds: what the lines of an [`EventLog`] begin with.
+pub fn timestamp(time: SystemTime) -> String {
     // A clock before 1970 is a clock that is not set.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);

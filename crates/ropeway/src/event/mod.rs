@@ -12,7 +12,7 @@ use serde_json::Value;
 #[allow(unused_imports, reason = "it is the bridge that shares connections")]
 pub(crate) use self::events::Relay;
 pub use self::events::{EventStream, Events};
-pub use self::log::EventLog;
+pub use self::log::{EventLog, timestamp};
 use crate::tool::{Alias, CallId, Progress};
 
 /// Something that happened.

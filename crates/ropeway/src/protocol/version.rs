@@ -12,6 +12,16 @@ pub enum Era {
     Modern,
 }
 
+impl Era {
+    /// The era in a word: `legacy` or `modern`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
 /// The version of the modern era that we speak.
 pub const MODERN: &str = "2026-07-28";
 

@@ -1,0 +1,86 @@
+//! What lists say of servers that are not there, or not as one would think.
+
+use ropeway::testing::{Fault, On, Script};
+use serde_json::{Value, json};
+
+use crate::many::mixed;
+use crate::place::{Place, entry, having};
+
+#[test]
+fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
+    let bare = |alias: &str| having(entry(alias, &Script::default()), json!({"prefix": "", "tools": ["echo", "add"]}));
+    let place = Place::with(&[bare("a"), bare("b")]);
+    let list = place.run("tools").expect(0).stdout;
+    let why = "2 of its tools are hidden: `a` has tools of the same names (`ropeway config\n    check --connect`)\n";
+    let (_, group) = list.split_once("● b · 2 tools").expect("the server");
+    let (_, lines) = group.split_once('\n').expect("lines");
+    assert!(lines.starts_with(&format!("    {why}")), "{list}");
+    let list = place.run("tools --json").expect(0).json();
+    let hidden: Vec<&Value> = list["servers"].as_array().expect("servers").iter().map(|it| &it["hidden"]).collect();
+    assert_eq!(hidden, [&Value::Null, &json!(2)]);
+}
+
+#[test]
+fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
+    let place = mixed();
+    for (name, code, outcome) in [("broken", 3, "down"), ("secretive", 2, "skipped"), ("off", 2, "disabled")] {
+        for command in ["tools", "resources", "prompts"] {
+            let list = place.run(&format!("{command} {name} --json")).expect(code).json();
+            let servers = list["servers"].as_array().expect("servers");
+            assert_eq!(servers.len(), 1, "{list}");
+            let server = json!([servers[0]["server"], servers[0]["verdict"]["outcome"]]);
+            assert_eq!(server, json!([name, outcome]), "{command}");
+        }
+    }
+    let refuses =
+        Script::default().fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
+    let place = Place::with(&[entry("refuses", &refuses)]);
+    let list = place.run("resources --json").expect(1).json();
+    assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");
+}
+
+#[test]
+fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
+    let broken = |alias: &str| json!({"alias": alias, "command": "/no/such/program"});
+    let place = Place::with(&[broken("one"), broken("two")]);
+    for typed in ["call x", "read foo://x", "prompt x"] {
+        let run = place.run(typed).expect(3);
+        assert!(run.stderr.ends_with("  not there: one, two (`ropeway health` says why)\n"), "{typed}: {}", run.stderr);
+    }
+    let place = Place::with(&[broken("one"), entry("good", &Script::default())]);
+    for typed in ["call xyz", "read foo://x", "prompt xyz"] {
+        let run = place.run(typed).expect(2);
+        assert!(run.stderr.contains("  server `one` is "), "{typed}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn what_a_server_says_about_its_use_stands_above_its_tools() {
+    let script = Script { instructions: Some("Ask me\nanything.".to_owned()), ..Script::default() };
+    let place = Place::with(&[entry("a", &script), entry("b", &Script::default())]);
+    let list = place.run("tools a").expect(0).stdout;
+    assert!(list.contains("MCP 2026-07-28\n  Ask me\n  anything.\n\necho("), "{list}");
+    assert!(!place.run("tools").expect(0).stdout.contains("Ask me"));
+}
+
+#[test]
+fn where_no_server_is_configured_every_command_says_how_to_add_one() {
+    let place = Place::with(&[]);
+    for typed in ["", "tools", "resources", "prompts", "health"] {
+        let text = place.run(typed).expect(0).stdout;
+        assert!(
+            text.starts_with("No server is configured in ") && text.contains("`ropeway add NAME"),
+            "{typed}: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_health_of_a_dead_server_says_its_last_words_once_and_counts_no_tools() {
+    let dies = "echo starting up >&2; echo DATABASE_URL is not set >&2; exit 7";
+    let place = Place::with(&[json!({"alias": "dies", "command": "sh", "args": ["-c", dies]})]);
+    let text = place.run("health").expect(3).stdout;
+    assert_eq!(text.matches("DATABASE_URL").count(), 1, "{text}");
+    let row = text.lines().find(|line| line.starts_with("dies")).expect("its row");
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["dies", "✗", "down", "-", "-", "-", "-", "-"], "{text}");
+}
