@@ -200,6 +200,18 @@ fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
 }
 
 #[test]
+fn one_odd_server_does_not_keep_the_others_out() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "fine": {"command": "x"}}}"#;
+    home.write("work/.mcp.json", servers);
+    home.run(&["import", "--dry-run"]).expect(0);
+    let result = home.run(&["import", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["fine"]);
+    let note = names(&result["notes"])[0];
+    assert!(note.starts_with("`odd` of Claude Code is left out: `command` is "), "{note}");
+}
+
+#[test]
 fn files_that_hold_no_servers_are_passed_over() {
     let home = Home::new();
     home.write(".config/Code/User/settings.json", r#"{"http.proxySupport": "servers", "a": 1}"#);
