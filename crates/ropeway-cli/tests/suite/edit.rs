@@ -90,6 +90,24 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 }
 
 #[test]
+fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
+    for text in ["mcpServers:\n  x: {command: run}\n", "services:\n  mcp:\n    - {name: x, command: run}\n"] {
+        let home = Home::with_config(text);
+        let file = home.path("work/ropeway.yaml").display().to_string();
+        let expected = format!(
+            "error: `{file}` is written as another client's, and is not changed
+  `ropeway import {file} --to FILE.yaml` makes a file of ours from it\n"
+        );
+        for typed in [&["add", "z", "--", "x"][..], &["remove", "x"]] {
+            assert_eq!(home.run(typed).expect(2).stderr, expected);
+        }
+        assert_eq!(home.read("work/ropeway.yaml"), text);
+        home.run(&["import", &file, "--to", "ours.yaml"]).expect(0);
+        assert!(home.read("work/ours.yaml").contains("- alias: x\n    command: run\n"));
+    }
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused_with_its_line() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["add", "web", "--", "x"]).expect(2);

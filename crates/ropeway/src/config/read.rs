@@ -136,6 +136,13 @@ impl Document {
     pub(super) fn parse(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let tree = parse_tree(text, origin)?;
         Ok(match foreign::translate(&tree) {
+            // Whichever of them were meant, the others would be there in vain.
+            Some(Translation { key, .. }) if matches!(tree.get("servers"), Some(Node { kind: Kind::List(_), .. })) => {
+                let found = format!("both `servers` and `{key}`, which is another client's");
+                let at = tree.place_of(&[Step::Key("servers".into())]);
+                let problem = ConfigProblem::at(at, "servers", found, "the servers in one of them");
+                return Err(ConfigError::new(origin, vec![problem]));
+            }
             Some(Translation { servers, warnings, .. }) => {
                 Self { servers, warnings, is_foreign: true, ..Self::default() }
             }

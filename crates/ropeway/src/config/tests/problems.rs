@@ -11,6 +11,18 @@ fn server(lines: &str) -> String {
 }
 
 #[test]
+fn a_file_that_is_both_ours_and_another_clients_is_refused() {
+    for (foreign, key) in [("mcpServers: {x: {command: y}}", "mcpServers"), ("services: {mcp: []}", "services.mcp")] {
+        assert_eq!(
+            problems(&format!("{foreign}\nservers:\n  - {{alias: a, command: x}}\n")),
+            [format!(
+                "ropeway.yaml:3:3: servers: found both `servers` and `{key}`, which is another client's, expected the servers in one of them"
+            )]
+        );
+    }
+}
+
+#[test]
 fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
     let cases = [
         ("servers:\n  - command: x\n", "ropeway.yaml:2:5: servers[0]: found no `alias`, expected one"),
