@@ -147,7 +147,7 @@ fn written(target: &Target, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice()))));
     }
-    let add = |text: String, one: &clients::MergedServer| edit::add(&text, &one.server);
+    let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
     merged.servers.iter().try_fold(target.text().to_owned(), add).map_err(|error| target.refused(error))
 }
 

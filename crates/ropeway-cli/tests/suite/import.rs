@@ -118,7 +118,8 @@ fn servers_that_are_there_are_left_alone_and_comments_too() {
     assert_eq!(names(&result["servers"]), ["filesystem"]);
     assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
     let text = home.read("work/ropeway.yaml");
-    assert!(text.starts_with(mine) && text.contains("alias: filesystem"), "{text}");
+    assert!(text.starts_with(mine), "{text}");
+    assert!(text.contains("  # from Claude Desktop\n  - alias: filesystem\n"), "{text}");
 }
 
 #[test]
