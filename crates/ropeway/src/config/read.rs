@@ -181,8 +181,9 @@ impl Document {
                 "$schema" => {}
                 _ => {
                     let found = format!("the unknown key {}", in_backticks(&key));
-                    let problem = ConfigProblem::at(place, "", found, one_of(KEYS));
-                    document.problems.push(problem.suggest(nearest(&key, KEYS)));
+                    let meant = nearest(&key, KEYS);
+                    let others = if meant.is_some() { String::new() } else { one_of(KEYS) };
+                    document.problems.push(ConfigProblem::at(place, "", found, others).suggest(meant));
                 }
             }
         }
@@ -212,10 +213,11 @@ impl Document {
         let alias = Entry { key: "alias".into(), place: value.place, value: Node::text(value.place, "defaults") };
         let named = Node::map(value.place, vec![alias]).over(&value);
         let checked = if value.is_map() { named } else { value.clone() };
-        match decode::decode::<RawServer>(&checked, "defaults") {
-            Ok(_) => self.defaults = Some(value),
-            Err(problem) => self.problems.push(problem),
+        let (_, problems) = decode::decode_all::<RawServer>(&checked, "defaults");
+        if problems.is_empty() {
+            self.defaults = Some(value);
         }
+        self.problems.extend(problems);
     }
 
     /// The secrets in the file that the configuration names.
@@ -244,16 +246,15 @@ impl Document {
                 Some(defaults) if node.is_map() => node.over(defaults),
                 _ => node,
             };
-            let mut raw: RawServer = match decode::decode(&node, &path) {
-                Ok(raw) => raw,
-                Err(problem) => {
-                    // Even of a broken server the name is known, so that nobody looks for it in vain.
-                    if let Some(alias) = node.get("alias").and_then(Node::as_text) {
-                        aliases.entry(alias.to_owned()).or_insert(node.place);
-                    }
-                    problems.push(problem);
-                    continue;
+            let (raw, found) = decode::decode_all::<RawServer>(&node, &path);
+            let is_broken = !found.is_empty();
+            problems.extend(found);
+            let Some(mut raw) = raw else {
+                // Even of a broken server the name is known, so that nobody looks for it in vain.
+                if let Some(alias) = node.get("alias").and_then(Node::as_text) {
+                    aliases.entry(alias.to_owned()).or_insert(node.place);
                 }
+                continue;
             };
             let at = node.place_of(&[Step::Key("alias".into())]);
             if let Some(first) = aliases.get(&raw.alias) {
@@ -272,7 +273,8 @@ impl Document {
                     config.servers.push(resolved.entry);
                     config.warnings.extend(resolved.warnings);
                 }
-                Err(found) => problems.extend(found),
+                // What is missing may be what was misspelled.
+                Err(found) => problems.extend(found.into_iter().filter(|problem| !is_broken || problem.path != path)),
             }
         }
         if let Some(enabled) = &self.enabled_servers {
