@@ -80,6 +80,14 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "ropeway.yaml:3:10: servers[0].url: found `wss://y/z`, expected a URL that starts with `http://` or `https://` (did you mean `https://y/z`?)",
         ),
         (
+            &server("url: example.com/mcp"),
+            "ropeway.yaml:3:10: servers[0].url: found `example.com/mcp`, expected a URL that starts with `http://` or `https://` (did you mean `https://example.com/mcp`?)",
+        ),
+        (
+            &server("url: localhost:80/mcp"),
+            "ropeway.yaml:3:10: servers[0].url: found `localhost:80/mcp`, expected a URL that starts with `http://` or `https://` (did you mean `http://localhost:80/mcp`?)",
+        ),
+        (
             &server("commnd: x"),
             "ropeway.yaml:3:5: servers[0]: found the unknown key `commnd` (did you mean `command`?)",
         ),
