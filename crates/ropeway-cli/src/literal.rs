@@ -32,6 +32,53 @@ const SHORTEST_TOKEN: usize = 12;
 /// Schemes that stand before the secret of a header.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 
+/// Words that name a secret, also at the end of a longer one: `PGPASSWORD`.
+const ENDS: [&str; 10] = [
+    "token",
+    "tokens",
+    "secret",
+    "secrets",
+    "password",
+    "passwd",
+    "passphrase",
+    "credentials",
+    "apikey",
+    "authorization",
+];
+
+/// Words that name a secret only by themselves: there are monkeys and a compass.
+const WORDS: [&str; 9] = ["key", "keys", "auth", "pwd", "pass", "pat", "credential", "cookie", "cookies"];
+
+/// What a name ends with that tells something about a secret, and not the secret itself.
+const ABOUT: [&str; 9] = ["file", "path", "dir", "mode", "method", "header", "name", "url", "type"];
+
+/// Is this value, which is about to be replaced by a reference, surely a secret? A server whose reference nobody sets is
+/// skipped, so that more is needed here than for hiding.
+fn is_surely_secret(name: &str, value: &str) -> bool {
+    is_secret("", value) || (names_secret(name) && is_secret(name, value))
+}
+
+/// Is this the name of a secret, word by word?
+fn names_secret(name: &str) -> bool {
+    let mut parts = name.to_owned();
+    // `apiKey` has two words.
+    for at in (1..name.len()).rev() {
+        let bytes = name.as_bytes();
+        if bytes[at].is_ascii_uppercase() && bytes[at - 1].is_ascii_lowercase() {
+            parts.insert(at, '_');
+        }
+    }
+    let parts = parts.to_ascii_lowercase();
+    let words: Vec<&str> = parts.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_sign = |word: &&str| WORDS.contains(word) || ENDS.iter().any(|end| word.ends_with(end));
+    words.iter().any(is_sign) && !words.last().is_some_and(|last| ABOUT.contains(last))
+}
+
+/// Would the mask hide any value of this name, though it does not name a secret?
+fn is_only_alike(name: &str) -> bool {
+    !names_secret(name) && is_secret(name, "any-value")
+}
+
 /// Is this value a secret that is written out, by the looks of it?
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let server = StdioServer::new("", [""; 0]).with_env(name, value);
@@ -87,14 +134,14 @@ impl Names {
 pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> {
     let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
-        if is_secret(name, value) {
+        if is_surely_secret(name, value) {
             taking.whole(value, name, format!("env.{name}"));
         }
     }
     for (name, Text(value)) in &mut server.headers.0 {
         let start = value.get(..value.find(' ').map_or(0, |at| at + 1)).unwrap_or_default();
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
-        if is_secret(name, value) || is_token(&value[scheme..]) {
+        if is_surely_secret(name, value) || is_token(&value[scheme..]) {
             let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
             taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
@@ -161,7 +208,12 @@ impl Taking<'_> {
         for (index, Text(text)) in arguments.iter_mut().enumerate() {
             let key = format!("args[{index}]");
             let flag = index.checked_sub(1).map(|before| all[before].as_str()).filter(|flag| flag.starts_with('-'));
-            let shown = if is_token(text) { HIDDEN.to_owned() } else { mask.hide(text).into_owned() };
+            let named = text.split_once('=').or_else(|| Some((flag?, text)));
+            let shown = match named {
+                _ if is_token(text) => HIDDEN.to_owned(),
+                Some((name, value)) if is_only_alike(name) && !is_secret("", value) => continue,
+                _ => mask.hide(text).into_owned(),
+            };
             if !is_reference(text) {
                 self.hidden(text, &shown, flag, &key);
             }
@@ -315,6 +367,29 @@ mod tests {
                 "http://u:${GIT_HUB_PASSWORD}@h/"
             ]
         );
+    }
+
+    #[test]
+    fn what_only_sounds_like_a_secret_stays_as_it_is() {
+        let mut server = RawServer::new("a");
+        let harmless = [
+            ("AUTH_MODE", "oauth"),
+            ("PASSWORD_FILE", "/run/x"),
+            ("TOKENIZER", "cl100k"),
+            ("API_KEY_HEADER", "x-api-key"),
+            ("tokenUrl", "https://h/token"),
+            ("MONKEY", "business"),
+        ];
+        server.env = pairs(&harmless);
+        server.headers = pairs(&[("X-Auth-Type", "bearer-token")]);
+        let arguments = ["--auth-mode", "oauth", "--tokenizer=cl100k", "--keyboard", "qwerty"];
+        server.args = arguments.map(Text::from).to_vec();
+        let before = server.clone();
+        assert_eq!((take_out(&mut server, &mut Names::default()), &server), (Vec::new(), &before));
+        for name in ["PGPASSWORD", "apiKey", "X-Api-Key", "GITHUBTOKEN", "authorization", "DB_PASS", "Cookie"] {
+            assert!(is_surely_secret(name, "s3cret-s3cret"), "{name}");
+        }
+        assert!(is_surely_secret("TOKEN_URL", "https://ada:s3cret-s3cret@h/"));
     }
 
     #[test]
