@@ -86,7 +86,7 @@ async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<E
     let around = Surroundings::of_process();
     let limit = patience(&setting, PATIENCE);
     let look = async |entry: &ServerEntry| match &entry.settings {
-        _ if !entry.enabled => switched_off(entry),
+        _ if !entry.enabled => switched_off(entry, &servers.config),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),
         Settings::Known(config) => examine(config, &around, Given::File, limit).await,
     };
@@ -115,8 +115,12 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
     Ok(names.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn switched_off(entry: &ServerEntry) -> Report {
-    let found = Finding::note("settings", "it is switched off").fix("`enabled: true` switches it on");
+fn switched_off(entry: &ServerEntry, config: &Config) -> Report {
+    let fix = match config.leaves_out(&entry.alias) {
+        true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
+        false => "`enabled: true` switches it on".to_owned(),
+    };
+    let found = Finding::note("settings", "it is switched off").fix(fix);
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

@@ -12,6 +12,7 @@ use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, unknown_server};
 use super::secrets::{Secrets, read_variables};
 use super::{Collisions, Config, decode, foreign, json, toml, yaml};
+use crate::tool::Alias;
 
 /// The largest file that is read.
 const LARGEST: usize = 4 << 20;
@@ -278,6 +279,7 @@ impl Document {
             }
         }
         if let Some(enabled) = &self.enabled_servers {
+            config.enabled_servers = Some(enabled.items().iter().filter_map(Node::as_text).map(Alias::from).collect());
             let mut known: Vec<&str> = aliases.keys().map(String::as_str).collect();
             known.sort_unstable();
             for (index, item) in enabled.items().iter().enumerate() {
