@@ -146,6 +146,73 @@ fn what_would_make_no_sense_is_not_written() {
 }
 
 #[test]
+fn what_was_typed_wrong_is_told_by_its_option_and_not_by_a_line_of_a_file() {
+    let home = Home::new();
+    let url = "a URL that starts with `http://` or `https://`";
+    for (arguments, words) in [
+        (
+            &["add", "bad name", "--", "x"][..],
+            "NAME: found `bad name`, expected letters, digits, `_`, `.` and `-`, at most 64 of them (did you mean `bad-name`?)".to_owned(),
+        ),
+        (&["add", "a", "--url", "ftp://h"], format!("--url: found `ftp://h`, expected {url}")),
+        (
+            &["add", "a", "--url", "example.com/mcp"],
+            format!("--url: found `example.com/mcp`, expected {url} (did you mean `https://example.com/mcp`?)"),
+        ),
+        (
+            &["add", "a", "--url", "http://h", "--header", "bad header: x"],
+            "--header: found `bad***`, expected the name of a header".to_owned(),
+        ),
+        (
+            &["add", "a", "--url", "http://h", "--bearer", "${T"],
+            "--bearer: found `${` without a `}`, expected `${NAME}`, or `$$` for a dollar".to_owned(),
+        ),
+    ] {
+        let run = home.run(arguments).expect(2);
+        assert_eq!(run.stderr.split_whitespace().collect::<Vec<_>>().join(" "), format!("error: {words}"));
+    }
+    assert_eq!(home.files(), [""; 0]);
+}
+
+#[test]
+fn words_that_were_quoted_together_are_no_program() {
+    let home = Home::new();
+    let run = home.run(&["add", "q", "--", "npx -y foo"]).expect(2);
+    assert_eq!(
+        run.stderr,
+        "error: there is no program `npx -y foo`\n  its words are not quoted together: `ropeway add q -- npx -y foo`\n"
+    );
+    home.write("work/my server", "");
+    home.run(&["add", "q", "--", "./my server"]).expect(0);
+}
+
+#[test]
+fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
+    let home = Home::with_config("enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n");
+    let run = home.run(&["add", "b", "--", "x"]).expect(0);
+    let words = "\n`enabled_servers` does not name `b`: until it does, it is switched off.\n";
+    assert!(run.stdout.contains(words), "{}", run.stdout);
+    assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
+    let report = home.run(&["doctor", "b", "--json"]).expect(0).json();
+    let fix = &report["servers"][0]["findings"][0]["fix"];
+    assert_eq!(fix, "add `b` to `enabled_servers`, which does not name it");
+}
+
+#[test]
+fn several_secrets_are_told_in_one_sentence_and_a_dry_run_says_what_would_be() {
+    let home = Home::new();
+    let typed = ["--env", "API_KEY=s3cret-s3cret", "--env", "TOKEN=0ther-s3cret", "--", "x"];
+    let run = home.run(&[&["add", "a", "--secrets", "--dry-run"], &typed[..]].concat()).expect(0);
+    let file = home.path("work/.env").display().to_string();
+    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be `A_API_KEY`, `A_TOKEN` in .env.\n";
+    assert!(run.stdout.replace(&file, ".env").ends_with(end), "{}", run.stdout);
+    let run = home.run(&[&["add", "a"], &typed[..]].concat()).expect(0);
+    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were not written: `${A_API_KEY}`, `${A_TOKEN}` stand for \
+                 them. --secrets writes them to a .env beside the file, and --literal into the file itself.\n";
+    assert!(run.stdout.contains(words), "{}", run.stdout);
+}
+
+#[test]
 fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     let home = Home::new();
     let run = home.run(&["add", "git", "--url", "http://127.0.0.1:1/", "--bearer", "s3cret-s3cret"]).expect(0);
