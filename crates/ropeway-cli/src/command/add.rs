@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::doctor::patience;
 use super::{Setting, print, print_json};
-use crate::doctor::{Given, Surroundings, examine};
+use crate::doctor::{Surroundings, examine_entry};
 use crate::failure::{Exit, Failure};
 use crate::literal::{self, Names, Taken};
 use crate::target::{self, Target};
@@ -132,11 +132,11 @@ impl Add {
         };
         let is_left_out = entry.is_some_and(|entry| config.leaves_out(&entry.alias));
         let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
-        let report = match settings {
-            Some(Settings::Known(config)) if self.check => {
+        let report = match (entry, settings) {
+            (Some(entry), Some(Settings::Known(config))) if self.check => {
                 veil::hide(&config.secrets());
                 let around = Surroundings::of_process();
-                let examined = examine(config, &around, Given::File, patience(&setting, PATIENCE));
+                let examined = examine_entry(entry, config, &around, patience(&setting, PATIENCE));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,
