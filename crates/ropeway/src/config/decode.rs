@@ -29,7 +29,8 @@ pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Optio
         };
         let culprit = mistake.culprit();
         // What was left out, or misspelled, is told already.
-        let is_told = mistake.lacks.is_some_and(|key| left_out.iter().any(|left_out| left_out == key));
+        let is_told =
+            matches!(mistake.key.as_deref(), Some(Key::Missing(key)) if left_out.iter().any(|known| known == key));
         left_out.extend(mistake.suggestion.as_deref().map(str::to_owned));
         left_out.extend(culprit.first().map(|step| path_text("", std::slice::from_ref(step))));
         if !is_told {
@@ -58,17 +59,21 @@ pub(super) struct Mistake {
     suggestion: Option<Box<str>>,
     /// The value may be a secret and is not shown.
     hides: bool,
-    /// The key that nobody knows.
-    key: Option<Box<str>>,
-    /// The key that is not there.
-    lacks: Option<&'static str>,
+    /// The key that it is about, if it is about one. Boxed, since mistakes are passed up a long way.
+    key: Option<Box<Key>>,
+}
+
+#[derive(Debug)]
+enum Key {
+    Unknown(String),
+    Missing(&'static str),
 }
 
 impl Mistake {
     fn new(expected: impl Into<Box<str>>) -> Self {
         let expected = expected.into();
         let (place, steps, found, suggestion) = (None, Vec::new(), None, None);
-        Self { place, steps, found, expected, suggestion, hides: false, key: None, lacks: None }
+        Self { place, steps, found, expected, suggestion, hides: false, key: None }
     }
 
     fn found(mut self, found: impl Into<String>) -> Self {
@@ -102,7 +107,10 @@ impl Mistake {
 
     /// The steps to what has to go for the rest to be right: whole lists, so that the other items keep their numbers.
     fn culprit(&self) -> Vec<Step> {
-        let key = self.key.as_ref().map(|key| Step::Key(key.to_string()));
+        let key = match self.key.as_deref() {
+            Some(Key::Unknown(key)) => Some(Step::Key(key.clone())),
+            Some(Key::Missing(_)) | None => None,
+        };
         let steps = self.steps.iter().rev().cloned().chain(key);
         steps.take_while(|step| matches!(step, Step::Key(_))).collect()
     }
@@ -155,7 +163,7 @@ impl de::Error for Mistake {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { lacks: Some(field), ..Self::new("one").found(format!("no `{field}`")) }
+        Self { key: Some(Box::new(Key::Missing(field))), ..Self::new("one").found(format!("no `{field}`")) }
     }
 }
 
@@ -335,9 +343,10 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         let key = Node::text(entry.place, entry.key.as_str());
         let decoded = seed.deserialize(Decoder { node: &key, hides: self.hides });
         let mistake = |mistake: Mistake| if self.hides { mistake.found("an unknown key") } else { mistake };
-        decoded
-            .map(Some)
-            .map_err(|found| Mistake { key: Some(entry.key.as_str().into()), ..mistake(found).within(&key) })
+        decoded.map(Some).map_err(|found| Mistake {
+            key: Some(Box::new(Key::Unknown(entry.key.clone()))),
+            ..mistake(found).within(&key)
+        })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
