@@ -5,6 +5,8 @@ use std::ops::Range;
 use ropeway::config::raw::{RawAuth, RawServer, Text};
 use ropeway::config::{HttpServer, Secret, ServerConfig, StdioServer};
 
+use crate::telling::names_secret;
+
 /// What the mask leaves of a secret.
 const HIDDEN: &str = "***";
 
@@ -31,6 +33,17 @@ const SHORTEST_TOKEN: usize = 12;
 
 /// Schemes that stand before the secret of a header.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
+
+/// Is this value, which is about to be replaced by a reference, surely a secret? A server whose reference nobody sets is
+/// skipped, so that more is needed here than for hiding.
+fn is_surely_secret(name: &str, value: &str) -> bool {
+    is_secret("", value) || (names_secret(name) && is_secret(name, value))
+}
+
+/// Would the mask hide any value of this name, though it does not name a secret?
+fn is_only_alike(name: &str) -> bool {
+    !names_secret(name) && is_secret(name, "any-value")
+}
 
 /// Is this value a secret that is written out, by the looks of it?
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
@@ -87,14 +100,14 @@ impl Names {
 pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> {
     let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
-        if is_secret(name, value) {
+        if is_surely_secret(name, value) {
             taking.whole(value, name, format!("env.{name}"));
         }
     }
     for (name, Text(value)) in &mut server.headers.0 {
         let start = value.get(..value.find(' ').map_or(0, |at| at + 1)).unwrap_or_default();
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
-        if is_secret(name, value) || is_token(&value[scheme..]) {
+        if is_surely_secret(name, value) || is_token(&value[scheme..]) {
             let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
             taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
@@ -161,7 +174,12 @@ impl Taking<'_> {
         for (index, Text(text)) in arguments.iter_mut().enumerate() {
             let key = format!("args[{index}]");
             let flag = index.checked_sub(1).map(|before| all[before].as_str()).filter(|flag| flag.starts_with('-'));
-            let shown = if is_token(text) { HIDDEN.to_owned() } else { mask.hide(text).into_owned() };
+            let named = text.split_once('=').or_else(|| Some((flag?, text)));
+            let shown = match named {
+                _ if is_token(text) => HIDDEN.to_owned(),
+                Some((name, value)) if is_only_alike(name) && !is_secret("", value) => continue,
+                _ => mask.hide(text).into_owned(),
+            };
             if !is_reference(text) {
                 self.hidden(text, &shown, flag, &key);
             }
@@ -315,6 +333,29 @@ mod tests {
                 "http://u:${GIT_HUB_PASSWORD}@h/"
             ]
         );
+    }
+
+    #[test]
+    fn what_only_sounds_like_a_secret_stays_as_it_is() {
+        let mut server = RawServer::new("a");
+        let harmless = [
+            ("AUTH_MODE", "oauth"),
+            ("PASSWORD_FILE", "/run/x"),
+            ("TOKENIZER", "cl100k"),
+            ("API_KEY_HEADER", "x-api-key"),
+            ("tokenUrl", "https://h/token"),
+            ("MONKEY", "business"),
+        ];
+        server.env = pairs(&harmless);
+        server.headers = pairs(&[("X-Auth-Type", "bearer-token")]);
+        let arguments = ["--auth-mode", "oauth", "--tokenizer=cl100k", "--keyboard", "qwerty"];
+        server.args = arguments.map(Text::from).to_vec();
+        let before = server.clone();
+        assert_eq!((take_out(&mut server, &mut Names::default()), &server), (Vec::new(), &before));
+        for name in ["PGPASSWORD", "apiKey", "X-Api-Key", "GITHUBTOKEN", "authorization", "DB_PASS", "Cookie"] {
+            assert!(is_surely_secret(name, "s3cret-s3cret"), "{name}");
+        }
+        assert!(is_surely_secret("TOKEN_URL", "https://ada:s3cret-s3cret@h/"));
     }
 
     #[test]

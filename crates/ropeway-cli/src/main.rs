@@ -29,6 +29,7 @@ mod status;
 mod suggest;
 mod table;
 mod target;
+mod telling;
 mod text;
 mod veil;
 

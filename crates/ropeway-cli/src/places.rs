@@ -1,5 +1,6 @@
 //! The places where the configuration file is looked for, in their order.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -31,33 +32,76 @@ pub(crate) struct Place {
     /// The file that is there, or the one that would be.
     pub(crate) path: PathBuf,
     pub(crate) exists: bool,
+    /// It is above this folder and belongs to somebody else, who would choose what is run here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_strange: bool,
 }
 
 impl Place {
     fn in_folder(reason: Reason, folder: &Path) -> Self {
         let there = FILES.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
         let exists = there.is_some();
-        Self { reason, path: there.unwrap_or_else(|| folder.join(FILES[0])), exists }
+        Self { reason, path: there.unwrap_or_else(|| folder.join(FILES[0])), exists, is_strange: false }
     }
 }
 
 /// All places, in the order in which they are looked at.
 pub(crate) fn all() -> Vec<Place> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let named = named.map(|path| Place { reason: Reason::Variable, exists: path.is_file(), path });
+    let named = named.map(|path| Place { reason: Reason::Variable, exists: path.is_file(), path, is_strange: false });
     let here = std::env::current_dir().ok();
-    let above = here.iter().flat_map(|folder| folder.ancestors());
-    let above = above.map(|folder| Place::in_folder(Reason::Folder, folder));
+    let above = here.iter().flat_map(|here| folders(here, is_trusted));
     let own = user_folder().map(|folder| Place::in_folder(Reason::User, &folder));
     named.into_iter().chain(above).chain(own).collect()
 }
 
+/// This folder, and those above it: there only a file of somebody who is trusted counts.
+fn folders(here: &Path, is_trusted: impl Fn(&Path) -> bool) -> Vec<Place> {
+    let place = |folder: &Path| {
+        let place = Place::in_folder(Reason::Folder, folder);
+        let is_strange = place.exists && folder != here && !is_trusted(&place.path);
+        Place { is_strange, ..place }
+    };
+    here.ancestors().map(place).collect()
+}
+
+/// Does the file belong to the user or to root, and if it is a link, both ends of it?
+fn is_trusted(path: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let both = [path.symlink_metadata(), path.metadata()];
+    both.into_iter().all(|end| end.is_ok_and(|end| end.uid() == 0 || end.uid() == user))
+}
+
 /// The place whose file is used: what a variable names is meant, whether it is there or not.
 pub(crate) fn used(places: &[Place]) -> Option<&Place> {
-    places.iter().find(|place| place.exists || place.reason == Reason::Variable)
+    places.iter().find(|place| (place.exists && !place.is_strange) || place.reason == Reason::Variable)
 }
 
 /// The file that a folder has, or would have.
 pub(crate) fn file_in(folder: &Path) -> PathBuf {
     Place::in_folder(Reason::Folder, folder).path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_somebody_else_counts_in_this_folder_and_not_above_it() {
+        let top = tempfile::tempdir().expect("a folder");
+        let (middle, here) = (top.path().join("a"), top.path().join("a/b"));
+        std::fs::create_dir_all(&here).expect("folders");
+        for folder in [top.path(), &middle] {
+            std::fs::write(folder.join("ropeway.yaml"), "").expect("a file");
+        }
+        let theirs = middle.join("ropeway.yaml");
+        let is_mine = |path: &Path| path != theirs;
+        let used = |places: &[Place]| used(places).map(|place| place.path.clone());
+        let places = folders(&here, is_mine);
+        let strange: Vec<bool> = places.iter().take(3).map(|place| place.is_strange).collect();
+        assert_eq!(strange, [false, true, false]);
+        assert_eq!(used(&places), Some(top.path().join("ropeway.yaml")));
+        assert_eq!(used(&folders(&middle, is_mine)), Some(theirs.clone()));
+        assert!(is_trusted(&theirs));
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::config::edit::EditError;
-use ropeway::config::{Config, Secrets};
+use ropeway::config::{Config, Secrets, read_foreign};
 
 use crate::failure::Failure;
 use crate::servers::{self, user_folder};
@@ -34,7 +34,13 @@ impl Target {
             return Err(Failure::usage(format!("`{shown}` belongs to another client, and is not changed"))
                 .hint(format!("`ropeway import {shown} --to ropeway.yaml` takes its servers over")));
         }
-        Ok(Self { before: file::read(&path)?, path })
+        let before = file::read(&path)?;
+        if before.as_deref().is_some_and(|before| read_foreign(before, &path).is_ok()) {
+            let shown = path.display();
+            return Err(Failure::usage(format!("`{shown}` is written as another client's, and is not changed"))
+                .hint(format!("`ropeway import {shown} --to FILE.yaml` makes a file of ours from it")));
+        }
+        Ok(Self { before, path })
     }
 
     /// Refuses a file that is broken already: that is told before what would be.

@@ -1,7 +1,9 @@
 //! The servers of many files as one list: each once, and no two under one name.
 
-use ropeway::config::ForeignServer;
+use std::path::Path;
+
 use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
+use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit};
 
 use super::Found;
 use crate::literal::{self, Names, Taken};
@@ -28,9 +30,17 @@ pub(crate) struct MergedServer {
     title: &'static str,
 }
 
-/// Puts the servers of all files together. Those whose names are in `known` are in our file already.
-pub(crate) fn merge(found: &[Found], known: &[String], only: &[String], names: &mut Names) -> Merged {
-    let mut merging = Merging { known, names, servers: Vec::new(), notes: Vec::new() };
+/// The file that the servers go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ours<'a> {
+    pub(crate) path: &'a Path,
+    /// The names of the servers that are in it already.
+    pub(crate) known: &'a [String],
+}
+
+/// Puts the servers of all files together. What would make no sense in our file is left out, and told.
+pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mut Names) -> Merged {
+    let mut merging = Merging { ours, names, servers: Vec::new(), notes: Vec::new() };
     for file in found {
         let Ok(foreign) = &file.servers else { continue };
         merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
@@ -42,7 +52,7 @@ pub(crate) fn merge(found: &[Found], known: &[String], only: &[String], names: &
 
 /// A merge on its way.
 struct Merging<'a> {
-    known: &'a [String],
+    ours: Ours<'a>,
     names: &'a mut Names,
     servers: Vec<MergedServer>,
     notes: Vec<String>,
@@ -61,8 +71,9 @@ impl Merging<'_> {
             }
             return;
         }
+        let Some(usable) = self.usable(&server.server, title) else { return };
         let alias = self.alias(wanted, file);
-        let mut ours = called(&alias, &server.server);
+        let mut ours = called(&alias, &usable);
         if is_nothing(ours.tools.as_ref()) {
             ours.tools = None;
         }
@@ -72,7 +83,28 @@ impl Merging<'_> {
     }
 
     fn is_known(&self, server: &RawServer) -> bool {
-        self.known.contains(&server.alias)
+        self.ours.known.contains(&server.alias)
+    }
+
+    /// The server as it makes sense in our file, if it does: one that is odd must not keep the others out.
+    fn usable(&mut self, server: &RawServer, title: &str) -> Option<RawServer> {
+        let alias = &server.alias;
+        // What is there already is not written again.
+        if self.is_known(server) && !self.servers.iter().any(|other| other.server.alias == *alias) {
+            return Some(server.clone());
+        }
+        let mut server = server.clone();
+        let mut problems = problems(&server, self.ours.path);
+        if let Some(at) = problems.iter().position(|problem| problem.path.ends_with(".env_file")) {
+            let ConfigProblem { found, .. } = problems.remove(at);
+            self.notes.push(format!("the `env_file` of `{alias}` of {title} is left out: {found}"));
+            server.env_file = None;
+        }
+        let Some(problem) = problems.first() else { return Some(server) };
+        let ConfigProblem { path, found, expected, .. } = problem;
+        let key = path.split_once("].").map(|(_, key)| format!("`{key}` is ")).unwrap_or_default();
+        self.notes.push(format!("`{alias}` of {title} is left out: {key}{found}, expected {expected}"));
+        None
     }
 
     /// A name that is not taken yet.
@@ -85,7 +117,7 @@ impl Merging<'_> {
             alias = format!("{wanted}-{number}");
             number += 1;
         }
-        if !self.known.contains(&alias) {
+        if !self.ours.known.contains(&alias) {
             let (title, other) = (file.title(), other.title);
             self.notes.push(format!(
                 "`{wanted}` of {title} is not the same as that of {other}, and is called `{alias}` here"
@@ -95,7 +127,7 @@ impl Merging<'_> {
     }
 
     fn end(mut self) -> Merged {
-        let known = self.known;
+        let known = self.ours.known;
         let (here, servers): (Vec<_>, Vec<_>) =
             self.servers.into_iter().partition(|server| known.contains(&server.server.alias));
         if !here.is_empty() {
@@ -104,6 +136,12 @@ impl Merging<'_> {
         }
         Merged { servers, notes: self.notes }
     }
+}
+
+/// What is wrong with a server that would stand alone in a file.
+fn problems(server: &RawServer, path: &Path) -> Vec<ConfigProblem> {
+    let text = edit::write([(server, &[][..])]);
+    Config::parse(&text, path, &Secrets::from_env()).err().map(|error| error.problems).unwrap_or_default()
 }
 
 /// What a server is, whatever it is called. What clients write down though it goes without saying does not count.
@@ -155,6 +193,11 @@ mod tests {
         merged.servers.iter().map(|one| (one.server.alias.as_str(), one.comments[0].as_str())).collect()
     }
 
+    /// The file of ours that has these servers.
+    fn ours(known: &[String]) -> Ours<'_> {
+        Ours { path: Path::new("/x/ropeway.yaml"), known }
+    }
+
     const GIT: &str = r#""git": {"command": "git-server"}"#;
     const OTHER_GIT: &str = r#""git": {"command": "git-server", "args": ["--fast"]}"#;
 
@@ -169,7 +212,7 @@ mod tests {
             file(Client::Cursor, GIT),
             file(Client::ClaudeCode, same),
         ];
-        let merged = merge(&found, &[], &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
         assert_eq!(aliases(&merged), [("git", "from Cursor, Windsurf")]);
         assert_eq!(merged.notes, ["`Versions` of Claude Code is the same as `git`, and taken once"]);
     }
@@ -178,7 +221,7 @@ mod tests {
     fn a_name_with_other_settings_gets_the_name_of_its_client() {
         let third = r#""git": {"command": "third"}, "git-cursor": {"command": "x"}"#;
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT), file(Client::Cursor, third)];
-        let merged = merge(&found, &[], &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
         let names: Vec<&str> = aliases(&merged).into_iter().map(|(alias, _)| alias).collect();
         assert_eq!(names, ["git", "git-cursor", "git-2", "git-cursor-cursor"]);
         assert_eq!(
@@ -191,17 +234,42 @@ mod tests {
     fn what_is_in_the_file_already_is_left_alone_however_often_it_is_imported() {
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT)];
         let known = ["git".to_owned(), "git-cursor".to_owned()];
-        let merged = merge(&found, &known, &[], &mut Names::default());
+        let merged = merge(&found, ours(&known), &[], &mut Names::default());
         assert_eq!(aliases(&merged), []);
         assert_eq!(merged.notes, ["in the file already, and left alone: `git`, `git-cursor`"]);
-        let merged = merge(&found, &known[..1], &[], &mut Names::default());
+        let merged = merge(&found, ours(&known[..1]), &[], &mut Names::default());
         assert_eq!(aliases(&merged), [("git-cursor", "from Cursor")]);
     }
 
     #[test]
     fn only_those_that_are_named_are_taken() {
         let found = [file(Client::Cursor, &format!("{GIT}, \"web\": {{\"url\": \"http://h/\"}}"))];
-        let merged = merge(&found, &[], &["web".to_owned()], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut Names::default());
         assert_eq!(aliases(&merged), [("web", "from Cursor")]);
+    }
+
+    #[test]
+    fn a_server_that_makes_no_sense_here_is_left_out_and_the_others_are_taken() {
+        let odd = r#""odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "far": {"url": "example.com/mcp"}"#;
+        let without = r#""without": {"command": "x", "envFile": "/no/such/file"}"#;
+        let found = [file(Client::ClaudeCode, &format!("{odd}, {GIT}")), file(Client::Cursor, without)];
+        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        assert_eq!(aliases(&merged), [("git", "from Claude Code"), ("without", "from Cursor")]);
+        assert_eq!(merged.servers[1].server.env_file, None);
+        assert_eq!(
+            merged.notes,
+            [
+                "`odd` of Claude Code is left out: `command` is `${TOOLS:-/opt}/bin/srv`, expected a program without \
+                 `${…}`: a command is run exactly as it is written",
+                "`far` of Claude Code is left out: `url` is `example.com/mcp`, expected a URL that starts with \
+                 `http://` or `https://`",
+                "the `env_file` of `without` of Cursor is left out: `/no/such/file`, which could not be read: \
+                 No such file or directory (os error 2)",
+            ]
+        );
+        // What somebody has corrected by hand is in the file, and no longer told.
+        let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
+        let merged = merge(&found, ours(&known), &[], &mut Names::default());
+        assert_eq!(merged.notes, ["in the file already, and left alone: `odd`, `far`, `without`"]);
     }
 }

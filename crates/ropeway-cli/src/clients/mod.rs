@@ -9,7 +9,7 @@ use ropeway::config::{Foreign, read_foreign};
 
 use crate::failure;
 
-pub(crate) use self::merge::{Merged, MergedServer, merge};
+pub(crate) use self::merge::{Merged, MergedServer, Ours, merge};
 
 /// A client whose files are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::ValueEnum;
 use ropeway::config::raw::{Pairs, RawAuth, RawServer, RawStart, RawTransport, Text};
-use ropeway::config::{Settings, edit};
+use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, Settings, edit};
 use serde_json::json;
 
 use super::doctor::patience;
 use super::{Setting, print, print_json};
-use crate::doctor::{Given, Surroundings, examine};
+use crate::doctor::{Surroundings, examine_entry};
 use crate::failure::{Exit, Failure};
 use crate::literal::{self, Names, Taken};
 use crate::target::{self, Target};
@@ -111,7 +111,8 @@ impl Add {
             false => take_out(&mut server, secrets_before.as_deref()),
         };
         let text = edit::add(target.text(), &server).map_err(|error| target.refused(error))?;
-        target.meaning(&text)?;
+        // The file was sound before: whatever is wrong now was typed.
+        Config::parse(&text, &target.path, &Secrets::from_env()).map_err(|error| mistyped(&error))?;
         if !self.dry_run {
             if self.secrets && !taken.is_empty() {
                 let secrets = dotenv::with(secrets_before.as_deref(), &taken);
@@ -123,16 +124,19 @@ impl Add {
         let config = target.meaning(&text)?;
         let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server.alias);
         let settings = entry.map(|entry| &entry.settings);
-        let missing = match settings {
-            Some(Settings::Missing { secrets }) => secrets.clone(),
+        // In a dry run they are not there yet.
+        let is_kept = |name: &String| self.secrets && taken.iter().any(|taken| taken.name == *name);
+        let missing: Vec<String> = match settings {
+            Some(Settings::Missing { secrets }) => secrets.iter().filter(|name| !is_kept(name)).cloned().collect(),
             _ => Vec::new(),
         };
+        let is_left_out = entry.is_some_and(|entry| config.leaves_out(&entry.alias));
         let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
-        let report = match settings {
-            Some(Settings::Known(config)) if self.check => {
+        let report = match (entry, settings) {
+            (Some(entry), Some(Settings::Known(config))) if self.check => {
                 veil::hide(&config.secrets());
                 let around = Surroundings::of_process();
-                let examined = examine(config, &around, Given::File, patience(&setting, PATIENCE));
+                let examined = examine_entry(entry, config, &around, patience(&setting, PATIENCE));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,
@@ -140,10 +144,21 @@ impl Add {
         if setting.json {
             print_json(&json!({
                 "file": target.path, "server": server.alias, "written": !self.dry_run, "lines": lines,
-                "missing": missing, "report": report.as_ref().map(crate::doctor::Report::json),
+                "missing": missing, "enabled": entry.is_some_and(|entry| entry.enabled), "report": report.as_ref().map(crate::doctor::Report::json),
             }))?;
         } else {
-            let mut text = self.show(&target, &server.alias, &lines, &taken, &missing);
+            let mut text = self.show(&target, &lines, &taken, &missing);
+            if is_left_out {
+                let words =
+                    format!("`enabled_servers` does not name `{}`: until it does, it is switched off.", self.name);
+                text.push_str(&format!(
+                    "\n{}",
+                    wrap(&words, terminal_width(&std::io::stdout()).unwrap_or(usize::MAX), 0)
+                ));
+            }
+            if !self.dry_run && !self.check {
+                text.push_str(&format!("\n{FAINT}Next:{FAINT:#} ropeway tools {}\n", clean(&server.alias)));
+            }
             if let Some(report) = &report {
                 text.push_str(&format!("\n{}", report.render(terminal_width(&std::io::stdout()))));
             }
@@ -164,6 +179,11 @@ impl Add {
             (Some((url, _)), _) if url.starts_with("http://") || url.starts_with("https://") => {
                 return Err(Failure::usage("the command is a URL")
                     .hint(format!("a server behind a URL is added so: `ropeway add {} --url URL`", self.name)));
+            }
+            (Some((program, _)), _) if is_quoted_together(program) => {
+                let words = self.command.join(" ");
+                return Err(Failure::usage(format!("there is no program `{program}`"))
+                    .hint(format!("its words are not quoted together: `ropeway add {} -- {words}`", self.name)));
             }
             (Some((program, arguments)), _) => {
                 server.command = Some(program.clone());
@@ -218,7 +238,7 @@ impl Add {
         Ok(Some(written))
     }
 
-    fn show(&self, target: &Target, alias: &str, lines: &[String], taken: &[Taken], missing: &[String]) -> String {
+    fn show(&self, target: &Target, lines: &[String], taken: &[Taken], missing: &[String]) -> String {
         let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
         let file = target.path.display();
         let heading = match (self.dry_run, target.is_new()) {
@@ -230,24 +250,68 @@ impl Add {
         let mut text = format!("{HEADING}{heading}{HEADING:#}\n");
         lines.iter().for_each(|line| text.push_str(&format!("  {}\n", clean(line))));
         let mut say = |words: &str| text.push_str(&format!("\n{}", wrap(words, width, 0)));
-        for Taken { name, key, .. } in taken {
+        if !taken.is_empty() {
+            let keys = words(taken.iter().map(|taken| taken.key.as_str()));
+            let (secrets, them) = if taken.len() == 1 { ("secret", "it") } else { ("secrets", "them") };
+            let (stand, was, is) = if taken.len() == 1 { ("stands", "was", "is") } else { ("stand", "were", "are") };
             say(&match self.secrets {
-                true => format!("The secret of `{key}` is `{name}` in {}.", dotenv::beside(&target.path).display()),
-                false => format!(
-                    "The secret of `{key}` was not written: `${{{name}}}` stands for it. --secrets writes it to a .env \
-                     beside the file, and --literal into the file itself."
-                ),
+                true => {
+                    let names = words(taken.iter().map(|taken| taken.name.as_str()));
+                    let verb = if self.dry_run { "would be" } else { is };
+                    let file = dotenv::beside(&target.path);
+                    format!("The {secrets} of {keys} {verb} {names} in {}.", file.display())
+                }
+                false => {
+                    let references: Vec<String> = taken.iter().map(|taken| format!("${{{}}}", taken.name)).collect();
+                    let references = words(references.iter().map(String::as_str));
+                    format!(
+                        "The {secrets} of {keys} {was} not written: {references} {stand} for {them}. --secrets writes \
+                         {them} to a .env beside the file, and --literal into the file itself."
+                    )
+                }
             });
         }
         if !missing.is_empty() {
             say(&format!("Set `{}` before the server is used: until then it is skipped.", missing.join("`, `")));
         }
-        if !self.dry_run && !self.check {
-            let alias = clean(alias);
-            text.push_str(&format!("\n{FAINT}Next:{FAINT:#} ropeway tools {alias}\n"));
-        }
         text
     }
+}
+
+/// The words in backticks, one after the other.
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// What is wrong with what was typed, in the words of the command line: the file has no such lines.
+fn mistyped(error: &ConfigError) -> Failure {
+    let told = |problem: &ConfigProblem| {
+        let ConfigProblem { path, found, expected, suggestion, .. } = problem;
+        let key = path.split_once("].").map_or("", |(_, key)| key);
+        let option = match key.split(['.', '[']).next().unwrap_or(key) {
+            "" => String::new(),
+            "alias" => "NAME: ".to_owned(),
+            "command" | "args" => "COMMAND: ".to_owned(),
+            "headers" => "--header: ".to_owned(),
+            "auth" => "--bearer: ".to_owned(),
+            other => format!("--{other}: "),
+        };
+        let meant = suggestion.as_ref().map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+        format!("{option}found {found}, expected {expected}{meant}")
+    };
+    match &error.problems[..] {
+        [] => Failure::config(error),
+        [first, more @ ..] => more.iter().map(told).fold(Failure::usage(told(first)), Failure::hint),
+    }
+}
+
+/// Is this no program, but several words that were quoted together?
+fn is_quoted_together(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |folder: PathBuf| folder.join(program).exists();
+    program.contains(char::is_whitespace)
+        && !Path::new(program).exists()
+        && (program.starts_with('/') || !std::env::split_paths(&folders).any(is_there))
 }
 
 /// Puts references in the place of secrets. One that a variable holds already is called so.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::config::problems_text;
 use super::{Setting, print, print_json};
 use crate::abreast::abreast;
-use crate::doctor::{Finding, Given, Report, Surroundings, examine, worst};
+use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry, worst};
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
@@ -52,7 +52,7 @@ impl Doctor {
         let limit = patience(&setting, PATIENCE);
         let label = format!("examining {}", config.alias);
         let around = Surroundings::of_process();
-        let examined = examine(&config, &around, Given::Line, limit);
+        let examined = examine(&config, &around, limit);
         let report = setting.status.during(&label, examined).await;
         match setting.json {
             true => print_json(&json!({"servers": [report.json()]}))?,
@@ -86,9 +86,9 @@ async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<E
     let around = Surroundings::of_process();
     let limit = patience(&setting, PATIENCE);
     let look = async |entry: &ServerEntry| match &entry.settings {
-        _ if !entry.enabled => switched_off(entry),
+        _ if !entry.enabled => switched_off(entry, &servers.config),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),
-        Settings::Known(config) => examine(config, &around, Given::File, limit).await,
+        Settings::Known(config) => examine_entry(entry, config, &around, limit).await,
     };
     let label = match &entries[..] {
         [entry] => format!("examining {}", entry.alias),
@@ -115,8 +115,12 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
     Ok(names.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn switched_off(entry: &ServerEntry) -> Report {
-    let found = Finding::note("settings", "it is switched off").fix("`enabled: true` switches it on");
+fn switched_off(entry: &ServerEntry, config: &Config) -> Report {
+    let fix = match config.leaves_out(&entry.alias) {
+        true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
+        false => "`enabled: true` switches it on".to_owned(),
+    };
+    let found = Finding::note("settings", "it is switched off").fix(fix);
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

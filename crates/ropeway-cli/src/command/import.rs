@@ -9,7 +9,7 @@ use ropeway::config::{Config, Settings, edit};
 use serde_json::{Value, json};
 
 use super::{Setting, print, print_answer, print_json, say};
-use crate::clients::{self, Around, Client, Found, Merged};
+use crate::clients::{self, Around, Client, Found, Merged, Ours};
 use crate::failure::{Exit, Failure};
 use crate::literal::{Names, Taken};
 use crate::mark::Mark;
@@ -71,7 +71,8 @@ impl Import {
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
-        let merged = clients::merge(&found, &known, &self.only, &mut names);
+        let ours = Ours { path: &target.path, known: &known };
+        let merged = clients::merge(&found, ours, &self.only, &mut names);
         let text = written(&target, &merged)?;
         let is_changed = !merged.servers.is_empty();
         if is_changed {
@@ -146,7 +147,7 @@ fn written(target: &Target, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice()))));
     }
-    let add = |text: String, one: &clients::MergedServer| edit::add(&text, &one.server);
+    let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
     merged.servers.iter().try_fold(target.text().to_owned(), add).map_err(|error| target.refused(error))
 }
 

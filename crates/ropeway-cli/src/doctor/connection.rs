@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use ropeway::config::{HttpServer, ServerConfig, StdioServer, Transport};
+use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 use ropeway::mcp::{ConnectError, Mcp, TlsTrouble};
 use ropeway::secret::Mask;
 use url::Url;
@@ -26,7 +26,12 @@ const OTHER_PATH: Duration = Duration::from_secs(5);
 const CLOSE: Duration = Duration::from_secs(1);
 
 /// Connects within a time, and looks at what the server offers.
-pub(super) async fn check(config: &ServerConfig, given: Given, limit: Duration) -> Vec<Finding> {
+pub(super) async fn check(
+    config: &ServerConfig,
+    entry: Option<&ServerEntry>,
+    given: Given,
+    limit: Duration,
+) -> Vec<Finding> {
     let mask = mask(config);
     let server = Mcp::new(prepare(config.clone(), limit));
     let started = Instant::now();
@@ -35,7 +40,7 @@ pub(super) async fn check(config: &ServerConfig, given: Given, limit: Duration) 
         Ok(Ok(())) => {
             let mut findings = vec![greeting(&server, started.elapsed())];
             findings.extend(noise(&server));
-            findings.extend(offer::check(&server, limit.saturating_sub(started.elapsed())).await);
+            findings.extend(offer::check(&server, entry, limit.saturating_sub(started.elapsed())).await);
             findings
         }
         Ok(Err(failed)) => trouble(config, given, &failed.cause).await,

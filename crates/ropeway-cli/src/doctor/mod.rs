@@ -10,11 +10,12 @@ mod program;
 mod proxy;
 mod runtime;
 mod surroundings;
+mod wanted;
 mod words;
 
 use std::time::Duration;
 
-use ropeway::config::{HttpServer, ServerConfig, StdioServer, Transport};
+use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 
 pub(crate) use self::finding::{Finding, Report, worst};
 pub(crate) use self::surroundings::Surroundings;
@@ -38,8 +39,29 @@ impl Given {
     }
 }
 
+/// Examines a server of a file, with what the file wants of its tools.
+pub(crate) async fn examine_entry(
+    entry: &ServerEntry,
+    config: &ServerConfig,
+    around: &Surroundings,
+    limit: Duration,
+) -> Report {
+    examine_with(config, Some(entry), around, Given::File, limit).await
+}
+
+/// Examines a server of the command line.
+pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Duration) -> Report {
+    examine_with(config, None, around, Given::Line, limit).await
+}
+
 /// Examines one server: what lies around it first, then the connection itself, within a time.
-pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, given: Given, limit: Duration) -> Report {
+async fn examine_with(
+    config: &ServerConfig,
+    entry: Option<&ServerEntry>,
+    around: &Surroundings,
+    given: Given,
+    limit: Duration,
+) -> Report {
     let mut findings = match &config.transport {
         Transport::Stdio(server) => examine_process(server, around, given).await,
         Transport::Http(server) | Transport::Sse(server) => examine_address(server, around).await,
@@ -47,7 +69,7 @@ pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, given:
     };
     // What cannot work need not be tried.
     if !findings.iter().any(Finding::is_problem) {
-        findings.extend(connection::check(config, given, limit).await);
+        findings.extend(connection::check(config, entry, given, limit).await);
     }
     Report { server: config.alias.clone(), findings }
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ropeway::checked::CheckedTool;
+use ropeway::config::ServerEntry;
 use ropeway::mcp::Mcp;
 use ropeway::tool::ToolDefinition;
 
 use super::finding::Finding;
+use super::wanted;
 use crate::failure::{Exit, Failure};
 use crate::text::clean_line;
 
@@ -19,7 +21,7 @@ const LONGEST_NAME: usize = 64;
 const MOST_NAMES: usize = 3;
 
 /// Lists the tools, and looks at each.
-pub(super) async fn check(server: &Mcp, limit: Duration) -> Vec<Finding> {
+pub(super) async fn check(server: &Mcp, entry: Option<&ServerEntry>, limit: Duration) -> Vec<Finding> {
     let tools = match tokio::time::timeout(limit, server.list_tools(None)).await {
         Err(_) => {
             let found = format!("the server did not list its tools within {limit:.1?}");
@@ -31,12 +33,14 @@ pub(super) async fn check(server: &Mcp, limit: Duration) -> Vec<Finding> {
         }
         Ok(Ok(tools)) => tools,
     };
+    let wanted = entry.map(|entry| wanted::check(entry, &tools)).unwrap_or_default();
     let tools: Vec<CheckedTool> = tools.into_iter().map(CheckedTool::new).collect();
     let definitions: Vec<&ToolDefinition> = tools.iter().map(CheckedTool::definition).collect();
     let warnings = tools.iter().filter_map(|tool| Some((tool.definition().name.as_str(), tool.warning()?)));
     let mut findings = vec![count(definitions.len())];
     findings.extend(names(&definitions));
     findings.extend(schemas(warnings.collect()));
+    findings.extend(wanted);
     findings
 }
 
@@ -86,7 +90,7 @@ fn schemas(warnings: Vec<(&str, String)>) -> Vec<Finding> {
     findings
 }
 
-fn enumerate(names: &[&str]) -> String {
+pub(super) fn enumerate(names: &[&str]) -> String {
     let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| format!("`{}`", clean_line(name))).collect();
     match names.len().saturating_sub(MOST_NAMES) {
         0 => shown.join(", "),

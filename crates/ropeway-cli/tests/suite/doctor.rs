@@ -62,6 +62,30 @@ fn a_server_that_works_is_well() {
 }
 
 #[test]
+fn what_the_file_wants_of_tools_and_does_not_get_is_noted() {
+    let notes = |tools: &str| -> Vec<String> {
+        let home = Home::with_config(&format!("servers:\n{}    tools: {tools}\n", demo("a")));
+        let report = home.run(&["doctor", "--json"]).expect(0).json();
+        let findings = report["servers"][0]["findings"].as_array().expect("findings").clone();
+        let notes = findings.iter().filter(|finding| finding["level"] == "note");
+        notes.map(|finding| finding["found"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(
+        notes("{allow: [zzz*]}"),
+        ["none of the tools is wanted", "in `tools.allow`, no tool is meant by `zzz*`"]
+    );
+    assert_eq!(
+        notes("{deny: [time, 'x*', y], rename: {calculate: same, chart: same, no: b}, describe: {no: x}}"),
+        [
+            "in `tools.deny`, no tool is meant by `x*`, `y`",
+            "in `tools`, no tool is meant by `no`",
+            "more than one of its tools is called `mcp_a_same`",
+        ]
+    );
+    assert_eq!(notes("[calculate]"), [""; 0]);
+}
+
+#[test]
 fn a_command_that_does_not_exist_names_what_provides_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, findings) = examine(&["--stdio", "uvx mcp-server-time"], |command| {

@@ -90,6 +90,24 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 }
 
 #[test]
+fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
+    for text in ["mcpServers:\n  x: {command: run}\n", "services:\n  mcp:\n    - {name: x, command: run}\n"] {
+        let home = Home::with_config(text);
+        let file = home.path("work/ropeway.yaml").display().to_string();
+        let expected = format!(
+            "error: `{file}` is written as another client's, and is not changed
+  `ropeway import {file} --to FILE.yaml` makes a file of ours from it\n"
+        );
+        for typed in [&["add", "z", "--", "x"][..], &["remove", "x"]] {
+            assert_eq!(home.run(typed).expect(2).stderr, expected);
+        }
+        assert_eq!(home.read("work/ropeway.yaml"), text);
+        home.run(&["import", &file, "--to", "ours.yaml"]).expect(0);
+        assert!(home.read("work/ours.yaml").contains("- alias: x\n    command: run\n"));
+    }
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused_with_its_line() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["add", "web", "--", "x"]).expect(2);
@@ -125,6 +143,73 @@ fn what_would_make_no_sense_is_not_written() {
         "{}",
         run.stderr
     );
+}
+
+#[test]
+fn what_was_typed_wrong_is_told_by_its_option_and_not_by_a_line_of_a_file() {
+    let home = Home::new();
+    let url = "a URL that starts with `http://` or `https://`";
+    for (arguments, words) in [
+        (
+            &["add", "bad name", "--", "x"][..],
+            "NAME: found `bad name`, expected letters, digits, `_`, `.` and `-`, at most 64 of them (did you mean `bad-name`?)".to_owned(),
+        ),
+        (&["add", "a", "--url", "ftp://h"], format!("--url: found `ftp://h`, expected {url}")),
+        (
+            &["add", "a", "--url", "example.com/mcp"],
+            format!("--url: found `example.com/mcp`, expected {url} (did you mean `https://example.com/mcp`?)"),
+        ),
+        (
+            &["add", "a", "--url", "http://h", "--header", "bad header: x"],
+            "--header: found `bad***`, expected the name of a header".to_owned(),
+        ),
+        (
+            &["add", "a", "--url", "http://h", "--bearer", "${T"],
+            "--bearer: found `${` without a `}`, expected `${NAME}`, or `$$` for a dollar".to_owned(),
+        ),
+    ] {
+        let run = home.run(arguments).expect(2);
+        assert_eq!(run.stderr.split_whitespace().collect::<Vec<_>>().join(" "), format!("error: {words}"));
+    }
+    assert_eq!(home.files(), [""; 0]);
+}
+
+#[test]
+fn words_that_were_quoted_together_are_no_program() {
+    let home = Home::new();
+    let run = home.run(&["add", "q", "--", "npx -y foo"]).expect(2);
+    assert_eq!(
+        run.stderr,
+        "error: there is no program `npx -y foo`\n  its words are not quoted together: `ropeway add q -- npx -y foo`\n"
+    );
+    home.write("work/my server", "");
+    home.run(&["add", "q", "--", "./my server"]).expect(0);
+}
+
+#[test]
+fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
+    let home = Home::with_config("enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n");
+    let run = home.run(&["add", "b", "--", "x"]).expect(0);
+    let words = "\n`enabled_servers` does not name `b`: until it does, it is switched off.\n";
+    assert!(run.stdout.contains(words), "{}", run.stdout);
+    assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
+    let report = home.run(&["doctor", "b", "--json"]).expect(0).json();
+    let fix = &report["servers"][0]["findings"][0]["fix"];
+    assert_eq!(fix, "add `b` to `enabled_servers`, which does not name it");
+}
+
+#[test]
+fn several_secrets_are_told_in_one_sentence_and_a_dry_run_says_what_would_be() {
+    let home = Home::new();
+    let typed = ["--env", "API_KEY=s3cret-s3cret", "--env", "TOKEN=0ther-s3cret", "--", "x"];
+    let run = home.run(&[&["add", "a", "--secrets", "--dry-run"], &typed[..]].concat()).expect(0);
+    let file = home.path("work/.env").display().to_string();
+    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be `A_API_KEY`, `A_TOKEN` in .env.\n";
+    assert!(run.stdout.replace(&file, ".env").ends_with(end), "{}", run.stdout);
+    let run = home.run(&[&["add", "a"], &typed[..]].concat()).expect(0);
+    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were not written: `${A_API_KEY}`, `${A_TOKEN}` stand for \
+                 them. --secrets writes them to a .env beside the file, and --literal into the file itself.\n";
+    assert!(run.stdout.contains(words), "{}", run.stdout);
 }
 
 #[test]

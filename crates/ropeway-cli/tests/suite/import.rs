@@ -118,7 +118,8 @@ fn servers_that_are_there_are_left_alone_and_comments_too() {
     assert_eq!(names(&result["servers"]), ["filesystem"]);
     assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
     let text = home.read("work/ropeway.yaml");
-    assert!(text.starts_with(mine) && text.contains("alias: filesystem"), "{text}");
+    assert!(text.starts_with(mine), "{text}");
+    assert!(text.contains("  # from Claude Desktop\n  - alias: filesystem\n"), "{text}");
 }
 
 #[test]
@@ -197,6 +198,18 @@ fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
         "{}",
         home.read("work/.env")
     );
+}
+
+#[test]
+fn one_odd_server_does_not_keep_the_others_out() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "fine": {"command": "x"}}}"#;
+    home.write("work/.mcp.json", servers);
+    home.run(&["import", "--dry-run"]).expect(0);
+    let result = home.run(&["import", "--json"]).expect(0).json();
+    assert_eq!(names(&result["servers"]), ["fine"]);
+    let note = names(&result["notes"])[0];
+    assert!(note.starts_with("`odd` of Claude Code is left out: `command` is "), "{note}");
 }
 
 #[test]

@@ -17,6 +17,32 @@ pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, 
     T::deserialize(Decoder { node, hides: false }).map_err(|mistake| mistake.into_problem(node.place, base))
 }
 
+/// The record without what is wrong with it, and all that is. There is none when too little is left.
+pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Option<T>, Vec<ConfigProblem>) {
+    let mut problems = Vec::new();
+    let mut left_out: Vec<String> = Vec::new();
+    let mut rest = node.clone();
+    loop {
+        let mistake = match T::deserialize(Decoder { node: &rest, hides: false }) {
+            Ok(record) => return (Some(record), problems),
+            Err(mistake) => mistake,
+        };
+        let culprit = mistake.culprit();
+        // What was left out, or misspelled, is told already.
+        let is_told =
+            matches!(mistake.key.as_deref(), Some(Key::Missing(key)) if left_out.iter().any(|known| known == key));
+        left_out.extend(mistake.suggestion.as_deref().map(str::to_owned));
+        left_out.extend(culprit.first().map(|step| path_text("", std::slice::from_ref(step))));
+        if !is_told {
+            problems.push(mistake.into_problem(node.place, base));
+        }
+        match rest.without(&culprit).or_else(|| rest.without(culprit.get(..1)?)) {
+            Some(less) => rest = less,
+            None => return (None, problems),
+        }
+    }
+}
+
 /// The same for a file in which every value is a secret.
 pub(super) fn decode_secrets<T: DeserializeOwned>(node: &Node) -> Result<T, ConfigProblem> {
     T::deserialize(Decoder { node, hides: true }).map_err(|mistake| mistake.into_problem(node.place, ""))
@@ -33,12 +59,21 @@ pub(super) struct Mistake {
     suggestion: Option<Box<str>>,
     /// The value may be a secret and is not shown.
     hides: bool,
+    /// The key that it is about, if it is about one. Boxed, since mistakes are passed up a long way.
+    key: Option<Box<Key>>,
+}
+
+#[derive(Debug)]
+enum Key {
+    Unknown(String),
+    Missing(&'static str),
 }
 
 impl Mistake {
     fn new(expected: impl Into<Box<str>>) -> Self {
         let expected = expected.into();
-        Self { place: None, steps: Vec::new(), found: None, expected, suggestion: None, hides: false }
+        let (place, steps, found, suggestion) = (None, Vec::new(), None, None);
+        Self { place, steps, found, expected, suggestion, hides: false, key: None }
     }
 
     fn found(mut self, found: impl Into<String>) -> Self {
@@ -68,6 +103,16 @@ impl Mistake {
     fn after(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
+    }
+
+    /// The steps to what has to go for the rest to be right: whole lists, so that the other items keep their numbers.
+    fn culprit(&self) -> Vec<Step> {
+        let key = match self.key.as_deref() {
+            Some(Key::Unknown(key)) => Some(Step::Key(key.clone())),
+            Some(Key::Missing(_)) | None => None,
+        };
+        let steps = self.steps.iter().rev().cloned().chain(key);
+        steps.take_while(|step| matches!(step, Step::Key(_))).collect()
     }
 
     fn into_problem(self, place: Place, base: &str) -> ConfigProblem {
@@ -111,13 +156,14 @@ impl de::Error for Mistake {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(one_of(expected.iter().copied()))
-            .found(format!("the unknown key {}", in_backticks(field)))
-            .suggest(nearest(field, expected.iter().copied()))
+        let meant = nearest(field, expected.iter().copied());
+        // A long list of keys would hide the one that was meant.
+        let others = if meant.is_some() { String::new() } else { one_of(expected.iter().copied()) };
+        Self::new(others).found(format!("the unknown key {}", in_backticks(field))).suggest(meant)
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new("one").found(format!("no `{field}`"))
+        Self { key: Some(Box::new(Key::Missing(field))), ..Self::new("one").found(format!("no `{field}`")) }
     }
 }
 
@@ -297,7 +343,10 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         let key = Node::text(entry.place, entry.key.as_str());
         let decoded = seed.deserialize(Decoder { node: &key, hides: self.hides });
         let mistake = |mistake: Mistake| if self.hides { mistake.found("an unknown key") } else { mistake };
-        decoded.map(Some).map_err(|found| mistake(found).within(&key))
+        decoded.map(Some).map_err(|found| Mistake {
+            key: Some(Box::new(Key::Unknown(entry.key.clone()))),
+            ..mistake(found).within(&key)
+        })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {

@@ -68,25 +68,27 @@ pub fn write<'a>(servers: impl IntoIterator<Item = (&'a RawServer, &'a [String])
         if index > 0 {
             text.push('\n');
         }
-        for line in notes.iter().flat_map(|note| note.lines()) {
-            text.push_str(&format!("  # {line}\n"));
-        }
-        text.push_str(&lines_of(server, 2, "\n"));
+        text.push_str(&noted(server, notes, 2, "\n"));
     }
     if text.ends_with("servers:\n") { text.replace("servers:\n", "servers: []\n") } else { text }
 }
 
 /// The text with one more server at the end of its list.
 pub fn add(text: &str, server: &RawServer) -> Result<String, EditError> {
+    add_with(text, server, &[])
+}
+
+/// The same, with lines to be said about the server.
+pub fn add_with(text: &str, server: &RawServer, notes: &[String]) -> Result<String, EditError> {
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let by_hand =
-        || EditError::ByHand { what: "add these lines to `servers`".to_owned(), lines: lines_of(server, 2, "\n") };
+    let item = |indent: usize, newline: &str| noted(server, notes, indent, newline);
+    let by_hand = || EditError::ByHand { what: "add these lines to `servers`".to_owned(), lines: item(2, "\n") };
     let is_empty = text
         .lines()
         .all(|line| line.trim_start_matches('\u{feff}').trim().is_empty() || line.trim_start().starts_with('#'));
     if is_empty {
         let head = if text.trim().is_empty() { HEADER.to_owned() } else { ended(text, newline) };
-        return Ok(format!("{head}servers:{newline}{}", lines_of(server, 2, newline)));
+        return Ok(format!("{head}servers:{newline}{}", item(2, newline)));
     }
     let tree = parse(text)?;
     if let Some(taken) = position(&tree, &server.alias) {
@@ -96,20 +98,20 @@ pub fn add(text: &str, server: &RawServer) -> Result<String, EditError> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let entry = tree.entries().iter().find(|entry| entry.key == "servers");
     let edited = match entry {
-        None => format!("{}servers:{newline}{}", ended(text, newline), lines_of(server, 2, newline)),
+        None => format!("{}servers:{newline}{}", ended(text, newline), item(2, newline)),
         Some(entry) => match servers(&tree).last() {
             Some(last) => {
                 let block = Block::of(&lines, last).ok_or_else(by_hand)?;
                 let gap = is_blank_before(&lines, servers(&tree));
                 let mut new = if gap { newline.to_owned() } else { String::new() };
-                new.push_str(&lines_of(server, block.indent, newline));
+                new.push_str(&item(block.indent, newline));
                 splice(&lines, block.end..block.end, &new, newline)
             }
             None => {
                 let index = entry.place.line - 1;
                 let line = lines.get(index).ok_or_else(by_hand)?;
                 let first = replaced(line, "[]", "").ok_or_else(by_hand)?;
-                let new = format!("{}{}", ended(&first, newline), lines_of(server, 2, newline));
+                let new = format!("{}{}", ended(&first, newline), item(2, newline));
                 splice(&lines, index..index + 1, &new, newline)
             }
         },
@@ -189,6 +191,13 @@ fn servers(tree: &Node) -> &[Node] {
 
 fn position(tree: &Node, alias: &str) -> Option<usize> {
     servers(tree).iter().position(|server| server.get("alias").and_then(Node::as_text) == Some(alias))
+}
+
+/// A server as an item of a list, below what is said about it.
+fn noted(server: &RawServer, notes: &[String], indent: usize, newline: &str) -> String {
+    let note = |line: &str| format!("{}# {line}{newline}", " ".repeat(indent));
+    let notes: String = notes.iter().flat_map(|note| note.lines()).map(note).collect();
+    notes + &lines_of(server, indent, newline)
 }
 
 /// A server as an item of a list, with this indentation before the dash.

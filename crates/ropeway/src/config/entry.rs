@@ -20,6 +20,8 @@ const CONTEXT_BYTES: usize = 64 << 10;
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerEntry>,
+    /// The servers that the file says are used; all when absent.
+    pub enabled_servers: Option<Vec<Alias>>,
     /// What happens when two tools have one name.
     pub collisions: Collisions,
     /// What is odd about the file but was dealt with.
@@ -39,6 +41,11 @@ impl Config {
     pub fn with_server(mut self, server: impl Into<ServerEntry>) -> Self {
         self.servers.push(server.into());
         self
+    }
+
+    /// Is the server switched off because the file names those that are used, and not this one?
+    pub fn leaves_out(&self, server: &Alias) -> bool {
+        self.enabled_servers.as_ref().is_some_and(|enabled| !enabled.contains(server))
     }
 }
 

@@ -152,6 +152,18 @@ impl Node {
         }
     }
 
+    /// The map without what these keys lead to; none when they lead nowhere.
+    pub(super) fn without(&self, path: &[Step]) -> Option<Self> {
+        let ([Step::Key(key), rest @ ..], Kind::Map(entries)) = (path, &self.kind) else { return None };
+        let at = entries.iter().position(|entry| entry.key == *key)?;
+        let mut entries = entries.clone();
+        match rest {
+            [] => drop(entries.remove(at)),
+            rest => entries[at].value = entries[at].value.without(rest)?,
+        }
+        Some(Self::map(self.place, entries))
+    }
+
     /// The place of what a path leads to, or of the last part of it that is there.
     pub(super) fn place_of(&self, path: &[Step]) -> Place {
         let mut node = self;

@@ -73,7 +73,7 @@ pub struct ConfigProblem {
     pub path: String,
     /// What is there.
     pub found: String,
-    /// What should be there; empty when the file's format itself is broken.
+    /// What should be there; empty when the suggestion says it, or the file's format itself is broken.
     pub expected: String,
     /// The right word that is nearest to what was found.
     pub suggestion: Option<String>,

@@ -12,6 +12,7 @@ use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, unknown_server};
 use super::secrets::{Secrets, read_variables};
 use super::{Collisions, Config, decode, foreign, json, toml, yaml};
+use crate::tool::Alias;
 
 /// The largest file that is read.
 const LARGEST: usize = 4 << 20;
@@ -138,6 +139,13 @@ impl Document {
     pub(super) fn parse(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let tree = parse_tree(text, origin)?;
         Ok(match foreign::translate(&tree) {
+            // Whichever of them were meant, the others would be there in vain.
+            Some(Translation { key, .. }) if matches!(tree.get("servers"), Some(Node { kind: Kind::List(_), .. })) => {
+                let found = format!("both `servers` and `{key}`, which is another client's");
+                let at = tree.place_of(&[Step::Key("servers".into())]);
+                let problem = ConfigProblem::at(at, "servers", found, "the servers in one of them");
+                return Err(ConfigError::new(origin, vec![problem]));
+            }
             Some(Translation { servers, warnings, .. }) => {
                 Self { servers, warnings, is_foreign: true, ..Self::default() }
             }
@@ -176,8 +184,9 @@ impl Document {
                 "$schema" => {}
                 _ => {
                     let found = format!("the unknown key {}", in_backticks(&key));
-                    let problem = ConfigProblem::at(place, "", found, one_of(KEYS));
-                    document.problems.push(problem.suggest(nearest(&key, KEYS)));
+                    let meant = nearest(&key, KEYS);
+                    let others = if meant.is_some() { String::new() } else { one_of(KEYS) };
+                    document.problems.push(ConfigProblem::at(place, "", found, others).suggest(meant));
                 }
             }
         }
@@ -207,10 +216,11 @@ impl Document {
         let alias = Entry { key: "alias".into(), place: value.place, value: Node::text(value.place, "defaults") };
         let named = Node::map(value.place, vec![alias]).over(&value);
         let checked = if value.is_map() { named } else { value.clone() };
-        match decode::decode::<RawServer>(&checked, "defaults") {
-            Ok(_) => self.defaults = Some(value),
-            Err(problem) => self.problems.push(problem),
+        let (_, problems) = decode::decode_all::<RawServer>(&checked, "defaults");
+        if problems.is_empty() {
+            self.defaults = Some(value);
         }
+        self.problems.extend(problems);
     }
 
     /// The secrets in the file that the configuration names.
@@ -239,16 +249,15 @@ impl Document {
                 Some(defaults) if node.is_map() => node.over(defaults),
                 _ => node,
             };
-            let mut raw: RawServer = match decode::decode(&node, &path) {
-                Ok(raw) => raw,
-                Err(problem) => {
-                    // Even of a broken server the name is known, so that nobody looks for it in vain.
-                    if let Some(alias) = node.get("alias").and_then(Node::as_text) {
-                        aliases.entry(alias.to_owned()).or_insert(node.place);
-                    }
-                    problems.push(problem);
-                    continue;
+            let (raw, found) = decode::decode_all::<RawServer>(&node, &path);
+            let is_broken = !found.is_empty();
+            problems.extend(found);
+            let Some(mut raw) = raw else {
+                // Even of a broken server the name is known, so that nobody looks for it in vain.
+                if let Some(alias) = node.get("alias").and_then(Node::as_text) {
+                    aliases.entry(alias.to_owned()).or_insert(node.place);
                 }
+                continue;
             };
             let at = node.place_of(&[Step::Key("alias".into())]);
             if let Some(first) = aliases.get(&raw.alias) {
@@ -268,10 +277,12 @@ impl Document {
                     config.warnings.extend(resolved.warnings);
                     config.files.extend(resolved.files);
                 }
-                Err(found) => problems.extend(found),
+                // What is missing may be what was misspelled.
+                Err(found) => problems.extend(found.into_iter().filter(|problem| !is_broken || problem.path != path)),
             }
         }
         if let Some(enabled) = &self.enabled_servers {
+            config.enabled_servers = Some(enabled.items().iter().filter_map(Node::as_text).map(Alias::from).collect());
             let mut known: Vec<&str> = aliases.keys().map(String::as_str).collect();
             known.sort_unstable();
             for (index, item) in enabled.items().iter().enumerate() {

@@ -39,6 +39,7 @@ fn show(places: &[Place], used: Option<&Place>) -> String {
     for place in places {
         let is_used = used == Some(place);
         let (mark, word) = match (is_used, place.exists) {
+            _ if place.is_strange => (Mark::Bad, "not yours"),
             (true, true) => (Mark::Good, "used"),
             (true, false) => (Mark::Bad, "missing"),
             (false, true) => (Mark::Half, "not used"),
@@ -54,6 +55,11 @@ fn show(places: &[Place], used: Option<&Place>) -> String {
         table.row([mark.cell(word), Cell::new(reason), path]);
     }
     let mut text = table.render(width, 0);
+    if places.iter().any(|place| place.is_strange) {
+        let words =
+            "A file above this folder that belongs neither to you nor to root is left alone. `--config FILE` uses it.";
+        text.push_str(&format!("\n{}", wrap(words, width.unwrap_or(usize::MAX), 0)));
+    }
     if used.is_none() {
         let words = "There is none, so the demo server is used. `ropeway add` makes one here, `ropeway add --global` the \
                      user's own, and `ropeway import` takes over the servers of other clients.";

@@ -95,6 +95,8 @@ fn absolute(path: &Path) -> PathBuf {
 /// The servers of a file that is not ours.
 #[derive(Default)]
 pub(super) struct Translation {
+    /// The key under which they are.
+    pub(super) key: String,
     pub(super) servers: Vec<Written>,
     pub(super) warnings: Vec<String>,
     /// What VS Code asks for: names and what they are.
@@ -111,6 +113,7 @@ pub(super) fn translate(tree: &Node) -> Option<Translation> {
         let servers = path.iter().try_fold(tree, |node, key| node.get(key));
         if let Some(servers) = servers.filter(|servers| is_collection(servers, path)) {
             found = true;
+            translation.key = path.join(".");
             let steps: Vec<Step> = path.iter().map(|key| Step::Key((*key).to_owned())).collect();
             translation.take(servers, &steps, style, None);
         }
@@ -131,6 +134,7 @@ pub(super) fn translate(tree: &Node) -> Option<Translation> {
     for project in tree.get("projects").map(Node::entries).unwrap_or_default() {
         if let Some(servers) = project.value.get("mcpServers").filter(|servers| servers.is_map()) {
             found = true;
+            translation.key = "projects".to_owned();
             let steps = ["projects", &project.key, "mcpServers"].map(|key| Step::Key(key.to_owned()));
             translation.take(servers, &steps, Style::Usual, Some(&project.key));
         }

@@ -172,7 +172,8 @@ impl Resolver<'_> {
         let suggestion = match url.split_once("://") {
             Some(("ws", rest)) => Some(format!("http://{rest}")),
             Some(("wss", rest)) => Some(format!("https://{rest}")),
-            None if !url.contains(':') || url.starts_with("localhost") => Some(format!("http://{url}")),
+            None if url.starts_with("localhost") || url.starts_with("127.") => Some(format!("http://{url}")),
+            None if !url.contains(':') => Some(format!("https://{url}")),
             _ => None,
         };
         // Browsers, and therefore the library, forgive a missing slash; whoever looks for a password in it does not.

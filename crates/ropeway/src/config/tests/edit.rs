@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::parse;
-use crate::config::edit::{EditError, add, remove, write};
+use crate::config::edit::{EditError, add, add_with, remove, write};
 use crate::config::raw::{Pairs, RawAuth, RawServer, RawTransport, Short, Wait};
 use crate::config::{Config, Secrets, json_schema};
 
@@ -28,6 +28,16 @@ const NEW: &str = "  - alias: new
     env:
       TOKEN: \"${TOKEN}\"
 ";
+
+#[test]
+fn what_is_said_about_a_new_server_stands_above_it_and_goes_with_it() {
+    let before = "servers:\n    - alias: a\n      command: x\n";
+    let notes = ["from afar".to_owned(), "two\nlines".to_owned()];
+    let after = add_with(before, &new(), &notes).unwrap();
+    let added = "    # from afar\n    # two\n    # lines\n    - alias: new\n";
+    assert!(after.starts_with(&format!("{before}{added}")), "{after}");
+    assert_eq!(remove(&after, "new").unwrap(), before);
+}
 
 const FILE: &str = "# mine
 defaults: {start: lazy}   # odd   spacing

@@ -303,6 +303,7 @@ fn a_server_that_is_not_wanted_is_not_missed() {
     let config = parse(text).unwrap();
     assert_eq!(config.warnings, [""; 0]);
     assert_eq!(config.servers.iter().map(|entry| entry.enabled).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(config.servers.iter().map(|entry| config.leaves_out(&entry.alias)).collect::<Vec<_>>(), [true, false]);
 }
 
 #[test]

@@ -11,6 +11,43 @@ fn server(lines: &str) -> String {
 }
 
 #[test]
+fn a_file_that_is_both_ours_and_another_clients_is_refused() {
+    for (foreign, key) in [("mcpServers: {x: {command: y}}", "mcpServers"), ("services: {mcp: []}", "services.mcp")] {
+        assert_eq!(
+            problems(&format!("{foreign}\nservers:\n  - {{alias: a, command: x}}\n")),
+            [format!(
+                "ropeway.yaml:3:3: servers: found both `servers` and `{key}`, which is another client's, expected the servers in one of them"
+            )]
+        );
+    }
+}
+
+#[test]
+fn an_unknown_key_does_not_hide_the_other_mistakes_of_its_server() {
+    assert_eq!(
+        problems(&server(
+            "comand: x\nurl: 'ftp://h'\nstart: lasy\ntimeouts: {connect: soon, ilde: 5s}\nargs: [[], []]\nqqq: 1"
+        )),
+        [
+            "ropeway.yaml:3:5: servers[0]: found the unknown key `comand` (did you mean `command`?)",
+            "ropeway.yaml:4:10: servers[0].url: found `ftp://h`, expected a URL that starts with `http://` or `https://`",
+            "ropeway.yaml:5:12: servers[0].start: found `lasy`, expected one of `eager`, `lazy` (did you mean `lazy`?)",
+            "ropeway.yaml:6:25: servers[0].timeouts.connect: found `soon`, expected a length of time such as `30s`, `500ms` or `2m`, or a number of seconds",
+            "ropeway.yaml:6:31: servers[0].timeouts: found the unknown key `ilde` (did you mean `idle`?)",
+            "ropeway.yaml:7:12: servers[0].args[0]: found a list, expected a text",
+            "ropeway.yaml:8:5: servers[0]: found the unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `era`",
+        ]
+    );
+    assert_eq!(
+        problems("servers:\n  - {aliass: a, comand: x}\n"),
+        [
+            "ropeway.yaml:2:6: servers[0]: found the unknown key `aliass` (did you mean `alias`?)",
+            "ropeway.yaml:2:17: servers[0]: found the unknown key `comand` (did you mean `command`?)",
+        ]
+    );
+}
+
+#[test]
 fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
     let cases = [
         ("servers:\n  - command: x\n", "ropeway.yaml:2:5: servers[0]: found no `alias`, expected one"),
@@ -43,8 +80,16 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "ropeway.yaml:3:10: servers[0].url: found `wss://y/z`, expected a URL that starts with `http://` or `https://` (did you mean `https://y/z`?)",
         ),
         (
+            &server("url: example.com/mcp"),
+            "ropeway.yaml:3:10: servers[0].url: found `example.com/mcp`, expected a URL that starts with `http://` or `https://` (did you mean `https://example.com/mcp`?)",
+        ),
+        (
+            &server("url: localhost:80/mcp"),
+            "ropeway.yaml:3:10: servers[0].url: found `localhost:80/mcp`, expected a URL that starts with `http://` or `https://` (did you mean `http://localhost:80/mcp`?)",
+        ),
+        (
             &server("commnd: x"),
-            "ropeway.yaml:3:5: servers[0]: found the unknown key `commnd`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `era` (did you mean `command`?)",
+            "ropeway.yaml:3:5: servers[0]: found the unknown key `commnd` (did you mean `command`?)",
         ),
         (
             &server("command: x\ntimeouts: {connect: soon}"),
@@ -105,10 +150,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
             "enabled_servers: [githbu]\nservers:\n  - {alias: github, command: x}\n",
             "ropeway.yaml:1:19: enabled_servers[0]: found `githbu`, expected the alias of a server in this file (did you mean `github`?)",
         ),
-        (
-            "sevrers: []\n",
-            "ropeway.yaml:1:1: found the unknown key `sevrers`, expected one of `defaults`, `servers`, `enabled_servers`, `collisions`, `secrets_file` (did you mean `servers`?)",
-        ),
+        ("sevrers: []\n", "ropeway.yaml:1:1: found the unknown key `sevrers` (did you mean `servers`?)"),
         ("defaults: {prefix: x}\n", "ropeway.yaml:1:1: found no `servers`, expected a list of them"),
         (
             "defaults: {command: x}\nservers: []\n",

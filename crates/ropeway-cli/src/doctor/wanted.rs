@@ -1,0 +1,67 @@
+//! What a file wants of a server's tools, and what of it comes to nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ropeway::config::{ServerEntry, ToolSettings};
+use ropeway::registry::{Shape, ShapeError};
+use ropeway::tool::Tool;
+
+use super::finding::Finding;
+use super::offer::enumerate;
+use crate::failure::Exit;
+
+const CHECK: &str = "filter";
+
+/// Looks at what the settings leave of the tools.
+pub(super) fn check(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Vec<Finding> {
+    if tools.is_empty() {
+        return Vec::new();
+    }
+    look(entry, tools).unwrap_or_else(|error| vec![Finding::problem(CHECK, Exit::Usage, error.to_string())])
+}
+
+fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, ShapeError> {
+    let left = Shape::new(entry)?.apply_all(tools.iter().cloned());
+    let mut findings = Vec::new();
+    if left.is_empty() {
+        findings.push(
+            Finding::note(CHECK, "none of the tools is wanted")
+                .fix("change its `tools`: `allow` and `deny` choose them"),
+        );
+    }
+    let ToolSettings { allow, deny, overrides, .. } = &entry.tools;
+    let overrides: Vec<String> = overrides.iter().map(|(pattern, _)| pattern.clone()).collect();
+    for (key, patterns) in [("tools.allow", allow), ("tools.deny", deny), ("tools", &overrides)] {
+        let mut idle = Vec::new();
+        for pattern in patterns {
+            // `rename` and `describe` may have it both.
+            if !idle.contains(&pattern.as_str()) && !matches_any(pattern, entry, tools)? {
+                idle.push(pattern.as_str());
+            }
+        }
+        if !idle.is_empty() {
+            findings.push(Finding::note(CHECK, format!("in `{key}`, no tool is meant by {}", enumerate(&idle))));
+        }
+    }
+    let mut known = BTreeSet::new();
+    let twice: BTreeSet<&str> =
+        left.iter().map(|tool| tool.definition().name.as_str()).filter(|name| !known.insert(*name)).collect();
+    if !twice.is_empty() {
+        let twice: Vec<&str> = twice.into_iter().collect();
+        findings.push(
+            Finding::note(CHECK, format!("more than one of its tools is called {}", enumerate(&twice)))
+                .fix("give one of them another name under `tools.rename`"),
+        );
+    }
+    Ok(findings)
+}
+
+/// Does the pattern match the name of any tool?
+fn matches_any(pattern: &str, entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<bool, ShapeError> {
+    let mut only = entry.clone();
+    only.tools = ToolSettings::default();
+    only.tools.allow = vec![pattern.to_owned()];
+    let shape = Shape::new(&only)?;
+    Ok(tools.iter().any(|tool| shape.apply(tool.clone()).is_some()))
+}
