@@ -513,13 +513,20 @@ fn a_connect_after_a_close_that_was_given_up_makes_a_connection_that_stays() {
 fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
     scene(|scene| async move {
         let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
-        let deaf = format!("read a; echo '{greeting}'; read b; exec 0<&-; exec sleep 30");
+        let closed = scene.directory().join("closed");
+        let told = closed.display();
+        let deaf = format!("read a; echo '{greeting}'; read b; exec 0<&-; : > '{told}'; exec sleep 30");
         let mut config = in_era(EraChoice::Legacy, scene.stdio("sh", ["-c", &deaf]));
         config.timeouts.grace = ms(500);
         let server = connect(config).await;
         let mut events = server.events();
         // The shell may need a moment to close its ears.
-        tokio::time::sleep(ms(200)).await;
+        let deafness = async {
+            while !closed.exists() {
+                tokio::time::sleep(ms(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, deafness).await.expect("it closes its ears in time");
         let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
         assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
         event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
