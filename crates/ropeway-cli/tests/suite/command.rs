@@ -239,3 +239,17 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
         }
     });
 }
+
+#[test]
+fn a_started_server_knows_whose_certificates_are_trusted_and_nothing_else_that_we_know() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seen = folder.path().join("seen");
+    let server = format!("sh -c 'env > {}'", seen.display());
+    let run = Ropeway::new(&["tools", "--stdio", &server, "--timeout", "5s"]).with(|command| {
+        command.env("SSL_CERT_FILE", "/trusted.pem").env("SOMETHING_ELSE", "x");
+    });
+    run.run().expect(3);
+    let seen = std::fs::read_to_string(seen).expect("what it saw");
+    assert!(seen.contains("SSL_CERT_FILE=/trusted.pem\n"), "{seen}");
+    assert!(!seen.contains("SOMETHING_ELSE"), "{seen}");
+}

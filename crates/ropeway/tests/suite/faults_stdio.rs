@@ -228,14 +228,19 @@ fn stubborn_grandchildren_go_with_the_server_however_it_ends() {
 #[test]
 fn a_server_gets_a_minimal_environment_and_what_it_was_given() {
     scene(|scene| async move {
-        const MINIMAL: [&str; 14] = [
+        const MINIMAL: [&str; 19] = [
+            "CURL_CA_BUNDLE",
             "HOME",
             "LANG",
             "LC_ALL",
             "LC_CTYPE",
             "LOGNAME",
+            "NODE_EXTRA_CA_CERTS",
             "PATH",
+            "REQUESTS_CA_BUNDLE",
             "SHELL",
+            "SSL_CERT_DIR",
+            "SSL_CERT_FILE",
             "TERM",
             "TMPDIR",
             "TZ",

@@ -18,15 +18,21 @@ use crate::mcp::inbox::Inbox;
 use crate::secret::Mask;
 use crate::tool::Alias;
 
-/// What a child gets of our environment when it does not get all of it.
-const MINIMAL_ENVIRONMENT: [&str; 14] = [
+/// What a child gets of our environment when it does not get all of it: who and where it is, and whose certificates are
+/// trusted here. Without the last, a package runner finds nothing behind a company's own authority.
+const MINIMAL_ENVIRONMENT: [&str; 19] = [
+    "CURL_CA_BUNDLE",
     "HOME",
     "LANG",
     "LC_ALL",
     "LC_CTYPE",
     "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
     "PATH",
+    "REQUESTS_CA_BUNDLE",
     "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
     "TERM",
     "TMPDIR",
     "TZ",
