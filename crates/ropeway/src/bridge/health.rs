@@ -61,7 +61,7 @@ pub struct ServerHealth {
     pub stderr: Vec<String>,
     /// Lines on its standard output that were no messages.
     pub noise: u64,
-    /// How many bridges share its process.
+    /// How many entries share its connection, in this bridge and in others.
     pub users: usize,
 }
 

@@ -28,7 +28,9 @@ use self::slot::{Roof, Slot, View, lock};
 use crate::config::{Collisions, Config, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
-use crate::registry::{ContextItem, ContextSource, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict};
+use crate::registry::{
+    ContextItem, ContextSource, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
+};
 use crate::tool::{Alias, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
@@ -100,7 +102,8 @@ pub struct Reloaded {
 
 /// Many servers under one roof.
 ///
-/// Cheap to clone. Dropping the last clone closes every connection and ends every process that nobody else uses.
+/// Cheap to clone. Dropping the last clone closes every connection and ends every process that nobody else uses; whoever
+/// holds an [`Mcp`] of it uses that connection.
 #[derive(Clone)]
 pub struct Bridge {
     inner: Arc<Inner>,
@@ -127,8 +130,6 @@ struct Shaping {
     transformers: Vec<Arc<dyn Transformer>>,
     filters: Vec<Predicate>,
 }
-
-type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
 /// Collisions that were told are told again after so many others: a server that renames its tools again and again must not
 /// fill the memory.
@@ -395,7 +396,7 @@ impl Bridge {
     }
 
     /// Follows a configuration file: when it changes, so does the bridge. A file that makes no sense is told as a
-    /// warning, and the old configuration stays.
+    /// warning, and the old configuration stays. [`Bridge::stop`] ends it, also the one after a start that failed.
     pub fn watch(&self, file: impl Into<PathBuf>, secrets: Secrets) {
         let task = tokio::spawn(watch::follow(Arc::downgrade(&self.inner), file.into(), secrets)).abort_handle();
         if let Some(before) = lock(&self.inner.watcher).replace(task) {

@@ -123,6 +123,8 @@ struct Found {
     tools: Vec<Arc<dyn Tool>>,
     has_resources: bool,
     prompts: Vec<Prompt>,
+    /// Why the prompts are not known.
+    problem: Option<String>,
 }
 
 /// What went wrong last.
@@ -241,7 +243,7 @@ impl Slot {
                     Some(remembered) => {
                         let Remembered { tools, has_resources, prompts } = remembered;
                         let tools = tools.into_iter().map(|definition| lease.mcp().loose_tool(definition)).collect();
-                        self.hand_out(Found { tools, has_resources, prompts });
+                        self.hand_out(Found { tools, has_resources, prompts, problem: None });
                         Phase::Asleep(lease)
                     }
                     None => self.running(lease),
@@ -314,6 +316,9 @@ impl Slot {
     fn take(self: &Arc<Self>, found: Result<Found, CallError>) {
         match found {
             Ok(found) => {
+                if let Some(problem) = &found.problem {
+                    self.warn(&format!("its prompts could not be listed: {problem}"));
+                }
                 let remembered = self.remembered(&found);
                 let is_new = self.hand_out(found);
                 if let (true, Some(remembered)) = (is_new, remembered) {
@@ -354,7 +359,7 @@ impl Slot {
 
     /// Filters and changes tools and hands them out; false when they are what they were.
     fn hand_out(self: &Arc<Self>, found: Found) -> bool {
-        let Found { tools: own, has_resources, prompts } = found;
+        let Found { tools: own, has_resources, prompts, .. } = found;
         let extras = extras::tools(self, has_resources, &prompts, &own);
         let mut tools = lock(&self.tools);
         let definitions = tools.sources.iter().map(|tool| tool.definition());
@@ -535,7 +540,8 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
 async fn find(mcp: &Mcp, wants_prompts: bool) -> Result<Found, CallError> {
     let tools = mcp.loose_tools().await?;
     let has_resources = mcp.server_info().is_some_and(|info| info.can(&["resources"]));
-    // Without its prompts a server is still worth having: that they are missing was told.
-    let prompts = if wants_prompts { mcp.list_prompts().await.unwrap_or_default() } else { Vec::new() };
-    Ok(Found { tools, has_resources, prompts })
+    let prompts = if wants_prompts { mcp.list_prompts().await } else { Ok(Vec::new()) };
+    // Without its prompts a server is still worth having.
+    let problem = prompts.as_ref().err().map(|error| chain(error));
+    Ok(Found { tools, has_resources, prompts: prompts.unwrap_or_default(), problem })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-#[allow(unused_imports, reason = "it is the bridge that shares connections")]
+#[cfg(feature = "bridge")]
 pub(crate) use self::events::Relay;
 pub use self::events::{EventStream, Events};
 pub use self::log::{EventLog, timestamp};

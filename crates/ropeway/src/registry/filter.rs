@@ -12,7 +12,8 @@ pub(super) fn glob(pattern: &str) -> Result<Glob, ShapeError> {
     Glob::new(pattern).map_err(|source| ShapeError::Glob { pattern: pattern.to_owned(), source: source.into() })
 }
 
-type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
+/// Says of a tool whether it is wanted.
+pub(crate) type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
 /// Which tools of a server are wanted: globs over the server's own names, and predicates.
 #[derive(Clone, Default)]

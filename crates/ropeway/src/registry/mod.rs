@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use self::collision::{Collision, Fate};
 pub use self::filter::Filter;
+pub(crate) use self::filter::Predicate;
 use self::filter::own_name;
 pub use self::search::Hit;
 use self::search::Index;

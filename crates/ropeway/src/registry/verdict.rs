@@ -64,7 +64,7 @@ impl Verdict {
 }
 
 impl Outcome {
-    /// How many tools of the server are listed.
+    /// How many tools a server that is there, or remembered, has listed. One that is coming back may have some all the same.
     pub fn tools(&self) -> usize {
         match self {
             Self::Ready { tools } | Self::Cached { tools } => *tools,

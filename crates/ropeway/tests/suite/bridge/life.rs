@@ -294,6 +294,23 @@ fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_b
 }
 
 #[test]
+fn prompts_that_cannot_be_listed_are_told_and_the_tools_are_there() {
+    scene(|_| async move {
+        let refusal = json!({"code": -32603, "message": "no prompts today"});
+        let script = Script::default().fault(On::method("prompts/list"), Fault::Error(refusal));
+        let mut entry = entry("a", Scripted::new(script).in_process());
+        entry.prompts.tools = true;
+        let bridge = Bridge::new(config([entry])).expect("a bridge");
+        let mut events = bridge.events();
+        bridge.start().await.expect("a start");
+        assert!(names(&bridge.tools()).contains(&"mcp_a_echo"));
+        let told = event(&mut events, warning).await;
+        assert!(told.starts_with("its prompts could not be listed:") && told.contains("no prompts today"), "{told}");
+        bridge.stop().await;
+    });
+}
+
+#[test]
 fn whoever_comes_second_waits_for_the_tools_as_well() {
     scene(|scene| async move {
         let mut slow = Script::default();
