@@ -12,12 +12,15 @@ pub mod config;
 pub mod content;
 pub mod envelope;
 pub mod event;
-#[cfg(feature = "bridge")]
 mod hash;
+pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+pub mod message;
 #[cfg(feature = "mcp")]
 pub mod protocol;
+#[cfg(feature = "providers")]
+pub mod provider;
 #[cfg(feature = "bridge")]
 pub mod registry;
 pub mod schema;

@@ -1,0 +1,187 @@
+//! A conversation with a model: plain values that can be saved, loaded, and continued in another dialect.
+
+mod assistant;
+mod dialect;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::assistant::{
+    AssistantMessage, AssistantPart, AssistantText, BrokenArguments, CallArguments, Private, Reasoning, Speaker,
+    ToolCall,
+};
+pub use self::dialect::{Dialect, NotADialect};
+use crate::content::ContentPart;
+
+/// A conversation: what the model is told to be, and everything that was said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// What the model is told to be and to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Everything that was said, oldest first.
+    #[serde(default)]
+    pub messages: Vec<Message>,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Message {
+    /// What the person said.
+    User(UserMessage),
+    /// What the model said.
+    Assistant(AssistantMessage),
+    /// What the tools answered.
+    Tool(ToolMessage),
+}
+
+/// What the person said: text, pictures, sounds, documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// Its parts; a document is an embedded resource.
+    pub content: Vec<ContentPart>,
+}
+
+/// What the tools answered that one message called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolMessage {
+    /// One result for each call.
+    pub results: Vec<ToolResult>,
+}
+
+/// What one tool answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call that it answers.
+    pub call: String,
+    /// The tool, by our own name for it.
+    pub tool: String,
+    /// The parts of the answer.
+    pub content: Vec<ContentPart>,
+    /// The call failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+impl Conversation {
+    /// A conversation in which nothing was said yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what the model is told to be.
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<String>) -> Self {
+        self.system = Some(system.into());
+        self
+    }
+
+    /// Adds a message.
+    #[must_use]
+    pub fn with(mut self, message: impl Into<Message>) -> Self {
+        self.push(message);
+        self
+    }
+
+    /// Adds a message.
+    pub fn push(&mut self, message: impl Into<Message>) {
+        self.messages.push(message.into());
+    }
+}
+
+impl ToolResult {
+    /// What a tool answered to a call.
+    pub fn new(call: &ToolCall, content: Vec<ContentPart>) -> Self {
+        Self { call: call.id.clone(), tool: call.name.clone(), content, is_error: false }
+    }
+
+    /// Why a call failed.
+    pub fn error(call: &ToolCall, words: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::new(call, vec![ContentPart::text(words)]) }
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Self::User(UserMessage { content: vec![ContentPart::text(text)] })
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::User(UserMessage { content: vec![ContentPart::text(text)] })
+    }
+}
+
+impl From<Vec<ContentPart>> for Message {
+    fn from(content: Vec<ContentPart>) -> Self {
+        Self::User(UserMessage { content })
+    }
+}
+
+impl From<AssistantMessage> for Message {
+    fn from(message: AssistantMessage) -> Self {
+        Self::Assistant(message)
+    }
+}
+
+impl From<Vec<ToolResult>> for Message {
+    fn from(results: Vec<ToolResult>) -> Self {
+        Self::Tool(ToolMessage { results })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_saved_and_loaded_without_loss() {
+        let saved = json!({
+            "system": "Be brief.",
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
+                {"role": "assistant", "from": {"dialect": "anthropic", "endpoint": "https://example.com", "model": "m"}, "parts": [
+                    {"type": "reasoning", "text": "hm", "extra": {"signature": "s"}},
+                    {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
+                    {"type": "text", "text": "ok"},
+                    {"type": "tool_call", "id": "a", "name": "t", "arguments": {"z": 1, "a": 2}},
+                    {"type": "tool_call", "id": "b", "name": "t", "broken_arguments": {"text": "{", "problem": "cut"}}
+                ], "extra": {"x": 1}},
+                {"role": "tool", "results": [
+                    {"call": "a", "tool": "t", "content": []},
+                    {"call": "b", "tool": "t", "content": [{"type": "text", "text": "no"}], "is_error": true}
+                ]}
+            ]
+        });
+        let conversation: Conversation = serde_json::from_value(saved.clone()).expect("a conversation");
+        assert_eq!(serde_json::to_value(&conversation).expect("JSON"), saved);
+        let Message::Assistant(answer) = &conversation.messages[1] else { panic!("an answer") };
+        assert_eq!((answer.to_text().as_str(), answer.calls().count()), ("ok", 2));
+    }
+
+    #[test]
+    fn arguments_are_an_object_or_broken_with_the_reason() {
+        assert_eq!(CallArguments::read(" "), CallArguments::Object(serde_json::Map::new()));
+        let problem = |text: &str| match CallArguments::read(text) {
+            CallArguments::Broken(broken) => broken.problem,
+            CallArguments::Object(object) => panic!("{object:?}"),
+        };
+        assert_eq!(problem("[1]"), "the arguments must be a JSON object, not an array");
+        assert_eq!(problem("\"a\""), "the arguments must be a JSON object, not a string");
+        assert!(problem("{\"a\": ").starts_with("the arguments are not valid JSON: EOF"));
+    }
+
+    #[test]
+    fn a_dialect_is_read_by_its_name() {
+        for dialect in Dialect::ALL {
+            assert_eq!(dialect.as_str().parse::<Dialect>().expect("a dialect"), dialect);
+            assert_eq!(json!(dialect), dialect.as_str());
+        }
+        let error = "openai".parse::<Dialect>().expect_err("no dialect");
+        assert_eq!(error.to_string(), "`openai` is not a dialect: it is one of anthropic, responses, gemini and chat");
+    }
+}

@@ -1,0 +1,236 @@
+//! A request in a dialect: what goes over the wire, and what it takes to understand the answer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings};
+use crate::lowering::Lowered;
+use crate::message::{Dialect, Speaker};
+use crate::secret::Secret;
+
+/// An HTTP request, ready to be sent.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HttpRequest {
+    /// The method.
+    pub method: &'static str,
+    /// The URL, with its query.
+    pub url: String,
+    /// The headers.
+    pub headers: Vec<(String, Secret)>,
+    /// The body: JSON.
+    pub body: Bytes,
+}
+
+/// A request in a dialect.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Encoded {
+    /// What goes over the wire.
+    pub request: HttpRequest,
+    /// What a person should know: tools that were left out, settings that this provider does not take.
+    pub warnings: Vec<String>,
+    speaker: Speaker,
+    lowered: Arc<Lowered>,
+    /// The tools in the body, by their place among the lowered ones.
+    offered: Vec<usize>,
+    /// Where their JSON stands in the body.
+    place: Range<usize>,
+}
+
+impl Encoded {
+    /// Reads the answer to this request.
+    pub fn decoder(&self) -> Decoder {
+        Decoder::new(self.speaker.clone(), self.lowered.clone())
+    }
+
+    /// The name of a tool by its place in the request.
+    pub fn tool(&self, place: usize) -> Option<&str> {
+        self.offered.get(place).map(|&at| self.lowered.tools[at].name.as_str())
+    }
+
+    /// The same request without one of its tools; `None` if it is the only one.
+    pub fn without_tool(&self, place: usize) -> Option<Self> {
+        if self.offered.len() < 2 || place >= self.offered.len() {
+            return None;
+        }
+        let mut offered = self.offered.clone();
+        offered.remove(place);
+        let tools = join(&self.lowered, &offered);
+        let body = &self.request.body;
+        let body = [&body[..self.place.start], tools.as_bytes(), &body[self.place.end..]].concat();
+        let place = self.place.start..self.place.start + tools.len();
+        let request = HttpRequest { body: body.into(), ..self.request.clone() };
+        Some(Self { request, offered, place, ..self.clone() })
+    }
+
+    /// The same request with one more field in its body.
+    pub(super) fn with_field(&self, name: &str, value: &Value) -> Self {
+        let field = format!("{{{}:{value},", Value::from(name));
+        let body = [field.as_bytes(), &self.request.body[1..]].concat();
+        let place = self.place.start + field.len() - 1..self.place.end + field.len() - 1;
+        Self { request: HttpRequest { body: body.into(), ..self.request.clone() }, place, ..self.clone() }
+    }
+}
+
+fn join(lowered: &Lowered, places: &[usize]) -> String {
+    let texts: Vec<&str> = places.iter().map(|&at| lowered.tools[at].json.get()).collect();
+    texts.join(",")
+}
+
+/// A body in the making: fields in the order they are written, the tools last.
+///
+/// What the caller wants to say himself wins over what we say.
+pub(super) struct Body<'a> {
+    settings: &'a Settings,
+    request: &'a ChatRequest<'a>,
+    lowered: Arc<Lowered>,
+    json: Vec<u8>,
+    warnings: Vec<String>,
+    broken: Option<serde_json::Error>,
+}
+
+impl<'a> Body<'a> {
+    pub(super) fn new(settings: &'a Settings, request: &'a ChatRequest<'a>) -> Self {
+        let lowered = request.tools.map(|tools| tools.lowered(settings.dialect)).unwrap_or_default();
+        let left_out = |tool: &crate::lowering::LeftOut| format!("tool `{}` is left out: {}", tool.name, tool.why);
+        let warnings = lowered.left_out.iter().map(left_out).collect();
+        Self { settings, request, lowered, json: vec![b'{'], warnings, broken: None }
+    }
+
+    /// The tools as the dialect takes them.
+    pub(super) fn lowered(&self) -> Arc<Lowered> {
+        self.lowered.clone()
+    }
+
+    /// Tells what a person should know.
+    pub(super) fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// Will there be tools? Not all providers take a choice without them.
+    pub(super) fn has_tools(&self) -> bool {
+        !self.lowered.tools.is_empty()
+    }
+
+    /// Writes a field.
+    pub(super) fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        if self.request.extra.contains_key(name) {
+            return;
+        }
+        self.write(name, value);
+    }
+
+    /// Writes a field, if there is something to say.
+    pub(super) fn field_if_some<T: Serialize>(&mut self, name: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.field(name, &value);
+        }
+    }
+
+    fn write<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        self.name(name);
+        if let Err(error) = serde_json::to_writer(&mut self.json, value) {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.json.len() > 1 {
+            self.json.push(b',');
+        }
+        self.json.extend_from_slice(Value::from(name).to_string().as_bytes());
+        self.json.push(b':');
+    }
+
+    /// Writes what the caller wants to say himself, and the tools; `only` is the one that may be called, if there is such.
+    pub(super) fn finish(
+        mut self,
+        speaker: Speaker,
+        url: String,
+        headers: Vec<(String, Secret)>,
+        only: Option<&str>,
+    ) -> Result<Encoded, ProviderError> {
+        let dialect = self.settings.dialect;
+        let request = self.request;
+        for (name, value) in request.extra.iter().filter(|(name, _)| *name != "tools") {
+            self.write(name, value);
+        }
+        let mut offered: Vec<usize> = (0..self.lowered.tools.len()).collect();
+        if let Some(only) = only {
+            offered.retain(|&at| self.lowered.tools[at].name == only);
+        }
+        let most = self.settings.quirks.most_tools.or(crate::lowering::most_tools(dialect)).unwrap_or(usize::MAX);
+        if offered.len() > most {
+            let over = offered.len() - most;
+            self.warn(format!("{over} of {} tools are left out: {dialect} takes no more than {most}", offered.len()));
+            offered.truncate(most);
+        }
+        // Tools that run at the provider stand beside ours.
+        let others: &[Value] = request.extra.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice);
+        let mut place = 0..0;
+        if !offered.is_empty() || !others.is_empty() {
+            self.name("tools");
+            self.json.push(b'[');
+            if !offered.is_empty() {
+                let (before, after) = match dialect {
+                    Dialect::Gemini => ("{\"functionDeclarations\":[", "]}"),
+                    _ => ("", ""),
+                };
+                self.json.extend_from_slice(before.as_bytes());
+                place.start = self.json.len();
+                match offered.len() == self.lowered.tools.len() {
+                    true => self.json.extend_from_slice(self.lowered.json().as_bytes()),
+                    false => self.json.extend_from_slice(join(&self.lowered, &offered).as_bytes()),
+                }
+                place.end = self.json.len();
+                self.json.extend_from_slice(after.as_bytes());
+            }
+            for (at, other) in others.iter().enumerate() {
+                if at > 0 || !offered.is_empty() {
+                    self.json.push(b',');
+                }
+                self.json.extend_from_slice(other.to_string().as_bytes());
+            }
+            self.json.push(b']');
+        }
+        self.json.push(b'}');
+        if let Some(error) = self.broken {
+            let mut broken = ProviderError::new(ErrorKind::Unusable, dialect, "the request cannot be written as JSON");
+            broken.source = Some(error.into());
+            return Err(broken);
+        }
+        Ok(Encoded {
+            request: HttpRequest { method: "POST", url, headers, body: self.json.into() },
+            warnings: self.warnings,
+            speaker,
+            lowered: self.lowered,
+            offered,
+            place,
+        })
+    }
+}
+
+/// The headers that all dialects send; those of the settings win.
+pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
+    use super::settings::KeyHeader;
+    let mut headers: Vec<(String, Secret)> =
+        vec![("content-type".to_owned(), "application/json".into()), ("accept".to_owned(), "text/event-stream".into())];
+    headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
+    if let Some(key) = &settings.key {
+        headers.push(match settings.key_header {
+            KeyHeader::Bearer => ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose()))),
+            KeyHeader::Named(name) => (name.to_owned(), key.clone()),
+        });
+    }
+    headers.retain(|(name, _)| !settings.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+    headers.extend(settings.headers.iter().cloned());
+    headers
+}
+
+/// Fields that go back to where they came from.
+pub(super) type Extra = Map<String, Value>;

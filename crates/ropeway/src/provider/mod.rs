@@ -1,0 +1,37 @@
+//! Providers: one request and one answer, in four dialects.
+//!
+//! The halves that speak are pure: a request becomes bytes ([`encode`]), frames become events ([`Decoder`]). One half does the
+//! I/O for all of them ([`Provider`]).
+
+mod anthropic;
+mod chat;
+mod decoder;
+mod draft;
+mod encoded;
+mod error;
+mod gemini;
+mod history;
+mod piece;
+mod reply;
+mod request;
+mod responses;
+mod settings;
+mod trouble;
+
+pub use self::decoder::Decoder;
+pub use self::encoded::{Encoded, HttpRequest};
+pub use self::error::{ErrorKind, ProviderError};
+pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
+pub use self::request::{ChatRequest, Effort, OutputFormat, ToolChoice};
+pub use self::settings::{KeyHeader, Proxy, Quirks, Retries, Settings, Timeouts};
+use crate::message::Dialect;
+
+/// Writes a request in the dialect of the settings. It is pure: nothing is sent.
+pub fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+    match settings.dialect {
+        Dialect::Anthropic => anthropic::encode(settings, request),
+        Dialect::Responses => responses::encode(settings, request),
+        Dialect::Gemini => gemini::encode(settings, request),
+        Dialect::Chat => chat::encode(settings, request),
+    }
+}

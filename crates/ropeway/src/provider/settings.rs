@@ -1,0 +1,256 @@
+//! The settings of a provider: where it is, who asks, how patient we are.
+
+use std::time::Duration;
+
+use crate::message::{Dialect, Speaker};
+use crate::secret::{self, Mask, Secret};
+
+/// Where a provider is, who asks, and how patient we are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The dialect that it speaks.
+    pub dialect: Dialect,
+    /// The URL that the dialect's paths are put behind.
+    pub base_url: String,
+    /// The key.
+    pub key: Option<Secret>,
+    /// How the key is sent.
+    pub key_header: KeyHeader,
+    /// Further headers of every request; they win over ours.
+    pub headers: Vec<(String, Secret)>,
+    /// How long we wait for what.
+    pub timeouts: Timeouts,
+    /// How often and when a request is sent again.
+    pub retries: Retries,
+    /// The proxy to go through; that of the environment where nothing is said.
+    pub proxy: Proxy,
+    /// Where providers of one dialect differ.
+    pub quirks: Quirks,
+}
+
+/// How a key is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyHeader {
+    /// As `Authorization: Bearer`.
+    Bearer,
+    /// As the value of a header of this name.
+    Named(&'static str),
+}
+
+/// How long we wait for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For the connection.
+    pub connect: Duration,
+    /// From the request to the first byte of the answer.
+    pub first_byte: Duration,
+    /// From one byte of the answer to the next.
+    pub idle: Duration,
+}
+
+/// How often and when a request is sent again, before anything of its answer was handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retries {
+    /// How often at most.
+    pub most: u32,
+    /// The first pause; each one after it is twice as long.
+    pub first_pause: Duration,
+    /// The longest pause of our own choice.
+    pub longest_pause: Duration,
+    /// The longest pause that a provider may ask for; it is an error when it asks for more.
+    pub longest_wish: Duration,
+}
+
+/// The proxy to go through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Proxy {
+    /// What the environment says; none on our own machine.
+    #[default]
+    Environment,
+    /// None, whatever the environment says.
+    None,
+    /// This one.
+    Url(Secret),
+}
+
+/// Where providers of one dialect differ. What is not said is told by the base URL and the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quirks {
+    /// Anthropic: the `anthropic-version`.
+    pub anthropic_version: Option<String>,
+    /// Gemini: the version in the path, such as `v1beta`.
+    pub gemini_version: Option<String>,
+    /// Gemini: results of tools may hold pictures, as from version 3 on.
+    pub gemini_result_parts: Option<bool>,
+    /// Chat: pictures of tools are not shown to the model, only told of.
+    pub chat_text_only: bool,
+    /// Chat: the limit is called `max_completion_tokens` and the system `developer`, as with OpenAI itself.
+    pub chat_openai: Option<bool>,
+    /// Chat: do not ask for the usage.
+    pub chat_without_usage: bool,
+    /// How many tools a request may have; the dialect's usual number where nothing is said.
+    pub most_tools: Option<usize>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(15), first_byte: Duration::from_secs(600), idle: Duration::from_secs(120) }
+    }
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            most: 2,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(8),
+            longest_wish: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Settings {
+    /// The dialect's own provider, without a key.
+    pub fn new(dialect: Dialect) -> Self {
+        let (base_url, key_header) = match dialect {
+            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::Named("x-api-key")),
+            Dialect::Responses | Dialect::Chat => ("https://api.openai.com/v1", KeyHeader::Bearer),
+            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::Named("x-goog-api-key")),
+        };
+        Self {
+            dialect,
+            base_url: base_url.to_owned(),
+            key: None,
+            key_header,
+            headers: Vec::new(),
+            timeouts: Timeouts::default(),
+            retries: Retries::default(),
+            proxy: Proxy::Environment,
+            quirks: Quirks::default(),
+        }
+    }
+
+    /// The dialect's own provider with the key, and the base URL if there is one, of the usual variables.
+    pub fn from_env(dialect: Dialect) -> Self {
+        Self::from_variables(dialect, |name| std::env::var(name).ok())
+    }
+
+    /// Like [`Settings::from_env`], with an environment of the caller's.
+    pub fn from_variables(dialect: Dialect, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut settings = Self::new(dialect);
+        let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let (keys, url): (&[&str], &str) = match dialect {
+            Dialect::Anthropic => (&["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL"),
+            Dialect::Responses | Dialect::Chat => (&["OPENAI_API_KEY"], "OPENAI_BASE_URL"),
+            Dialect::Gemini => (&["GOOGLE_API_KEY", "GEMINI_API_KEY"], "GOOGLE_GEMINI_BASE_URL"),
+        };
+        settings.key = keys.iter().find_map(|name| variable(name)).map(Secret::new);
+        if settings.key.is_none()
+            && dialect == Dialect::Anthropic
+            && let Some(token) = variable("ANTHROPIC_AUTH_TOKEN")
+        {
+            settings.key = Some(Secret::new(token));
+            settings.key_header = KeyHeader::Bearer;
+        }
+        if let Some(url) = variable(url) {
+            settings.base_url = url;
+        }
+        settings
+    }
+
+    /// Sets the base URL.
+    #[must_use]
+    pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = url.into();
+        self
+    }
+
+    /// Sets the key.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Adds a header to every request.
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets how long we wait for what.
+    #[must_use]
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Sets how often and when a request is sent again.
+    #[must_use]
+    pub fn with_retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Sets the proxy to go through.
+    #[must_use]
+    pub fn with_proxy(mut self, proxy: Proxy) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
+    /// Sets where this provider differs from others of its dialect.
+    #[must_use]
+    pub fn with_quirks(mut self, quirks: Quirks) -> Self {
+        self.quirks = quirks;
+        self
+    }
+
+    /// A path behind the base URL.
+    pub(super) fn url(&self, path: &str) -> String {
+        match self.base_url.split_once('?') {
+            Some((base, query)) => {
+                let joint = if path.contains('?') { '&' } else { '?' };
+                format!("{}{path}{joint}{query}", base.trim_end_matches('/'))
+            }
+            None => format!("{}{path}", self.base_url.trim_end_matches('/')),
+        }
+    }
+
+    /// Who answers when this model is asked.
+    pub(super) fn speaker(&self, model: &str) -> Speaker {
+        Speaker { dialect: self.dialect, endpoint: self.endpoint(), model: model.to_owned() }
+    }
+
+    /// Scheme, host and port of the base URL; never credentials, nor a key in a path.
+    fn endpoint(&self) -> String {
+        let (scheme, rest) = self.base_url.split_once("://").unwrap_or(("https", &self.base_url));
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        format!("{}://{}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
+    }
+
+    /// Is it OpenAI itself?
+    pub(super) fn is_openai(&self) -> bool {
+        self.endpoint() == "https://api.openai.com"
+    }
+
+    /// Hides everything in these settings that must not be seen.
+    pub(super) fn mask(&self) -> Mask {
+        let headers = self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose()));
+        let proxy = match &self.proxy {
+            Proxy::Url(url) => secret::in_url(url.expose()),
+            _ => Vec::new(),
+        };
+        let all: Vec<Secret> =
+            self.key.iter().cloned().chain(headers).chain(secret::in_url(&self.base_url)).chain(proxy).collect();
+        Mask::new(&all)
+    }
+}
