@@ -168,8 +168,8 @@ impl Inbox {
 
     /// Takes one event of the server, unless it is empty.
     pub(crate) fn receive_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
-        if let Some(remains) = &event.remains {
-            return self.settle_broken(remains, owner, Fault::TooLarge { limit });
+        if let Some(ends) = &event.remains {
+            return self.settle_broken(&Remains::from(ends.clone()), owner, Fault::TooLarge { limit });
         }
         if event.data.trim_ascii().is_empty() {
             return;

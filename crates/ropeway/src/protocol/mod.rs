@@ -1,5 +1,6 @@
 //! The protocol: JSON-RPC and MCP messages of both eras, as values and pure functions.
 
+mod ends;
 pub(crate) mod field;
 mod frame;
 mod headers;
@@ -7,6 +8,7 @@ mod list;
 mod sse;
 mod version;
 
+pub use ends::Ends;
 pub use frame::{
     Incoming, Malformed, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
 };
