@@ -18,8 +18,9 @@ use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
 use super::transport::Request;
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
+use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
 use crate::tool::{CallContext, Clock, Progress};
+use crate::web::SseEvent;
 
 /// The two clocks of a request.
 #[derive(Clone, Copy, Debug)]

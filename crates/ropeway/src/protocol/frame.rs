@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ends::Ends;
+use crate::web::Ends;
 
 /// A message from the other side, its parts still raw JSON of the bytes it was read from.
 #[derive(Debug)]

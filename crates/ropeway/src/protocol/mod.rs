@@ -1,20 +1,16 @@
 //! The protocol: JSON-RPC and MCP messages of both eras, as values and pure functions.
 
-mod ends;
 pub(crate) mod field;
 mod frame;
 mod headers;
 mod list;
-mod sse;
 mod version;
 
-pub use ends::Ends;
 pub use frame::{
     Incoming, Malformed, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
 };
 pub use headers::{HeaderParams, InvalidHeader, header_value};
 pub use list::{Page, tool_definition, wire_definition};
-pub use sse::{SseEvent, SseParser};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
 /// JSON-RPC and MCP error codes that mean something to us.
