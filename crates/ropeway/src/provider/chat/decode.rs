@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::calls::Calls;
 use super::wire::{CallDelta, Choice, Chunk, Delta, Known, Loose};
-use super::{FIELDS, gather};
+use super::{FIELDS, gather, usage};
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
@@ -238,7 +238,7 @@ impl Decoder {
 
     fn cost(&mut self, usage: Option<&RawValue>, events: &mut Vec<ReplyEvent>) {
         let Some(usage) = usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
-        let usage = read_usage(&usage);
+        let usage = usage::read(&usage);
         if usage != Usage::default() {
             self.draft.cost(usage, events);
         }
@@ -264,28 +264,4 @@ fn stop(reason: &str) -> Result<StopReason, ProviderError> {
         }
         other => StopReason::Other(other.to_owned()),
     })
-}
-
-fn read_usage(usage: &Value) -> Usage {
-    let number = |pointers: &[&str]| {
-        let found = pointers.iter().find_map(|pointer| {
-            let value = usage.pointer(pointer)?;
-            value.as_u64().or_else(|| value.as_f64().map(|value| value as u64))
-        });
-        found.unwrap_or(0)
-    };
-    let (input, mut output) = (number(&["/prompt_tokens"]), number(&["/completion_tokens"]));
-    let reasoning = number(&["/completion_tokens_details/reasoning_tokens"]);
-    // xAI and Gemini count the reasoning beside the rest of the output.
-    if reasoning > 0 && number(&["/total_tokens"]) == input.saturating_add(output).saturating_add(reasoning) {
-        output = output.saturating_add(reasoning);
-    }
-    Usage {
-        input,
-        output,
-        // The second ones are DeepSeek's, Moonshot's and those of gateways to Anthropic.
-        cache_read: number(&["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]),
-        cache_write: number(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]),
-        reasoning,
-    }
 }

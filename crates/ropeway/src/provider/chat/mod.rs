@@ -1,10 +1,17 @@
 //! Chat Completions: what OpenAI began and nearly everybody else speaks, each in their own way.
 
+mod assistant;
 mod calls;
 mod decode;
 mod encode;
 mod gather;
+mod messages;
+mod part;
+mod usage;
 mod wire;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::decode::Decoder;
 pub(super) use self::encode::encode;
