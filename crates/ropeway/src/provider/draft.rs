@@ -254,6 +254,11 @@ impl Draft {
         self.lowered.by_wire_name(wire_name).map_or(wire_name, |tool| &tool.name)
     }
 
+    /// All calls so far are whole.
+    pub(super) fn settle_calls(&mut self, events: &mut Vec<ReplyEvent>) {
+        self.settle(events, false);
+    }
+
     /// Makes calls of all drafts so far, and hands them on.
     fn settle(&mut self, events: &mut Vec<ReplyEvent>, cut: bool) {
         let end = self.slots.len();
