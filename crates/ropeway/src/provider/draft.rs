@@ -22,6 +22,8 @@ pub(super) struct Draft {
     calls: usize,
     /// The calls before this slot have been handed on.
     settled: usize,
+    /// Calls may grow while others are open.
+    side_by_side: bool,
     /// What it has cost so far.
     pub(super) usage: Usage,
     /// Why it stopped, once that is known.
@@ -62,6 +64,7 @@ impl Draft {
             slots: Vec::new(),
             calls: 0,
             settled: 0,
+            side_by_side: false,
             usage: Usage::default(),
             stop: None,
             id: None,
@@ -69,6 +72,12 @@ impl Draft {
             extra: Map::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Calls may grow side by side: they are whole when the answer is.
+    pub(super) fn with_calls_side_by_side(mut self) -> Self {
+        self.side_by_side = true;
+        self
     }
 
     /// Was nothing said yet?
@@ -152,7 +161,9 @@ impl Draft {
 
     fn open(&mut self, slot: Slot, events: &mut Vec<ReplyEvent>) -> usize {
         // What stands before another part was not cut off.
-        self.settle(events, false);
+        if !self.side_by_side {
+            self.settle(events, false);
+        }
         self.slots.push(slot);
         self.slots.len() - 1
     }
@@ -241,6 +252,11 @@ impl Draft {
     /// Our own name for a tool; a name that nobody has stays as it is.
     fn own_name<'a>(&'a self, wire_name: &'a str) -> &'a str {
         self.lowered.by_wire_name(wire_name).map_or(wire_name, |tool| &tool.name)
+    }
+
+    /// All calls so far are whole.
+    pub(super) fn settle_calls(&mut self, events: &mut Vec<ReplyEvent>) {
+        self.settle(events, false);
     }
 
     /// Makes calls of all drafts so far, and hands them on.

@@ -30,6 +30,9 @@ pub use self::verdict::{Outcome, Verdict};
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::envelope::Envelope;
+use crate::lowering::{self, Lower, Lowered};
+use crate::message::Dialect;
+use crate::message::{CallArguments, ToolCall, ToolResult};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
 
 /// The tools of many servers and of the host, under names that are all different.
@@ -44,6 +47,8 @@ struct Inner {
     by_name: HashMap<String, usize>,
     /// Made when it is first asked for.
     index: OnceLock<Arc<Index>>,
+    /// The tools as dialects take them, made when one first asks.
+    lowered: lowering::Cache,
 }
 
 impl Registry {
@@ -65,6 +70,7 @@ impl Registry {
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Option<Collision> {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
+        inner.lowered = lowering::Cache::default();
         inner.add(CheckedTool::new(tool), Collisions::LastWins)
     }
 
@@ -106,6 +112,14 @@ impl Registry {
                 let error = CallError::UnknownTool { tool: name.to_owned(), nearest: self.nearest(name) };
                 Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, error)
             }
+        }
+    }
+
+    /// Makes a call that a model wants made, and gives what it is told of it. Arguments that are no object are told, not sent.
+    pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
+        match &call.arguments {
+            CallArguments::Object(arguments) => self.call(&call.name, arguments.clone(), cx).await.to_result(call),
+            CallArguments::Broken(broken) => ToolResult::error(call, broken.problem.as_str()),
         }
     }
 
@@ -209,6 +223,12 @@ fn server_of(tool: &CheckedTool) -> Option<&Alias> {
     match &tool.definition().origin {
         Origin::Server { server, .. } => Some(server),
         Origin::Local => None,
+    }
+}
+
+impl Lower for Registry {
+    fn lowered(&self, dialect: Dialect) -> Arc<Lowered> {
+        self.0.lowered.get(dialect, || lowering::lower(self.definitions(), dialect))
     }
 }
 
