@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{delta_of, input, read, reply, start, stop_with, stream, text, text_block, tool_use};
-use crate::message::{AssistantPart, AssistantText, CallArguments, Private, Reasoning, ToolCall};
+use crate::message::{AssistantPart, AssistantText, Private, Reasoning, ToolCall};
 use crate::provider::{ErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn fields(json: Value) -> Map<String, Value> {
@@ -20,19 +20,6 @@ fn private(json: Value) -> AssistantPart {
 
 fn usage(input: u64, output: u64) -> Usage {
     Usage { input, output, ..Usage::default() }
-}
-
-/// What became of the arguments of the only call.
-fn arguments(block: Value, deltas: &[&str], stop: &str) -> CallArguments {
-    let reply = reply(stream([(block, deltas.iter().map(|json| input(json)).collect())], stop));
-    let mut calls = reply.message.calls();
-    let call = calls.next().expect("a call").arguments.clone();
-    assert_eq!(calls.next(), None);
-    call
-}
-
-fn broken(text: &str, problem: &str) -> CallArguments {
-    CallArguments::broken(text, problem)
 }
 
 #[test]
@@ -181,53 +168,6 @@ fn a_refusal_says_why() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_broken() {
-    let call = || tool_use("a", "t");
-    assert_eq!(arguments(call(), &[], "tool_use"), CallArguments::Object(Map::new()));
-    assert_eq!(arguments(call(), &["", " "], "tool_use"), CallArguments::Object(Map::new()));
-    assert_eq!(
-        arguments(call(), &["[1", "]"], "tool_use"),
-        broken("[1]", "the arguments must be a JSON object, not an array")
-    );
-    let CallArguments::Broken(not_json) = arguments(call(), &["{city: Paris}"], "tool_use") else { panic!("broken") };
-    assert_eq!(not_json.text, "{city: Paris}");
-    assert!(not_json.problem.starts_with("the arguments are not valid JSON: "), "{}", not_json.problem);
-}
-
-#[test]
-fn arguments_that_were_cut_off_are_broken() {
-    let cut = "the arguments were cut off: the answer had become too long";
-    for stop in ["max_tokens", "model_context_window_exceeded"] {
-        assert_eq!(arguments(tool_use("a", "t"), &["{\"city\": \"Pa"], stop), broken("{\"city\": \"Pa", cut));
-    }
-}
-
-#[test]
-fn arguments_may_come_at_the_start_but_the_pieces_count() {
-    let whole = |input: Value| json!({"type": "tool_use", "id": "a", "name": "t", "input": input});
-    let object = |json: Value| CallArguments::Object(fields(json));
-    assert_eq!(arguments(whole(json!({"a": 1})), &[], "tool_use"), object(json!({"a": 1})));
-    assert_eq!(arguments(whole(json!({"a": 1})), &["", "{\"b\"", ":2}"], "tool_use"), object(json!({"b": 2})));
-    assert_eq!(arguments(whole(Value::Null), &["{}"], "tool_use"), object(json!({})));
-    assert_eq!(arguments(whole(json!("{\"a\":1}")), &[], "tool_use"), object(json!({"a": 1})));
-    assert_eq!(
-        arguments(whole(json!([1])), &[], "tool_use"),
-        broken("[1]", "the arguments must be a JSON object, not an array")
-    );
-}
-
-#[test]
-fn a_tool_that_nobody_has_is_called_by_the_name_that_the_model_gave() {
-    let reply = reply(stream([(tool_use("a", "no such"), vec![input("{}")])], "tool_use"));
-    assert_eq!(reply.message.parts, [AssistantPart::ToolCall(ToolCall::new("a", "no such", Map::new()))]);
-}
-
-#[test]
-fn a_server_that_forgets_to_wait_for_results_waits_for_them_all_the_same() {
-    assert_eq!(reply(stream([(tool_use("a", "t"), vec![])], "end_turn")).stop, StopReason::ToolUse);
-}
-
-#[test]
 fn unknown_events_and_deltas_are_passed_over() {
     let mut frames =
         stream([(text_block(), vec![text("a"), json!({"type": "future_delta", "text": "x"}), text("b")])], "end_turn");
@@ -366,15 +306,18 @@ fn nothing_counts_after_the_end() {
 
 #[test]
 fn an_error_in_the_middle_is_an_error() {
-    for error in [
-        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}),
-        json!({"error": {"code": 500, "message": "Overloaded", "type": "server_error"}}),
+    let overloaded =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"});
+    let local = json!({"error": {"code": 500, "message": "out of memory", "type": "server_error"}});
+    for (told, expected) in [
+        (overloaded, (ErrorKind::Overloaded, "the provider broke off its answer: Overloaded")),
+        (local, (ErrorKind::Server, "the provider broke off its answer: out of memory")),
     ] {
         let mut frames = stream([(text_block(), vec![text("a")])], "end_turn");
-        frames.insert(3, error);
+        frames.insert(3, told);
         let (reply, events) = read(frames.iter().map(Value::to_string));
         let error = reply.expect_err("an error");
-        assert!(error.message.contains("Overloaded") && error.is_retryable(), "{error:?}");
+        assert_eq!((error.kind, error.message.as_str()), expected);
         assert_eq!(events.last(), Some(&ReplyEvent::Text("a".to_owned())));
     }
 }

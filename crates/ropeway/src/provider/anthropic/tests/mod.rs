@@ -1,10 +1,12 @@
 //! Tests of the Anthropic dialect, and the streams that they read.
 
+mod calls;
 mod content;
 mod decode;
 mod noise;
 mod request;
 mod round_trip;
+mod tools;
 
 use serde_json::{Value, json};
 
