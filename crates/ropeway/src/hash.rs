@@ -21,6 +21,13 @@ impl Fnv {
     }
 }
 
+/// A text's hash folded to 32 bits, which are eight digits of a name.
+pub(crate) fn short(text: &str) -> u32 {
+    let mut hash = Fnv::default();
+    hash.take(text.bytes());
+    (hash.value() ^ (hash.value() >> 32)) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +43,6 @@ mod tests {
             ["", "a", "foobar"].map(hash),
             [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]
         );
+        assert_eq!(short("a"), 0xaf63_dc4c ^ 0x8601_ec8c);
     }
 }

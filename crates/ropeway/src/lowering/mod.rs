@@ -2,11 +2,21 @@
 //!
 //! A pure function with a report. One tool can never spoil the others: what cannot be lowered is left out, and said so.
 
+mod declaration;
+pub(crate) mod name;
+mod toolset;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use serde_json::{Map, json};
+
+use self::declaration::Declaration;
+use self::name::Alphabet;
+pub(crate) use self::toolset::Cache;
+pub use self::toolset::Toolset;
 
 use crate::message::Dialect;
 use crate::tool::{Arguments, ToolDefinition};
@@ -81,8 +91,38 @@ pub enum How {
 
 /// Lowers definitions for a dialect.
 pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dialect: Dialect) -> Lowered {
-    let _ = (definitions.into_iter().count(), dialect);
-    Lowered::default()
+    let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
+    let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+    let wire_names = name::legal_names(&names, Alphabet::of_tools(dialect));
+    let mut lowered = Lowered::default();
+    for definition in definitions {
+        let name = definition.name.as_str();
+        match tool(definition, wire_names.get(name).map_or(name, String::as_str), dialect) {
+            _ if lowered.by_name.contains_key(name) => {
+                lowered.leave_out(name, "another tool has the same name".to_owned());
+            }
+            Ok(tool) => lowered.add(tool),
+            Err(why) => lowered.leave_out(name, why),
+        }
+    }
+    lowered
+}
+
+fn tool(definition: &ToolDefinition, wire_name: &str, dialect: Dialect) -> Result<LoweredTool, String> {
+    let schema = definition.input_schema.read();
+    let mut schema = schema.as_object().cloned().ok_or("its schema is not an object")?;
+    schema.entry("type").or_insert(json!("object"));
+    schema.entry("properties").or_insert(json!({}));
+    let declaration = Declaration {
+        dialect,
+        name: wire_name,
+        description: definition.description.as_deref(),
+        schema: &schema,
+        strict: None,
+        options: &Map::new(),
+    };
+    let json = serde_json::value::to_raw_value(&declaration).map_err(|error| error.to_string())?;
+    Ok(LoweredTool { name: definition.name.clone(), wire_name: wire_name.to_owned(), json, alterations: Vec::new() })
 }
 
 /// How many tools a request may have, where the dialect has a limit.
@@ -96,16 +136,29 @@ pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
 
 /// A name that every dialect takes, for a tool that is not there any more.
 pub(crate) fn wire_name(name: &str) -> String {
-    name.to_owned()
+    name::plain(name)
 }
 
 /// Eight hexadecimal digits' worth of a hash that never changes.
 pub(crate) fn short_hash(text: &str) -> u32 {
-    let _ = text;
-    0
+    crate::hash::short(text)
 }
 
 impl Lowered {
+    fn add(&mut self, tool: LoweredTool) {
+        if !self.json.is_empty() {
+            self.json.push(',');
+        }
+        self.json.push_str(tool.json.get());
+        self.by_name.insert(tool.name.clone(), self.tools.len());
+        self.by_wire_name.insert(tool.wire_name.clone(), self.tools.len());
+        self.tools.push(tool);
+    }
+
+    fn leave_out(&mut self, name: &str, why: String) {
+        self.left_out.push(LeftOut { name: name.to_owned(), why });
+    }
+
     /// All tools as they stand in a request, between the brackets of the list.
     pub fn json(&self) -> &str {
         &self.json
@@ -131,36 +184,5 @@ impl LoweredTool {
     /// Arguments as the tool wants them, of a call as the model wrote it.
     pub fn from_wire(&self, arguments: Arguments) -> Arguments {
         arguments
-    }
-}
-
-/// Definitions that are lowered when a dialect first asks for them.
-#[derive(Debug, Default)]
-pub struct Toolset {
-    definitions: Vec<ToolDefinition>,
-    cache: Cache,
-}
-
-impl Toolset {
-    /// A set of definitions.
-    pub fn new(definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
-        Self { definitions: definitions.into_iter().collect(), cache: Cache::default() }
-    }
-}
-
-impl Lower for Toolset {
-    fn lowered(&self, dialect: Dialect) -> Arc<Lowered> {
-        self.cache.get(dialect, || lower(&self.definitions, dialect))
-    }
-}
-
-/// Remembers what was lowered, for each dialect.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cache([OnceLock<Arc<Lowered>>; Dialect::ALL.len()]);
-
-impl Cache {
-    pub(crate) fn get(&self, dialect: Dialect, lower: impl FnOnce() -> Lowered) -> Arc<Lowered> {
-        let at = Dialect::ALL.iter().position(|other| *other == dialect).unwrap_or_default();
-        self.0[at].get_or_init(|| Arc::new(lower())).clone()
     }
 }

@@ -30,6 +30,8 @@ pub use self::verdict::{Outcome, Verdict};
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::envelope::Envelope;
+use crate::lowering::{self, Lower, Lowered};
+use crate::message::Dialect;
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
 
 /// The tools of many servers and of the host, under names that are all different.
@@ -44,6 +46,8 @@ struct Inner {
     by_name: HashMap<String, usize>,
     /// Made when it is first asked for.
     index: OnceLock<Arc<Index>>,
+    /// The tools as dialects take them, made when one first asks.
+    lowered: lowering::Cache,
 }
 
 impl Registry {
@@ -65,6 +69,7 @@ impl Registry {
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Option<Collision> {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
+        inner.lowered = lowering::Cache::default();
         inner.add(CheckedTool::new(tool), Collisions::LastWins)
     }
 
@@ -209,6 +214,12 @@ fn server_of(tool: &CheckedTool) -> Option<&Alias> {
     match &tool.definition().origin {
         Origin::Server { server, .. } => Some(server),
         Origin::Local => None,
+    }
+}
+
+impl Lower for Registry {
+    fn lowered(&self, dialect: Dialect) -> Arc<Lowered> {
+        self.0.lowered.get(dialect, || lowering::lower(self.definitions(), dialect))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The names of tools: made of a server's own names, legal for every model.
 
-use crate::hash::Fnv;
+use crate::lowering::name::{self, EVERYWHERE};
 use crate::tool::Alias;
 
 /// How long a name may be.
-pub const MAX_LENGTH: usize = 64;
+pub const MAX_LENGTH: usize = EVERYWHERE.most;
 
 /// What stands for the alias in templates.
 const ALIAS: &str = "{alias}";
@@ -23,28 +23,17 @@ pub(super) fn fill(template: &str, alias: &Alias) -> String {
 
 /// A name of nothing but `[A-Za-z0-9_-]`, 64 characters at most, never empty. One that has to be cut ends in a hash.
 pub(super) fn legal(raw: &str) -> String {
-    let name: String = raw.chars().map(|c| if is_legal(c) { c } else { '_' }).collect();
-    match name.len() {
-        0 => "tool".to_owned(),
-        1..=MAX_LENGTH => name,
-        _ => hashed(&name, raw),
-    }
+    EVERYWHERE.legal(raw)
 }
 
 /// A legal name, cut where it must be, that ends in a hash of `raw`.
 pub(super) fn hashed(name: &str, raw: &str) -> String {
-    ending(name, &format!("_{:08x}", hash(raw)))
+    name::hashed(name, raw, MAX_LENGTH)
 }
 
 /// A legal name, cut where it must be, that ends in a number.
 pub(super) fn numbered(name: &str, number: usize) -> String {
-    ending(name, &format!("_{number}"))
-}
-
-/// Legal names are ASCII; another one, of a local tool, is cut between two characters.
-fn ending(name: &str, end: &str) -> String {
-    let room = name.floor_char_boundary(MAX_LENGTH - end.len());
-    format!("{}{end}", &name[..room])
+    name::ending(name, &format!("_{number}"), MAX_LENGTH)
 }
 
 /// The names that whoever said `word` may have meant, judged by their letters, the nearest first, at most three.
@@ -65,17 +54,6 @@ pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
-fn is_legal(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
-}
-
-/// A hash folded to 32 bits: models remember names, so it must never change.
-fn hash(text: &str) -> u32 {
-    let mut hash = Fnv::default();
-    hash.take(text.bytes());
-    (hash.value() ^ (hash.value() >> 32)) as u32
 }
 
 #[cfg(test)]
@@ -139,7 +117,7 @@ mod tests {
             let alias = Alias::from(alias);
             let name = tool_name(&prefix, &alias, &tool);
             prop_assert!((1..=MAX_LENGTH).contains(&name.len()), "{name}");
-            prop_assert!(name.chars().all(is_legal), "{name}");
+            prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')), "{name}");
             prop_assert_eq!(&name, &tool_name(&prefix, &alias, &tool));
             prop_assert_eq!(&name, &legal(&name));
         }
