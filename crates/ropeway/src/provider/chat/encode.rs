@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::messages::{Manner, messages};
+use crate::lowering::most_tools;
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
@@ -49,14 +50,13 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
             ToolChoice::None => Some("none".into()),
             ToolChoice::Required => Some("required".into()),
             ToolChoice::Tool(name) => {
-                let tool = lowered.get(name).ok_or_else(|| missing(name))?;
-                Some(match is_openai {
-                    true => json!({ "type": "function", "function": { "name": tool.wire_name } }),
-                    // llama.cpp takes a choice by name for no choice at all; but it cannot choose what is not there.
-                    false => {
-                        only = Some(name.as_str());
-                        "required".into()
-                    }
+                let place = lowered.tools.iter().position(|tool| tool.name == *name).ok_or_else(|| missing(name))?;
+                let most = quirks.most_tools.or(most_tools(Dialect::Chat)).unwrap_or(usize::MAX);
+                // llama.cpp takes a choice by name for no choice at all; but nobody can choose what is not there.
+                only = (!is_openai || place >= most).then_some(name.as_str());
+                Some(match only {
+                    Some(_) => "required".into(),
+                    None => json!({ "type": "function", "function": { "name": lowered.tools[place].wire_name } }),
                 })
             }
         };
