@@ -23,7 +23,13 @@ pub fn ask(arguments: &[String]) -> Result<()> {
     run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "llm-client"]))?;
     let server = Server::start(&home, &fixtures.join("tools.jinja"))?;
     println!("llama-server is ready after {:.1?}", server.took);
-    run(Command::new(place::program("llm-client")).arg(server.address()).args(arguments))
+    let mut client = Command::new(place::program("llm-client"));
+    client.env("RUST_BACKTRACE", "0").arg(server.address()).args(arguments);
+    let corpus = place::corpus();
+    if corpus.is_dir() {
+        client.arg("--corpus").arg(corpus);
+    }
+    run(&mut client)
 }
 
 /// llama-server with the model; it ends when this is dropped.

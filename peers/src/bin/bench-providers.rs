@@ -8,15 +8,14 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::lowering::{Toolset, lower};
 use ropeway::message::{AssistantMessage, Conversation, Dialect};
 use ropeway::provider::{ChatRequest, Settings, encode};
-use ropeway::tool::{Schema, ToolDefinition};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use ropeway::tool::ToolDefinition;
+use ropeway_peers::recorded::{Real, recorded};
 use serde_json::{Map, Value, json};
 
 /// How many tools are lowered.
@@ -62,65 +61,6 @@ fn add(report: &mut Map<String, Value>, what: &str, dialect: Dialect, took: Dura
     let micros = took.as_nanos() as f64 / 1000.0;
     report.insert(format!("{what}_{dialect}_us"), micros.into());
     micros
-}
-
-/// A tool of a real server.
-struct Real {
-    name: String,
-    description: Option<String>,
-    schema: Box<RawValue>,
-}
-
-impl Real {
-    fn definition(&self, number: usize) -> ToolDefinition {
-        let mut definition = ToolDefinition::new(format!("{}_{number}", self.name));
-        definition.description.clone_from(&self.description);
-        definition.input_schema = Schema::from_text(self.schema.clone());
-        definition
-    }
-}
-
-/// The tools in the recorded lists of a folder.
-fn recorded(folder: &Path) -> Result<Vec<Real>> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Tool {
-        name: String,
-        description: Option<String>,
-        input_schema: Box<RawValue>,
-    }
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .with_context(|| format!("could not read `{}`", folder.display()))?
-        .collect::<std::io::Result<_>>()?;
-    files.sort_by_key(fs::DirEntry::path);
-    let mut tools = Vec::new();
-    for file in files {
-        let server: Value = serde_json::from_str(&fs::read_to_string(file.path())?)?;
-        for list in lists(&server) {
-            for tool in list {
-                let Ok(tool) = Tool::deserialize(tool) else { continue };
-                tools.push(Real { name: tool.name, description: tool.description, schema: tool.input_schema });
-            }
-        }
-    }
-    Ok(tools)
-}
-
-/// The lists of tools in a recording, wherever they stand.
-fn lists(value: &Value) -> Vec<&Vec<Value>> {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .flat_map(|(name, value)| match value {
-                Value::Array(list) if name == "tools" && list.iter().all(|tool| tool.get("inputSchema").is_some()) => {
-                    vec![list]
-                }
-                other => lists(other),
-            })
-            .collect(),
-        Value::Array(values) => values.iter().flat_map(lists).collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// The tools of the real servers in a table of commands.

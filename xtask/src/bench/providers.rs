@@ -36,8 +36,7 @@ impl Board {
     /// Runs everything. Both sides of a ratio are measured in the same second.
     pub(super) fn fill(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 11 };
-        // Recorded lists of many servers, where somebody has put them; else the servers that tests talk to.
-        let corpus = place::root().join("../shared/corpus/servers");
+        let corpus = place::corpus();
         let (flag, path, source) = match corpus.is_dir() {
             true => ("--corpus", corpus, "recorded lists"),
             false => {
