@@ -60,8 +60,11 @@ impl Provider {
     }
 
     /// Asks, and gives the whole answer: the stream, finished.
-    pub async fn complete(&self, request: &ChatRequest<'_>) -> Result<Reply, ProviderError> {
-        self.stream(request).finish().await
+    pub fn complete(
+        &self,
+        request: &ChatRequest<'_>,
+    ) -> impl Future<Output = Result<Reply, ProviderError>> + Send + use<> {
+        self.stream(request).finish()
     }
 }
 

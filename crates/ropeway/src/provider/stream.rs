@@ -200,7 +200,7 @@ impl Work {
         }
         let outcome = self.listen(&mut exchange, decoder).await;
         if outcome.is_ok() && decoder.is_over() {
-            exchange.done();
+            exchange.done().await;
             return outcome;
         }
         outcome.map_err(|error| exchange.name(error))
@@ -239,14 +239,14 @@ impl Work {
 
     /// Reads until it is sure that events come, and gives what came.
     async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<Bytes, ProviderError> {
-        let mut start = Vec::new();
+        let mut start = Bytes::new();
         let mut ended = false;
         loop {
             let bare = start.trim_ascii_start();
             let bare = bare.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bare);
             match bare.first() {
                 Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
-                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok(start.into()),
+                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok(start),
                 // The longest beginning that tells an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
@@ -259,7 +259,7 @@ impl Work {
             match exchange.chunk().await? {
                 Some(chunk) => {
                     exchange.has_begun(self.provider.settings.timeouts.idle);
-                    start.extend_from_slice(&chunk);
+                    start = if start.is_empty() { chunk } else { [start, chunk].concat().into() };
                 }
                 None => ended = true,
             }
@@ -267,8 +267,8 @@ impl Work {
     }
 
     /// What a body says that is no stream of events.
-    async fn not_events(&self, exchange: &mut Exchanging, start: Vec<u8>, is_json: bool) -> ProviderError {
-        let body = exchange.rest(start).await;
+    async fn not_events(&self, exchange: &mut Exchanging, start: Bytes, is_json: bool) -> ProviderError {
+        let body = exchange.rest(start.into()).await;
         if is_json && let Some(error) = serde_json::from_slice(&body).ok().and_then(|body| self.told(&body)) {
             return error;
         }

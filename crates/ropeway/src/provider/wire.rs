@@ -21,6 +21,9 @@ const REFUSAL: usize = 64 << 10;
 /// How long the words of a refusal are waited for: the status is known.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// How long the end of a body is waited for whose answer is over.
+const LAST_BYTES: Duration = Duration::from_millis(50);
+
 /// More than anybody waits, and less than a clock can hold.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
@@ -234,8 +237,11 @@ impl Exchanging {
         self.patience = Patience::For(idle);
     }
 
-    /// The answer has said that it is over; what comes after it is nobody's business.
-    pub(super) fn done(mut self) {
+    /// The answer has said that it is over. For a moment the end of the body is waited for: then the connection can be
+    /// used again.
+    pub(super) async fn done(mut self) {
+        let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _ = timeout(LAST_BYTES, rest).await;
         if let Some(tap) = &mut self.tap {
             tap.end(Ending::Whole);
         }
