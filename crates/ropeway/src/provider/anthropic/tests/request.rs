@@ -28,9 +28,7 @@ fn added(change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
 }
 
 fn old_version() -> Settings {
-    let mut quirks = Quirks::default();
-    quirks.anthropic_version = Some("2023-06-01".to_owned());
-    settings().with_quirks(quirks)
+    settings().with_quirks(Quirks { anthropic_version: Some("2023-06-01".to_owned()), ..Quirks::default() })
 }
 
 fn headers(settings: &Settings) -> Value {
