@@ -4,12 +4,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::block::Block;
-use crate::lowering::Lowered;
+use crate::lowering::{Lowered, LoweredOutput, lower_output};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::{Turn, turns};
 use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, ProviderError, Settings, ToolChoice};
-use crate::tool::Schema;
 
 /// The version of the API that is spoken where nothing else is said.
 const VERSION: &str = "2026-10-21";
@@ -46,7 +45,11 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field_if_some("tool_choice", choice(request, &lowered)?);
     body.field_if_some("container", container(&turns));
     body.field_if_some("thinking", thinking(request.effort));
-    body.field_if_some("output_config", output_config(request));
+    let output = output(request)?;
+    if output.as_ref().is_some_and(|output| !output.strict) {
+        body.warn("Anthropic may refuse the schema of the answer: it cannot hold a model to it");
+    }
+    body.field_if_some("output_config", output_config(request.effort, output.as_ref()));
     if !request.stop_sequences.is_empty() {
         body.field("stop_sequences", &request.stop_sequences);
     }
@@ -184,17 +187,24 @@ struct OutputConfig<'a> {
 #[derive(Serialize)]
 struct Format<'a> {
     r#type: &'static str,
-    schema: &'a Schema,
+    schema: &'a Value,
 }
 
-fn output_config<'a>(request: &'a ChatRequest<'_>) -> Option<OutputConfig<'a>> {
-    let effort = request.effort.and_then(|effort| match effort {
+/// The schema of the answer, unless the caller writes its place himself.
+fn output(request: &ChatRequest<'_>) -> Result<Option<LoweredOutput>, ProviderError> {
+    let wanted = request.output.as_ref().filter(|_| !request.extra.contains_key("output_config"));
+    let lowered = wanted.map(|output| lower_output(&output.schema, Dialect::Anthropic)).transpose();
+    lowered.map_err(|cause| unusable(cause.to_string()))
+}
+
+fn output_config(effort: Option<Effort>, output: Option<&LoweredOutput>) -> Option<OutputConfig<'_>> {
+    let effort = effort.and_then(|effort| match effort {
         Effort::Off => None,
         Effort::Minimal | Effort::Low => Some("low"),
         Effort::Medium => Some("medium"),
         Effort::High => Some("high"),
         Effort::Max => Some("max"),
     });
-    let format = request.output.as_ref().map(|output| Format { r#type: "json_schema", schema: &output.schema });
+    let format = output.map(|output| Format { r#type: "json_schema", schema: &output.schema });
     (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format })
 }

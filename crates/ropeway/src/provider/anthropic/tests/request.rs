@@ -28,9 +28,7 @@ fn added(change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
 }
 
 fn old_version() -> Settings {
-    let mut quirks = Quirks::default();
-    quirks.anthropic_version = Some("2023-06-01".to_owned());
-    settings().with_quirks(quirks)
+    settings().with_quirks(Quirks { anthropic_version: Some("2023-06-01".to_owned()), ..Quirks::default() })
 }
 
 fn headers(settings: &Settings) -> Value {
@@ -147,14 +145,35 @@ fn effort_is_adaptive_thinking_with_a_guide() {
 }
 
 #[test]
-fn json_is_asked_for_with_its_schema() {
-    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
+fn json_is_asked_for_with_a_schema_that_the_model_can_be_held_to() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
     let change = |request: &mut ChatRequest<'_>| {
         request.effort = Some(Effort::High);
-        *request = request.clone().with_output("answer", schema.clone());
+        *request = request.clone().with_output("answer", schema);
     };
-    let config = json!({"effort": "high", "format": {"type": "json_schema", "schema": schema}});
+    let config = json!({"effort": "high", "format": {"type": "json_schema", "schema": closed}});
     assert_eq!(added(change)["output_config"], config);
+}
+
+#[test]
+fn a_schema_that_no_model_can_be_held_to_is_sent_with_a_warning() {
+    let tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+    let encoded = encoded(&settings(), |request| *request = request.clone().with_output("answer", tree));
+    assert_eq!(encoded.warnings, ["Anthropic may refuse the schema of the answer: it cannot hold a model to it"]);
+    assert_eq!(body(&encoded)["output_config"]["format"]["schema"]["type"], "object");
+}
+
+#[test]
+fn a_schema_that_is_none_is_not_written_unless_the_caller_writes_his_own() {
+    let conversation = hello();
+    let mut request = ChatRequest::new("claude", &conversation).with_output("answer", json!(7));
+    let error = encode(&settings(), &request).expect_err("no request");
+    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert!(error.message.starts_with("the schema of the answer cannot be used: "), "{error}");
+    request.extra = extra(json!({"output_config": {"effort": "xhigh"}}));
+    let encoded = encode(&settings(), &request).expect("a request");
+    assert_eq!(body(&encoded)["output_config"], json!({"effort": "xhigh"}));
 }
 
 #[test]
