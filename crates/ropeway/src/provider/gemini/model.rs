@@ -83,13 +83,8 @@ impl<'a> Model<'a> {
         let is_pro = self.name.contains("pro");
         match effort {
             // Pro thinks always, if only a little.
-            Effort::Off => {
-                if is_pro {
-                    128
-                } else {
-                    0
-                }
-            }
+            Effort::Off if is_pro => 128,
+            Effort::Off => 0,
             Effort::Minimal => 512,
             Effort::Low => 1024,
             Effort::Medium => 8192,

@@ -2,6 +2,7 @@
 
 mod contents;
 mod decode;
+mod hostile;
 mod request;
 mod round;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::content::ContentPart;
 use crate::lowering::Toolset;
 use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, Speaker, ToolCall};
-use crate::provider::{ChatRequest, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
+use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
 use crate::tool::ToolDefinition;
 
 const NEW: &str = "gemini-3.8-flash";
@@ -66,6 +67,11 @@ fn call(id: &str, name: &str) -> ToolCall {
 
 fn calls(calls: &[ToolCall]) -> AssistantMessage {
     AssistantMessage::new(calls.iter().cloned().map(AssistantPart::ToolCall).collect())
+}
+
+/// Reads an answer to a request without tools.
+fn decoder() -> Decoder {
+    encoded(&settings(), &ChatRequest::new(NEW, &Conversation::new())).decoder()
 }
 
 /// Reads frames to their end.
