@@ -1,5 +1,7 @@
 //! The body of an answer, as people read it.
 
+use std::borrow::Cow;
+
 use crate::secret::Mask;
 
 /// The beginning of a body in one line; of a page only what a person would read.
@@ -8,22 +10,19 @@ pub(crate) fn brief(body: &[u8], mask: &Mask) -> String {
     // Hidden before anything is cut or left out: half a secret would not be found.
     let text = mask.hide(&text);
     let text = &text[..text.floor_char_boundary(4000)];
-    let text = match text.trim_start().starts_with('<') {
-        true => without_tags(text),
-        false => text.to_owned(),
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = readable(text);
+    let words: Vec<&str> = words.split_whitespace().collect();
     words.join(" ").chars().take(200).collect()
 }
 
-fn without_tags(page: &str) -> String {
-    let mut text = String::new();
-    for part in page.split('<') {
-        // What stands before the first `>` is the tag itself.
-        text.push_str(part.split_once('>').map_or("", |(_, behind)| behind));
-        text.push(' ');
+/// Of a page only what a person would read; any other text as it is.
+pub(crate) fn readable(text: &str) -> Cow<'_, str> {
+    if !text.trim_start().starts_with('<') {
+        return Cow::Borrowed(text);
     }
-    text
+    // What stands before the first `>` is the tag itself.
+    let behind_tags = text.split('<').map(|part| part.split_once('>').map_or("", |(_, behind)| behind));
+    Cow::Owned(behind_tags.collect::<Vec<_>>().join(" "))
 }
 
 /// What a stream begins with that was not said to be one.

@@ -19,12 +19,12 @@ pub enum TlsTrouble {
 }
 
 /// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
-pub(crate) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
     error.downcast_ref().or_else(|| tls_error(wrapped()?))
 }
 
-pub(crate) fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
+pub(super) fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
     use rustls::CertificateError as Certificate;
     match error {
         rustls::Error::InvalidCertificate(error) => match error {

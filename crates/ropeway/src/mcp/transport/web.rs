@@ -16,9 +16,7 @@ use crate::mcp::fault::{ConnectError, Fault, hidden};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Mask;
 use crate::tool::BoxError;
-use crate::web::{
-    SseEvent, SseParser, brief, client, is_loopback, looks_like_events, retry_after, tls_error, tls_trouble,
-};
+use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
 
 /// How long a message may take whose fate nobody waits for.
 pub(crate) const ERRAND: Duration = Duration::from_secs(30);
@@ -60,7 +58,7 @@ impl Web {
         if let Some(token) = &server.bearer {
             headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
         }
-        let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error.into()))?;
+        let client = client(&url).build().map_err(|error| unusable("the HTTP client", error.into()))?;
         Ok(Self { client: RwLock::new(client), url, headers, limit, mask })
     }
 
@@ -97,7 +95,7 @@ impl Web {
     /// Lets go of all kept connections. When one breaks, the server may have gone, and the others with it: the next
     /// request must not meet one of them.
     pub(crate) fn forget_connections(&self) {
-        if let Ok(fresh) = client(is_loopback(&self.url)) {
+        if let Ok(fresh) = client(&self.url).build() {
             *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
@@ -113,21 +111,10 @@ fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-/// What went wrong on the way to the server. The last cause says it all; those above it say only that something
-/// went wrong, and may hold the URL with its secrets.
 fn broken(error: reqwest::Error, mask: &Mask) -> ConnectError {
-    let error = error.without_url();
-    let mut last: &dyn std::error::Error = &error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    if let Some(error) = tls_error(last) {
-        return ConnectError::Tls { trouble: tls_trouble(error), source: mask.hide(&error.to_string()).into() };
-    }
-    // What the system said keeps its number, for whoever has to tell a closed port from a lost route.
-    match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
-        Some(number) => ConnectError::Broken(Box::new(std::io::Error::from_raw_os_error(number))),
-        None => ConnectError::Broken(mask.hide(&last.to_string()).into()),
+    match Broken::of(error, mask) {
+        Broken::Tls { trouble, source } => ConnectError::Tls { trouble, source },
+        Broken::Other(source) => ConnectError::Broken(source),
     }
 }
 

@@ -57,21 +57,21 @@ impl Decoder {
             Ok(frame) => frame,
             Err(error) => return odd(data, error),
         };
+        let index = frame.index.0.unwrap_or_default();
+        let delta = frame.delta.unwrap_or_default();
         match &*frame.kind.0 {
-            "content_block_delta" => self.delta(frame.index.0.unwrap_or_default(), &frame.delta, data, events),
-            "content_block_start" => {
-                self.start_block(frame.index.0.unwrap_or_default(), frame.content_block, events);
-            }
+            "content_block_delta" => self.delta(index, &delta, data, events),
+            "content_block_start" => self.start_block(index, frame.content_block, events),
             "content_block_stop" => {
-                if let Some(block) = self.open.remove(&frame.index.0.unwrap_or_default()) {
+                if let Some(block) = self.open.remove(&index) {
                     self.close(block);
                 }
             }
             "message_start" => self.start(frame.message, events),
             "message_delta" => {
                 self.cost(frame.usage, events);
-                self.container(frame.delta.container);
-                self.stop(&frame.delta, events);
+                self.container(delta.container);
+                self.stop(&delta, events);
             }
             "message_stop" => self.over = true,
             "error" => return Err(error(data)),

@@ -13,8 +13,8 @@ pub(super) struct Frame<'a> {
     pub(super) kind: Text<'a>,
     #[serde(default)]
     pub(super) index: Number,
-    #[serde(borrow, default)]
-    pub(super) delta: Delta<'a>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow)]
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow)]

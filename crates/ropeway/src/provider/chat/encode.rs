@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::messages::{Manner, messages};
+use crate::lowering::most_tools;
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
@@ -20,11 +21,14 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field("model", request.model);
     body.field("stream", &true);
     if !quirks.chat_without_usage {
-        body.field("stream_options", &json!({ "include_usage": true }));
+        // Padding against eavesdroppers who count bytes, which makes every piece of text several times as long.
+        let include_obfuscation = settings.is_openai().then_some(false);
+        body.field("stream_options", &StreamOptions { include_usage: true, include_obfuscation });
     }
     let turns = turns(request.conversation, &speaker, &lowered);
     let manner = Manner { system: if is_openai { "developer" } else { "system" }, text_only: quirks.chat_text_only };
-    body.field("messages", &messages(request.conversation.system.as_deref(), &turns, manner));
+    let system = request.conversation.system.as_deref().filter(|system| !system.is_empty());
+    body.field("messages", &messages(system, &turns, manner));
 
     let limits = ["max_completion_tokens", "max_tokens"];
     if !limits.iter().any(|name| request.extra.contains_key(*name)) {
@@ -46,14 +50,13 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
             ToolChoice::None => Some("none".into()),
             ToolChoice::Required => Some("required".into()),
             ToolChoice::Tool(name) => {
-                let tool = lowered.get(name).ok_or_else(|| missing(name))?;
-                Some(match is_openai {
-                    true => json!({ "type": "function", "function": { "name": tool.wire_name } }),
-                    // llama.cpp takes a choice by name for no choice at all; but it cannot choose what is not there.
-                    false => {
-                        only = Some(name.as_str());
-                        "required".into()
-                    }
+                let place = lowered.tools.iter().position(|tool| tool.name == *name).ok_or_else(|| missing(name))?;
+                let most = quirks.most_tools.or(most_tools(Dialect::Chat)).unwrap_or(usize::MAX);
+                // llama.cpp takes a choice by name for no choice at all; but nobody can choose what is not there.
+                only = (!is_openai || place >= most).then_some(name.as_str());
+                Some(match only {
+                    Some(_) => "required".into(),
+                    None => json!({ "type": "function", "function": { "name": lowered.tools[place].wire_name } }),
                 })
             }
         };
@@ -83,6 +86,13 @@ fn word(effort: Effort, is_openai: bool) -> &'static str {
 }
 
 #[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_obfuscation: Option<bool>,
+}
+
+#[derive(Serialize)]
 struct ResponseFormat<'a> {
     r#type: &'static str,
     json_schema: JsonSchema<'a>,
@@ -98,6 +108,6 @@ struct JsonSchema<'a> {
 impl<'a> ResponseFormat<'a> {
     fn new(output: &'a OutputFormat) -> Self {
         let name = crate::lowering::wire_name(&output.name);
-        Self { r#type: "json_schema", json_schema: JsonSchema { name, strict: true, schema: &output.schema } }
+        Self { r#type: "json_schema", json_schema: JsonSchema { name, strict: false, schema: &output.schema } }
     }
 }

@@ -5,6 +5,8 @@ mod decode;
 mod encode;
 mod frame;
 mod model;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::decode::Decoder;
 pub(super) use self::encode::encode;
