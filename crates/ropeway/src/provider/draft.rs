@@ -255,6 +255,13 @@ impl Draft {
         }
     }
 
+    /// Puts the slots into another order, when everything was said; those that are not named stay behind.
+    pub(super) fn arrange(&mut self, order: impl IntoIterator<Item = usize>) {
+        let mut slots: Vec<Option<Slot>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
+        self.slots = order.into_iter().filter_map(|at| slots.get_mut(at)?.take()).collect();
+        self.slots.extend(slots.into_iter().flatten());
+    }
+
     /// Tells what a person should know.
     pub(super) fn warn(&mut self, warning: impl Into<String>, events: &mut Vec<ReplyEvent>) {
         let warning = warning.into();

@@ -68,6 +68,11 @@ impl Decoder {
         }
         self.items.retain(Item::is_kept);
         self.items.sort_by_key(Item::first_slot);
+        // What was told only at the end need not be what was said last.
+        if self.items.iter().all(|item| item.output_index().is_some()) {
+            self.items.sort_by_key(Item::output_index);
+        }
+        self.draft.arrange(self.items.iter().flat_map(Item::slots));
         let id = |item: &Item| if item.id().is_empty() { Value::Null } else { item.id().into() };
         let ids: Vec<Value> = self.items.iter().map(id).collect();
         if !ids.is_empty() {
@@ -272,25 +277,28 @@ impl Decoder {
 
     /// Takes from the whole output what did not come as an item of its own. Nothing in it is told twice.
     fn reconcile(&mut self, output: Vec<Value>, events: &mut Vec<ReplyEvent>) {
-        let whole = output.into_iter().filter_map(|item| match item {
-            Value::Object(item) => Some(Item::new(item, None)),
+        let whole = output.into_iter().zip(0..).filter_map(|(item, place)| match item {
+            Value::Object(item) => Some(Item::new(item, Some(place))),
             _ => None,
         });
         let whole: Vec<Item> = whole.collect();
         let mut by_name: HashMap<(Kind, &str), usize> = HashMap::new();
+        let mut by_place: HashMap<(Kind, Option<u64>), usize> = HashMap::new();
         for (at, item) in self.items.iter().enumerate() {
             by_name.extend(item.names().map(|name| ((item.kind(), name), at)));
+            by_place.entry((item.kind(), item.output_index())).or_insert(at);
         }
-        let mut claimed = vec![false; self.items.len()];
-        let mut places: Vec<Option<usize>> = Vec::with_capacity(whole.len());
-        for item in &whole {
-            let found = item.names().find_map(|name| by_name.get(&(item.kind(), name)).copied());
-            let found = found.filter(|at| !std::mem::replace(&mut claimed[*at], true));
-            places.push(found);
+        let mut is_free = vec![true; self.items.len()];
+        let mut claim = |at: Option<usize>| at.filter(|at| std::mem::take(&mut is_free[*at]));
+        let named = |item: &Item| item.names().find_map(|name| by_name.get(&(item.kind(), name)).copied());
+        let mut places: Vec<Option<usize>> = whole.iter().map(|item| claim(named(item))).collect();
+        // Some servers have no ids, or others each time.
+        for (item, found) in whole.iter().zip(&mut places) {
+            *found = found.or_else(|| claim(by_place.get(&(item.kind(), item.output_index())).copied()));
         }
-        // Some servers give an item another id each time: the rest are the same in the same order.
+        // The rest are the same in the same order.
         let mut left: HashMap<Kind, Vec<usize>> = HashMap::new();
-        for at in (0..claimed.len()).rev().filter(|at| !claimed[*at]) {
+        for at in (0..is_free.len()).rev().filter(|at| is_free[*at]) {
             left.entry(self.items[at].kind()).or_default().push(at);
         }
         for (item, found) in whole.into_iter().zip(places) {

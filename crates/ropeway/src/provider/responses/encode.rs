@@ -4,8 +4,11 @@ use serde::Serialize;
 
 use super::input::Input;
 use crate::lowering::{Lowered, wire_name};
+use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
-use crate::provider::{ChatRequest, Effort, Encoded, OutputFormat, ProviderError, Settings, ToolChoice, history};
+use crate::provider::{
+    ChatRequest, Effort, Encoded, ErrorKind, OutputFormat, ProviderError, Settings, ToolChoice, history,
+};
 use crate::tool::Schema;
 
 /// Writes a request.
@@ -25,8 +28,9 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field_if_some("top_p", request.top_p);
     body.field_if_some("reasoning", request.effort.map(reasoning));
     body.field_if_some("text", request.output.as_ref().map(|output| Text { format: format(output) }));
+    let (choice, only) = tool_choice(&request.tool_choice, &lowered, settings.is_openai())?;
     if body.has_tools() {
-        body.field_if_some("tool_choice", tool_choice(&request.tool_choice, &lowered));
+        body.field_if_some("tool_choice", choice);
         body.field_if_some("parallel_tool_calls", request.parallel_calls);
     }
     if settings.is_openai() {
@@ -36,7 +40,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     if !request.stop_sequences.is_empty() {
         body.warn("the stop sequences are left out: responses has none");
     }
-    body.finish(speaker, settings.url("/responses"), headers(settings, &[]), None)
+    body.finish(speaker, settings.url("/responses"), headers(settings, &[]), only)
 }
 
 #[derive(Serialize)]
@@ -66,9 +70,9 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Choice {
+enum Choice<'a> {
     Mode(&'static str),
-    Tool { r#type: &'static str, name: String },
+    Tool { r#type: &'static str, name: &'a str },
 }
 
 fn reasoning(effort: Effort) -> Reasoning {
@@ -87,15 +91,24 @@ fn format(output: &OutputFormat) -> Format<'_> {
     Format { r#type: "json_schema", name: wire_name(&output.name), schema: &output.schema, strict: false }
 }
 
-/// The provider's own default is not said.
-fn tool_choice(choice: &ToolChoice, lowered: &Lowered) -> Option<Choice> {
-    match choice {
-        ToolChoice::Auto => None,
-        ToolChoice::None => Some(Choice::Mode("none")),
-        ToolChoice::Required => Some(Choice::Mode("required")),
-        ToolChoice::Tool(name) => {
-            let name = lowered.get(name).map_or_else(|| wire_name(name), |tool| tool.wire_name.clone());
-            Some(Choice::Tool { r#type: "function", name })
-        }
-    }
+/// The choice, which is not said where it is the provider's own default, and the one tool that may be seen, if there is such.
+fn tool_choice<'a>(
+    choice: &'a ToolChoice,
+    lowered: &'a Lowered,
+    is_openai: bool,
+) -> Result<(Option<Choice<'a>>, Option<&'a str>), ProviderError> {
+    Ok(match choice {
+        ToolChoice::Auto => (None, None),
+        ToolChoice::None => (Some(Choice::Mode("none")), None),
+        ToolChoice::Required => (Some(Choice::Mode("required")), None),
+        ToolChoice::Tool(name) => match lowered.get(name) {
+            Some(tool) if is_openai => (Some(Choice::Tool { r#type: "function", name: &tool.wire_name }), None),
+            // llama.cpp takes a choice by name for no choice at all; but it cannot choose what is not there.
+            Some(tool) => (Some(Choice::Mode("required")), Some(&tool.name)),
+            None => {
+                let words = format!("the tool `{name}` must be called, but it is not offered");
+                return Err(ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words));
+            }
+        },
+    })
 }

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::item::{PART, is_whole, item_of, part_of, text_field};
@@ -13,11 +14,14 @@ use crate::provider::history::{Answer, Call, Outcome, Part, Turn};
 use crate::provider::piece::{Data, Piece};
 use crate::tool::Arguments;
 
-/// What stands for an answer without any content: models take an empty text for a failure, and some templates for none at all.
-const NOTHING: &str = "[no output]";
+/// What stands for an answer without any content: an empty one looks to a model as if something had gone wrong.
+const NO_OUTPUT: &str = "(no output)";
 
-/// What an error begins with. The protocol has no field for it; to models it says the same everywhere, in a JSON text or not.
+/// What an error begins with. The protocol has no mark for one, so the text itself must say what it is.
 const ERROR: &str = "error: ";
+
+/// An error that has no words of its own.
+const FAILED: &str = "error: the tool failed";
 
 /// A conversation as items.
 #[derive(Debug)]
@@ -141,7 +145,7 @@ fn output<'a>(outcome: &'a Outcome<'a>) -> Output<'a> {
         whole.push('\n');
         whole.push_str(&text);
     }
-    Output::Text(if whole.is_empty() { NOTHING.into() } else { whole })
+    Output::Text(if whole.is_empty() { NO_OUTPUT.into() } else { whole })
 }
 
 /// Says that these parts are those of an error.
@@ -149,13 +153,20 @@ fn mark(parts: &mut Vec<InputPart<'_>>) {
     match parts.first_mut() {
         Some(InputPart::InputText { text }) if says_error(text) => {}
         Some(InputPart::InputText { text }) if !text.is_empty() => text.to_mut().insert_str(0, ERROR),
-        _ => parts.insert(0, InputPart::InputText { text: "error: the tool failed".into() }),
+        Some(InputPart::InputText { text }) => *text = FAILED.into(),
+        _ => parts.insert(0, InputPart::InputText { text: FAILED.into() }),
     }
 }
 
 /// Does a text call itself an error already?
 fn says_error(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct SaysSo {
+        #[serde(rename = "error")]
+        _error: IgnoredAny,
+    }
     text.get(..ERROR.len()).is_some_and(|start| start.eq_ignore_ascii_case(ERROR))
+        || (text.trim_start().starts_with('{') && serde_json::from_str::<SaysSo>(text).is_ok())
 }
 
 /// The arguments as the model wrote them, if they are still the same.

@@ -129,6 +129,13 @@ impl Item {
         !self.slots.is_empty()
     }
 
+    /// The draft's slots that hold it, in the order of the content.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
+        let mut slots = self.slots.clone();
+        slots.sort_by_key(|(index, _)| *index);
+        slots.into_iter().map(|(_, slot)| slot)
+    }
+
     pub(super) fn first_slot(&self) -> Option<usize> {
         self.slots.first().map(|(_, slot)| *slot)
     }
@@ -233,6 +240,7 @@ impl Item {
 
     /// The item as it is in the end.
     pub(super) fn complete(&mut self, whole: Self, draft: &mut Draft, events: &mut Vec<ReplyEvent>) {
+        self.output_index = whole.output_index.or(self.output_index);
         if self.complete {
             return;
         }
