@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{ErrorKind, ProviderError};
 use crate::message::Dialect;
+use crate::web::readable;
 
 /// How much of a provider's words is passed on.
 const MOST_WORDS: usize = 2000;
@@ -106,15 +107,7 @@ fn wish(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Option<Dura
         let value: f64 = header("retry-after-ms")?.trim().parse().ok()?;
         Duration::try_from_secs_f64(value / 1000.0).ok()
     };
-    let seconds = || {
-        let value = header("retry-after")?;
-        let value = value.trim();
-        match value.parse::<f64>() {
-            Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-            Err(_) => httpdate::parse_http_date(value).ok().map(|date| date.duration_since(now).unwrap_or_default()),
-        }
-    };
-    milliseconds().or_else(seconds)
+    milliseconds().or_else(|| crate::web::retry_after(&header("retry-after")?, now))
 }
 
 /// What a provider said of its trouble.
@@ -255,15 +248,6 @@ fn brief(words: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
-}
-
-/// Of a page only what a person would read.
-fn readable(text: &str) -> String {
-    if !text.trim_start().starts_with('<') {
-        return text.to_owned();
-    }
-    let behind_tags = text.split('<').map(|part| part.split_once('>').map_or("", |(_, behind)| behind));
-    behind_tags.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
