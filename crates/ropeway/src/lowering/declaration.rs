@@ -18,8 +18,13 @@ pub(super) struct Declaration<'a> {
 }
 
 /// What only we may say, whatever the options are.
-pub(super) fn is_ours(name: &str) -> bool {
-    matches!(name, "name" | "parameters" | "input_schema" | "parametersJsonSchema" | "strict")
+pub(super) fn is_ours(name: &str, dialect: Dialect) -> bool {
+    match name {
+        "name" | "parameters" | "input_schema" | "parametersJsonSchema" | "strict" => true,
+        // Only one dialect has kinds of tools that are declared in the same way.
+        "type" | "function" => dialect != Dialect::Anthropic,
+        _ => false,
+    }
 }
 
 impl Serialize for Declaration<'_> {
@@ -61,11 +66,8 @@ impl Fields<'_> {
         if let Some(strict) = strict {
             map.serialize_entry("strict", &strict)?;
         }
-        for (key, value) in options.iter().filter(|(key, _)| !is_ours(key)) {
-            // The kind of tool is not a matter of taste where it stands beside ours.
-            if key != "type" || dialect == Dialect::Anthropic {
-                map.serialize_entry(key, value)?;
-            }
+        for (key, value) in options.iter().filter(|(key, _)| !is_ours(key, dialect)) {
+            map.serialize_entry(key, value)?;
         }
         Ok(())
     }

@@ -2,19 +2,36 @@
 //!
 //! A pure function with a report. One tool can never spoil the others: what cannot be lowered is left out, and said so.
 
+mod arguments;
+mod array;
+mod branch;
 mod declaration;
+mod form;
+mod keywords;
 pub(crate) mod name;
+mod node;
+mod note;
+mod object;
+mod output;
+mod pattern;
+mod root;
+#[cfg(test)]
+mod tests;
+mod tool;
 mod toolset;
+mod types;
+mod walker;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use serde_json::{Map, json};
 
-use self::declaration::Declaration;
+use self::arguments::Shape;
 use self::name::Alphabet;
+pub use self::output::{CannotLower, LoweredOutput, lower_output};
+use self::tool::Strictness;
 pub(crate) use self::toolset::Cache;
 pub use self::toolset::Toolset;
 
@@ -53,6 +70,8 @@ pub struct LoweredTool {
     pub json: Box<RawValue>,
     /// What was altered on the way.
     pub alterations: Vec<Alteration>,
+    /// How the arguments differ, if they do.
+    shape: Option<Shape>,
 }
 
 /// A tool that could not be lowered.
@@ -83,8 +102,10 @@ pub enum How {
     Inlined,
     /// Put into words in the description.
     Described,
-    /// Said in another way.
+    /// Said in another way: this one.
     Rewritten(String),
+    /// Not in the definition; the dialect wants it.
+    Added,
     /// Gone without a trace: it has no meaning here.
     Dropped,
 }
@@ -94,35 +115,21 @@ pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dial
     let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
     let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
     let wire_names = name::legal_names(&names, Alphabet::of_tools(dialect));
+    let mut strictness = Strictness::default();
     let mut lowered = Lowered::default();
     for definition in definitions {
         let name = definition.name.as_str();
-        match tool(definition, wire_names.get(name).map_or(name, String::as_str), dialect) {
-            _ if lowered.by_name.contains_key(name) => {
-                lowered.leave_out(name, "another tool has the same name".to_owned());
-            }
+        if lowered.by_name.contains_key(name) {
+            lowered.leave_out(name, "another tool has the same name".to_owned());
+            continue;
+        }
+        let wire_name = wire_names.get(name).map_or(name, String::as_str);
+        match tool::lower(definition, wire_name, dialect, &mut strictness) {
             Ok(tool) => lowered.add(tool),
             Err(why) => lowered.leave_out(name, why),
         }
     }
     lowered
-}
-
-fn tool(definition: &ToolDefinition, wire_name: &str, dialect: Dialect) -> Result<LoweredTool, String> {
-    let schema = definition.input_schema.read();
-    let mut schema = schema.as_object().cloned().ok_or("its schema is not an object")?;
-    schema.entry("type").or_insert(json!("object"));
-    schema.entry("properties").or_insert(json!({}));
-    let declaration = Declaration {
-        dialect,
-        name: wire_name,
-        description: definition.description.as_deref(),
-        schema: &schema,
-        strict: None,
-        options: &Map::new(),
-    };
-    let json = serde_json::value::to_raw_value(&declaration).map_err(|error| error.to_string())?;
-    Ok(LoweredTool { name: definition.name.clone(), wire_name: wire_name.to_owned(), json, alterations: Vec::new() })
 }
 
 /// How many tools a request may have, where the dialect has a limit.
@@ -178,11 +185,17 @@ impl Lowered {
 impl LoweredTool {
     /// Arguments as the dialect knows them, of a call that was made before.
     pub fn to_wire<'a>(&self, arguments: &'a Arguments) -> Cow<'a, Arguments> {
-        Cow::Borrowed(arguments)
+        match &self.shape {
+            Some(shape) => Cow::Owned(shape.object_to_wire(arguments)),
+            None => Cow::Borrowed(arguments),
+        }
     }
 
     /// Arguments as the tool wants them, of a call as the model wrote it.
     pub fn from_wire(&self, arguments: Arguments) -> Arguments {
-        arguments
+        match &self.shape {
+            Some(shape) => shape.object_from_wire(arguments),
+            None => arguments,
+        }
     }
 }

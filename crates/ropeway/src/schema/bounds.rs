@@ -15,7 +15,7 @@ pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// Which bound a schema or a value passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OutOfBounds {
+pub(crate) enum OutOfBounds {
     /// It nests too deep.
     #[error("it nests deeper than {MAX_DEPTH} levels")]
     Depth,
@@ -29,11 +29,11 @@ pub(super) enum OutOfBounds {
 
 /// How much there is of a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(crate) struct Size {
     /// How many values it consists of, itself included.
-    pub(super) nodes: usize,
+    pub(crate) nodes: usize,
     /// How many bytes its keys and strings have.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Size {
@@ -61,7 +61,7 @@ pub(super) fn size(value: &Value) -> Result<Size, OutOfBounds> {
 }
 
 /// The size of a schema that is small enough to work on.
-pub(super) fn schema_size(schema: &Value) -> Result<Size, OutOfBounds> {
+pub(crate) fn schema_size(schema: &Value) -> Result<Size, OutOfBounds> {
     match size(schema)? {
         Size { nodes, .. } if nodes > MAX_NODES => Err(OutOfBounds::Nodes),
         Size { bytes, .. } if bytes > MAX_BYTES => Err(OutOfBounds::Bytes),

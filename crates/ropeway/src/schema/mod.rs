@@ -3,10 +3,10 @@
 //! Schemas come from servers, so none of this trusts them: nothing is fetched, and depth, size and
 //! time are bounded.
 
-mod bounds;
+pub(crate) mod bounds;
 mod cast;
 mod effort;
-mod pointer;
+pub(crate) mod pointer;
 mod reason;
 mod tall;
 mod validator;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 /// Adds a step to a JSON Pointer.
-pub(super) fn push(path: &mut String, step: &str) {
+pub(crate) fn push(path: &mut String, step: &str) {
     path.push('/');
     for c in step.chars() {
         match c {
@@ -17,7 +17,7 @@ pub(super) fn push(path: &mut String, step: &str) {
 }
 
 /// What a `$ref` points at, if it is inside the document.
-pub(super) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
+pub(crate) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
     let fragment = percent_decoded(reference.strip_prefix('#')?)?;
     match &*fragment {
         "" => Some(document),

@@ -35,6 +35,16 @@ impl Schema {
         }
     }
 
+    /// The same; an error where it cannot be understood.
+    pub(crate) fn try_read(&self) -> Result<Cow<'_, Value>, serde_json::Error> {
+        match (self.0.value.get(), &self.0.text) {
+            // That is what stands for text that cannot be understood.
+            (Some(value), Some(text)) if *value == anything() => parse(text).map(Cow::Owned),
+            (None, Some(text)) => parse(text).map(Cow::Owned),
+            _ => Ok(Cow::Borrowed(self)),
+        }
+    }
+
     /// Why it cannot be understood, and counts as one that takes any object.
     pub fn trouble(&self) -> Option<String> {
         let text = self.0.text.as_ref()?;

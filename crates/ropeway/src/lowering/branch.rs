@@ -1,0 +1,242 @@
+//! The keywords that put schemas together: alternatives, negation, conditions.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::How;
+use super::arguments::Shape;
+use super::keywords::Making;
+use super::node::Node;
+use super::note::Notes;
+use super::object::nothing;
+use super::walker::{Done, Failure, Walker};
+
+/// So many alternatives are compared with each other.
+const MAX_COMPARED: usize = 64;
+
+impl<'d> Walker<'d> {
+    /// Lowers a node for a form that takes nothing beside alternatives: what is beside goes into each of them.
+    pub(super) fn with_alternatives<'s>(
+        &mut self,
+        mut node: Node<'s>,
+        mut notes: Notes,
+    ) -> Result<Option<Done>, Failure>
+    where
+        'd: 's,
+    {
+        let is_list = |keyword: &&str| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(is_list) else { return self.keywords(&node, notes) };
+        let Some(list) = node.remove(keyword) else { return self.keywords(&node, notes) };
+        if self.is_spent() {
+            self.report(keyword, How::Described);
+            self.loosened += 1;
+            notes.keyword(keyword, &list);
+            return self.with_alternatives(node, notes);
+        }
+        if keyword == "oneOf" {
+            self.report(keyword, How::Rewritten("anyOf".to_owned()));
+        }
+        let (annotations, beside) = node.split_annotations();
+        if !beside.is_empty() {
+            self.report(keyword, How::Rewritten("with all that is beside it inside".to_owned()));
+        }
+        let mut making = Making { notes, ..Making::default() };
+        self.each(&annotations, None, &mut making)?;
+        let mut branches: Vec<Value> = Vec::new();
+        for (at, branch) in list.as_array().into_iter().flatten().enumerate() {
+            let length = self.path.len();
+            self.path.push_str(&format!("/{keyword}/{at}"));
+            let done = self.schema(branch, beside.clone())?;
+            self.path.truncate(length);
+            take(done, &mut branches, &mut making.shape);
+        }
+        match branches.len() {
+            0 => return Ok(None),
+            1 => {
+                // What is said of the whole is said last, and wins.
+                if let Some(Value::Object(mut only)) = branches.pop() {
+                    only.extend(std::mem::take(&mut making.out));
+                    making.out = only;
+                }
+            }
+            _ => making.keep("anyOf", Value::Array(branches)),
+        }
+        Ok(Some(making.done()))
+    }
+
+    /// Lowers alternatives, or parts; false where nothing is allowed.
+    pub(super) fn branches<'s>(
+        &mut self,
+        node: &'s Node<'s>,
+        keyword: &'s str,
+        value: &'s Value,
+        making: &mut Making,
+    ) -> Result<bool, Failure>
+    where
+        'd: 's,
+    {
+        let Some(list) = value.as_array().filter(|list| !list.is_empty()) else {
+            self.report(keyword, How::Dropped);
+            return Ok(true);
+        };
+        let loosened = self.loosened;
+        let mut branches = Vec::with_capacity(list.len());
+        for (at, branch) in list.iter().enumerate() {
+            let at = at.to_string();
+            let steps = [keyword, at.as_str()];
+            let done = match keyword {
+                "allOf" => self.measuring(|walker| walker.step(&steps, branch))?,
+                _ => self.step(&steps, branch)?,
+            };
+            if done.is_none() && keyword == "allOf" {
+                return Ok(false);
+            }
+            take(done, &mut branches, &mut making.shape);
+        }
+        if branches.is_empty() {
+            return Ok(false);
+        }
+        let branches = Value::Array(branches);
+        if keyword != "oneOf" || self.loosened == loosened {
+            making.keep(keyword, branches);
+        } else if node.has("anyOf") {
+            self.describe(keyword, &branches, making);
+        } else {
+            // Alternatives that allow more than they should may overlap.
+            self.report(keyword, How::Rewritten("anyOf".to_owned()));
+            making.keep("anyOf", branches);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn negation<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
+    where
+        'd: 's,
+    {
+        let (schema, is_exact) = self.measured("not", value, making)?;
+        match self.form.is_lenient() && is_exact {
+            true => making.keep("not", schema),
+            false => self.describe("not", &schema, making),
+        }
+        Ok(())
+    }
+
+    pub(super) fn condition<'s>(
+        &mut self,
+        node: &'s Node<'s>,
+        value: &'s Value,
+        making: &mut Making,
+    ) -> Result<(), Failure>
+    where
+        'd: 's,
+    {
+        let (condition, is_exact) = self.measured("if", value, making)?;
+        let mut said = Map::new();
+        said.insert("if".to_owned(), condition);
+        for keyword in ["then", "else"] {
+            if let Some(value) = node.get(keyword) {
+                let (schema, _) = self.measured(keyword, value, making)?;
+                said.insert(keyword.to_owned(), schema);
+            }
+        }
+        match self.form.is_lenient() && is_exact {
+            true => making.out.extend(said),
+            false => said.iter().for_each(|(keyword, value)| self.describe(keyword, value, making)),
+        }
+        Ok(())
+    }
+
+    /// Lowers a schema that a value is only measured by; says whether it still allows just what it did.
+    pub(super) fn measured<'s>(
+        &mut self,
+        keyword: &str,
+        value: &'s Value,
+        making: &mut Making,
+    ) -> Result<(Value, bool), Failure>
+    where
+        'd: 's,
+    {
+        let loosened = self.loosened;
+        let done = self.measuring(|walker| walker.step(&[keyword], value))?;
+        let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
+        making.shape.join(shape);
+        Ok((schema, self.loosened == loosened))
+    }
+
+    /// Writes older forms of keywords as they are written today.
+    pub(super) fn modernise(&mut self, node: &mut Node<'_>, notes: &mut Notes) {
+        for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+            let Some(is_exclusive) = node.get(keyword).and_then(Value::as_bool) else { continue };
+            node.remove(keyword);
+            self.report(keyword, How::Rewritten("a number".to_owned()));
+            if is_exclusive {
+                node.rename(bound, keyword);
+            }
+        }
+        if node.get("items").is_some_and(Value::is_array) {
+            self.report("items", How::Rewritten("prefixItems".to_owned()));
+            node.rename("items", "prefixItems");
+            if node.has("additionalItems") {
+                self.report("additionalItems", How::Rewritten("items".to_owned()));
+                node.rename("additionalItems", "items");
+            }
+        }
+        if node.get("items") == Some(&Value::Bool(false)) {
+            self.report("items", How::Rewritten("maxItems".to_owned()));
+            node.remove("items");
+            let prefix = node.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+            let most = node.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
+            node.set("maxItems", Value::from(most.min(prefix)));
+        }
+        if let Some(dependencies) = node.remove("dependencies") {
+            self.report("dependencies", How::Rewritten("dependentRequired, dependentSchemas".to_owned()));
+            let entries = match dependencies.into_owned() {
+                Value::Object(map) => map,
+                _ => Map::new(),
+            };
+            let (required, schemas): (Map<_, _>, Map<_, _>) =
+                entries.into_iter().partition(|(_, value)| value.is_array());
+            for (keyword, map) in [("dependentRequired", required), ("dependentSchemas", schemas)] {
+                if !map.is_empty() {
+                    node.set(keyword, Value::Object(map));
+                }
+            }
+        }
+        if let Some(Cow::Borrowed(Value::Bool(true))) = node.remove("nullable")
+            && let Some(types) = node.types()
+        {
+            self.report("nullable", How::Rewritten("type".to_owned()));
+            node.set("type", types.and(super::types::Types::NULL).to_value());
+        }
+        if self.form.is_strict() {
+            self.untuple(node, notes);
+        }
+    }
+
+    /// A tuple, for a form that has none, is a list of what may be in it.
+    fn untuple(&mut self, node: &mut Node<'_>, notes: &mut Notes) {
+        let Some(prefix) = node.remove("prefixItems") else { return };
+        let Value::Array(mut kinds) = prefix.into_owned() else { return };
+        self.report("prefixItems", How::Rewritten("items".to_owned()));
+        let most = kinds.len() as u64;
+        notes.keyword("prefixItems", &Value::Array(kinds.clone()));
+        match node.remove("items") {
+            Some(rest) => kinds.push(rest.into_owned()),
+            None if !node.has("maxItems") => node.set("maxItems", Value::from(most)),
+            None => {}
+        }
+        kinds.dedup();
+        node.set("items", [("anyOf", Value::Array(kinds))].into_iter().collect());
+    }
+}
+
+/// Takes what a branch became, unless it allows nothing or was there before.
+fn take(done: Option<Done>, branches: &mut Vec<Value>, shape: &mut Shape) {
+    let Some(done) = done else { return };
+    let (schema, branch_shape) = done.described();
+    shape.join(branch_shape);
+    if branches.len() > MAX_COMPARED || !branches.contains(&schema) {
+        branches.push(schema);
+    }
+}

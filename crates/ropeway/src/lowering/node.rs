@@ -1,0 +1,217 @@
+//! A node: one schema, not looked into yet, as the list of its keywords.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::types::Types;
+
+/// One schema's keywords, in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node<'s> {
+    entries: Vec<(&'s str, Cow<'s, Value>)>,
+}
+
+/// There is no value that fits both schemas.
+pub(super) struct Impossible;
+
+impl<'s> Node<'s> {
+    pub(super) fn of(map: &'s Map<String, Value>) -> Self {
+        Self { entries: map.iter().map(|(keyword, value)| (keyword.as_str(), Cow::Borrowed(value))).collect() }
+    }
+
+    pub(super) fn get(&self, keyword: &str) -> Option<&Value> {
+        self.entries.iter().find(|(other, _)| *other == keyword).map(|(_, value)| &**value)
+    }
+
+    pub(super) fn has(&self, keyword: &str) -> bool {
+        self.get(keyword).is_some()
+    }
+
+    /// Sets a keyword, in its place if it has one.
+    pub(super) fn set(&mut self, keyword: &'s str, value: Value) {
+        match self.entries.iter_mut().find(|(other, _)| *other == keyword) {
+            Some((_, old)) => *old = Cow::Owned(value),
+            None => self.entries.push((keyword, Cow::Owned(value))),
+        }
+    }
+
+    /// Sets a keyword, before all others if it has no place yet.
+    pub(super) fn set_first(&mut self, keyword: &'static str, value: Value) {
+        if !self.has(keyword) {
+            self.entries.insert(0, (keyword, Cow::Owned(Value::Null)));
+        }
+        self.set(keyword, value);
+    }
+
+    pub(super) fn remove(&mut self, keyword: &str) -> Option<Cow<'s, Value>> {
+        let at = self.entries.iter().position(|(other, _)| *other == keyword)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    pub(super) fn rename(&mut self, keyword: &str, name: &'static str) {
+        if let Some((keyword, _)) = self.entries.iter_mut().find(|(other, _)| *other == keyword) {
+            *keyword = name;
+        }
+    }
+
+    /// The keywords and what they say.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'s str, &Cow<'s, Value>)> {
+        self.entries.iter().map(|(keyword, value)| (*keyword, value))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes the keywords that say something to the reader only.
+    pub(super) fn split_annotations(self) -> (Self, Self) {
+        let (annotations, rest) = self.entries.into_iter().partition(|(keyword, _)| is_annotation(keyword));
+        (Self { entries: annotations }, Self { entries: rest })
+    }
+
+    /// The types it allows, if it says so.
+    pub(super) fn types(&self) -> Option<Types> {
+        self.get("type").map(Types::read).filter(|types| !types.is_empty())
+    }
+
+    /// Adds another schema's keywords, so that only what fits both is allowed.
+    ///
+    /// What cannot be said of both at once is handed to `leftover`: without it more is allowed than should be.
+    pub(super) fn merge(&mut self, mut other: Self, leftover: &mut dyn FnMut(&str, &Value)) -> Result<(), Impossible> {
+        if self.has("if") && other.has("if") {
+            let condition: Map<String, Value> = ["if", "then", "else"]
+                .into_iter()
+                .filter_map(|keyword| Some((keyword.to_owned(), other.remove(keyword)?.into_owned())))
+                .collect();
+            leftover("if", &Value::Object(condition));
+        }
+        for (keyword, theirs) in other.entries {
+            let Some((_, ours)) = self.entries.iter_mut().find(|(known, _)| *known == keyword) else {
+                self.entries.push((keyword, theirs));
+                continue;
+            };
+            if **ours != *theirs && !is_annotation(keyword) {
+                both(keyword, ours, theirs, leftover)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does a keyword say something to the reader only?
+pub(super) fn is_annotation(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "title"
+            | "description"
+            | "default"
+            | "examples"
+            | "example"
+            | "deprecated"
+            | "readOnly"
+            | "writeOnly"
+            | "$comment"
+            | "$schema"
+            | "$id"
+            | "id"
+            | "$defs"
+            | "definitions"
+            | "$anchor"
+            | "$dynamicAnchor"
+            | "$recursiveAnchor"
+            | "$vocabulary"
+    ) || keyword.starts_with("x-")
+}
+
+/// Makes a keyword say what it says when two schemas are to hold.
+fn both<'s>(
+    keyword: &str,
+    ours: &mut Cow<'s, Value>,
+    theirs: Cow<'s, Value>,
+    leftover: &mut dyn FnMut(&str, &Value),
+) -> Result<(), Impossible> {
+    match keyword {
+        "type" => {
+            let (one, other) = (Types::read(ours), Types::read(&theirs));
+            match one.common(other) {
+                _ if other.is_empty() => {}
+                _ if one.is_empty() => *ours = theirs,
+                common if common.is_empty() => return Err(Impossible),
+                common => *ours = Cow::Owned(common.to_value()),
+            }
+        }
+        "const" => return Err(Impossible),
+        "enum" => {
+            if let (Value::Array(one), Value::Array(other)) = (&**ours, &*theirs) {
+                // Longer lists are not shown anyhow, and the work grows with the square.
+                let known = one.iter().take(1000);
+                let common: Vec<Value> =
+                    known.filter(|value| other.iter().take(1000).any(|o| o == *value)).cloned().collect();
+                if common.is_empty() {
+                    return Err(Impossible);
+                }
+                *ours = Cow::Owned(Value::Array(common));
+            }
+        }
+        "properties" | "patternProperties" | "dependentSchemas" => match (&**ours, &*theirs) {
+            (Value::Object(_), Value::Object(other)) => {
+                let Value::Object(all) = ours.to_mut() else { return Ok(()) };
+                for (name, schema) in other {
+                    match all.get_mut(name) {
+                        Some(known) => all_of(known, schema),
+                        None => drop(all.insert(name.clone(), schema.clone())),
+                    }
+                }
+            }
+            (_, Value::Object(_)) => *ours = theirs,
+            _ => {}
+        },
+        "required" | "allOf" => match (&**ours, &*theirs) {
+            (Value::Array(_), Value::Array(other)) => {
+                if let Value::Array(all) = ours.to_mut() {
+                    all.extend_from_slice(other);
+                }
+            }
+            (_, Value::Array(_)) => *ours = theirs,
+            _ => {}
+        },
+        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+            if ours.as_f64() < theirs.as_f64() {
+                *ours = theirs;
+            }
+        }
+        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+            let is_kept = |(one, other): (f64, f64)| one <= other;
+            if theirs.is_number() && !ours.as_f64().zip(theirs.as_f64()).is_some_and(is_kept) {
+                *ours = theirs;
+            }
+        }
+        "items" | "additionalProperties" | "propertyNames" | "unevaluatedItems" | "unevaluatedProperties" => {
+            all_of(ours.to_mut(), &theirs);
+        }
+        "uniqueItems" => *ours = Cow::Owned(Value::Bool(true)),
+        "then" | "else" => {}
+        _ => leftover(keyword, &theirs),
+    }
+    Ok(())
+}
+
+/// Makes a schema want another one as well.
+fn all_of(schema: &mut Value, other: &Value) {
+    match (&mut *schema, other) {
+        (one, other) if one == other => {}
+        (Value::Bool(false), _) | (_, Value::Bool(true)) => {}
+        (Value::Object(one), Value::Object(_)) if one.len() == 1 && one.get("allOf").is_some_and(Value::is_array) => {
+            if let Some(Value::Array(all)) = one.get_mut("allOf") {
+                all.push(other.clone());
+            }
+        }
+        (Value::Object(one), Value::Object(_)) if !one.is_empty() => {
+            let one = Value::Object(std::mem::take(one));
+            *schema = [("allOf", Value::Array(vec![one, other.clone()]))].into_iter().collect();
+        }
+        (_, Value::Object(map)) if map.is_empty() => {}
+        _ => *schema = other.clone(),
+    }
+}

@@ -1,0 +1,269 @@
+//! The root of a schema: always an object, and never a choice.
+
+use serde_json::{Map, Value};
+
+use super::arguments::Shape;
+use super::form::Form;
+use super::node::Node;
+use super::note::Notes;
+use super::types::Types;
+use super::walker::{Failure, Tally, Walker};
+use super::{Alteration, How};
+use crate::schema::bounds;
+
+/// With more schemas than this, those that stand inside themselves are told once only.
+const MANY: usize = 400;
+
+/// What OpenAI holds a model to at most.
+const MAX_STRICT: Tally =
+    Tally { properties: 5_000, enum_values: 1_000, characters: 120_000, optional: usize::MAX, unions: usize::MAX };
+
+/// A whole schema, lowered.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) schema: Map<String, Value>,
+    /// What is to be told of the whole.
+    pub(super) notes: Notes,
+    pub(super) shape: Option<Shape>,
+    pub(super) alterations: Vec<Alteration>,
+    pub(super) tally: Tally,
+}
+
+/// Lowers a whole schema.
+pub(super) fn lower(document: &Value, form: Form) -> Result<Root, Failure> {
+    bounds::schema_size(document).map_err(|error| Failure::Hopeless(format!("its schema is too large: {error}")))?;
+    let (root, is_much) = walk(document, form, 2)?;
+    if is_much { walk(document, form, 1).map(|(root, _)| root) } else { Ok(root) }
+}
+
+/// Lowers a whole schema; says whether there is much of it because it stands inside itself.
+fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root, bool), Failure> {
+    let mut walker = Walker::new(document, form, unroll);
+    let root = walker.root(document)?;
+    let is_much = walker.recursed && walker.schemas() > MANY;
+    let tally = walker.tally;
+    let is_too_much = tally.properties > MAX_STRICT.properties
+        || tally.enum_values > MAX_STRICT.enum_values
+        || tally.characters > MAX_STRICT.characters;
+    if form.is_strict() && is_too_much {
+        return Err(walker.not_strict("has too many properties or values"));
+    }
+    let (schema, notes, shape) = root;
+    Ok((Root { schema, notes, shape, alterations: walker.alterations, tally }, is_much))
+}
+
+impl<'d> Walker<'d> {
+    fn root(&mut self, document: &'d Value) -> Result<(Map<String, Value>, Notes, Option<Shape>), Failure> {
+        let hopeless = |why: &str| Failure::Hopeless(why.to_owned());
+        if !document.is_object() && !document.is_boolean() {
+            return Err(hopeless("its schema is neither an object nor a boolean"));
+        }
+        let mut notes = Notes::default();
+        let expanded = self.expand(document, 0, &mut notes)?;
+        let mut node = expanded.ok_or_else(|| hopeless("its schema allows nothing"))?;
+        if let Some(types) = node.types().filter(|types| !types.has(Types::OBJECT)) {
+            return Err(Failure::Hopeless(format!("its schema wants a {}, and arguments are an object", types.name())));
+        }
+        if node.get("type") != Some(&Value::from("object")) {
+            let how = if node.has("type") { How::Rewritten("object".to_owned()) } else { How::Added };
+            self.report("type", how);
+            node.set_first("type", Value::from("object"));
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            self.fold(&mut node, keyword, &mut notes)?;
+        }
+        for keyword in ["not", "enum", "const", "if", "then", "else"] {
+            let Some(value) = node.remove(keyword) else { continue };
+            self.report(keyword, How::Described);
+            self.loosened += 1;
+            match keyword {
+                "enum" | "const" => notes.keyword(keyword, &value),
+                _ => {
+                    // Only for its words.
+                    let told = self.measuring(|walker| walker.step(&[keyword], &value)).ok().flatten();
+                    let schema = told.map(|done| done.described().0);
+                    notes.keyword(keyword, schema.as_ref().unwrap_or(&value));
+                }
+            }
+        }
+        let done = self.keywords(&node, notes)?.ok_or_else(|| hopeless("its schema allows nothing"))?;
+        Ok((done.schema, done.notes, done.shape))
+    }
+
+    /// Folds alternatives into one object that has the properties of all.
+    fn fold<'s>(&mut self, node: &mut Node<'s>, keyword: &'static str, notes: &mut Notes) -> Result<(), Failure>
+    where
+        'd: 's,
+    {
+        let Some(list) = node.remove(keyword) else { return Ok(()) };
+        let Some(list) = list.as_array().filter(|list| !list.is_empty()) else {
+            self.report(keyword, How::Dropped);
+            return Ok(());
+        };
+        self.report(keyword, How::Rewritten("properties of all of them, alternatives in the description".to_owned()));
+        self.loosened += 1;
+        let mut forms: Vec<Arguments> = Vec::new();
+        for branch in list {
+            forms.extend(self.arguments(branch, 0)?);
+        }
+        if forms.is_empty() {
+            return Err(Failure::Hopeless("none of the forms of its arguments is an object".to_owned()));
+        }
+        let is_only_one = keyword == "oneOf";
+        self.tell(&forms, is_only_one, notes);
+        let all_closed = forms.iter().all(|form| form.is_closed);
+        let mut required: Vec<String> = forms.first().map(|form| form.required.clone()).unwrap_or_default();
+        required.retain(|name| forms.iter().all(|form| form.required.contains(name)));
+        let mut properties = match node.remove("properties").map(std::borrow::Cow::into_owned) {
+            Some(Value::Object(properties)) => properties,
+            _ => Map::new(),
+        };
+        let own = properties.len();
+        let mut kinds: Map<String, Value> = Map::new();
+        for (name, schema) in forms.into_iter().flat_map(|form| form.properties) {
+            match kinds.get_mut(&name) {
+                Some(Value::Array(schemas)) if !schemas.contains(&schema) => schemas.push(schema),
+                Some(_) => {}
+                None => drop(kinds.insert(name, Value::Array(vec![schema]))),
+            }
+        }
+        for (name, schemas) in kinds {
+            if !properties.contains_key(&name) {
+                properties.insert(name, either(schemas));
+            }
+        }
+        let is_own_closed = node.get("additionalProperties") == Some(&Value::Bool(false));
+        if !node.has("additionalProperties") && all_closed {
+            node.set("additionalProperties", Value::Bool(false));
+        } else if is_own_closed && properties.len() > own {
+            self.report("additionalProperties", How::Rewritten("of all alternatives".to_owned()));
+        }
+        node.set("properties", Value::Object(properties));
+        if !required.is_empty() {
+            let mut names = node.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            names.extend(required.into_iter().map(Value::from));
+            node.set("required", Value::Array(names));
+        }
+        Ok(())
+    }
+
+    /// The forms of arguments that one branch stands for; none where it is not an object.
+    fn arguments(&mut self, branch: &Value, depth: usize) -> Result<Vec<Arguments>, Failure> {
+        let Some(mut node) = self.expand_apart(branch)? else { return Ok(Vec::new()) };
+        if node.types().is_some_and(|types| !types.has(Types::OBJECT)) {
+            return Ok(Vec::new());
+        }
+        let mut forms = Vec::new();
+        for keyword in ["anyOf", "oneOf"] {
+            let Some(list) = node.remove(keyword) else { continue };
+            for inner in list.as_array().into_iter().flatten() {
+                if depth < 4 && forms.len() < 100 {
+                    forms.extend(self.arguments(inner, depth + 1)?);
+                }
+            }
+        }
+        let own = Arguments::of(&node);
+        if forms.is_empty() {
+            return Ok(vec![own]);
+        }
+        for form in &mut forms {
+            form.join(&own);
+        }
+        Ok(forms)
+    }
+
+    /// Tells what forms the arguments may have.
+    fn tell(&mut self, forms: &[Arguments], is_only_one: bool, notes: &mut Notes) {
+        let mut words = Vec::new();
+        for form in forms.iter().take(12) {
+            let mut names = Vec::new();
+            let mut optional = Vec::new();
+            for name in &form.required {
+                let wire = self.wire_name(name);
+                match form.properties.get(name).and_then(|schema| schema.get("const")) {
+                    Some(value) => names.push(format!("`{wire}` = {}", super::note::short(&value.to_string()))),
+                    None => names.push(format!("`{wire}`")),
+                }
+            }
+            for name in form.properties.keys().filter(|name| !form.required.contains(name)).take(20) {
+                optional.push(format!("`{}`", self.wire_name(name)));
+            }
+            let mut text = names.join(" and ");
+            if !optional.is_empty() {
+                let word = if text.is_empty() { "optionally" } else { " and optionally" };
+                text.push_str(&format!("{word} {}", optional.join(", ")));
+            }
+            words.push(if text.is_empty() { "nothing of these".to_owned() } else { text });
+        }
+        words.dedup();
+        let more = forms.len().saturating_sub(12);
+        if more > 0 {
+            words.push(format!("{more} others"));
+        }
+        let front = if is_only_one { "give exactly one of these" } else { "give at least one of these" };
+        notes.say(&format!("{front}: {}", words.join("; or ")));
+    }
+}
+
+/// One form that arguments may have.
+#[derive(Clone, Debug, Default)]
+struct Arguments {
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    is_closed: bool,
+}
+
+impl Arguments {
+    fn of(node: &Node<'_>) -> Self {
+        let names = node.get("required").and_then(Value::as_array).into_iter().flatten();
+        let mut required: Vec<String> = Vec::new();
+        for name in names.filter_map(Value::as_str) {
+            if required.len() < 1_000 && !required.iter().any(|known| known == name) {
+                required.push(name.to_owned());
+            }
+        }
+        Self {
+            properties: node.get("properties").and_then(Value::as_object).cloned().unwrap_or_default(),
+            required,
+            is_closed: node.get("additionalProperties") == Some(&Value::Bool(false)),
+        }
+    }
+
+    /// Adds what holds for several forms.
+    fn join(&mut self, other: &Self) {
+        for (name, schema) in &other.properties {
+            if !self.properties.contains_key(name) {
+                self.properties.insert(name.clone(), schema.clone());
+            }
+        }
+        self.required
+            .extend(other.required.iter().filter(|name| !self.required.contains(name)).cloned().collect::<Vec<_>>());
+        self.is_closed |= other.is_closed;
+    }
+}
+
+/// A schema for what is one of several.
+fn either(schemas: Value) -> Value {
+    let Value::Array(mut schemas) = schemas else { return schemas };
+    if schemas.len() == 1 {
+        return schemas.pop().unwrap_or(Value::Bool(true));
+    }
+    // The usual mark of an alternative is a constant: together they are a list of values.
+    let values = |schema: &Value| match (schema.get("const"), schema.get("enum")) {
+        (Some(value), _) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    };
+    let lists: Option<Vec<Vec<Value>>> = schemas.iter().map(values).collect();
+    let Some(lists) = lists else { return [("anyOf", Value::Array(schemas))].into_iter().collect() };
+    let mut all: Map<String, Value> = Map::new();
+    let first = schemas.first().and_then(Value::as_object).into_iter().flatten();
+    for (keyword, value) in first.filter(|(keyword, _)| matches!(keyword.as_str(), "type" | "description" | "title")) {
+        let is_shared = |schema: &Value| schema.get(keyword) == Some(value);
+        if schemas.iter().all(is_shared) {
+            all.insert(keyword.clone(), value.clone());
+        }
+    }
+    all.insert("enum".to_owned(), lists.into_iter().flatten().collect());
+    Value::Object(all)
+}

@@ -1,0 +1,444 @@
+//! A walker: goes through a schema once and writes it down as a form wants it.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::arguments::Shape;
+use super::form::Form;
+use super::node::Node;
+use super::note::{self, Notes};
+use super::{Alteration, How, name};
+use crate::schema::pointer;
+
+/// How many schemas may stand inside each other. Real ones go down to thirteen.
+const MAX_LEVELS: usize = 32;
+
+/// How many levels OpenAI holds a model to.
+const MAX_STRICT_LEVELS: usize = 10;
+
+/// How many references may lead to each other before there is something to say.
+const MAX_HOPS: usize = 48;
+
+/// How many references one schema may be put together of.
+const MAX_PARTS: usize = 500;
+
+/// How many schemas a tool may consist of before references are left open: a few of them can stand for billions.
+const MAX_SCHEMAS: usize = 10_000;
+
+/// How much text a tool may consist of before references are left open.
+const MAX_TEXT: usize = 512 * 1024;
+
+/// How many alterations are told.
+const MAX_ALTERATIONS: usize = 1_000;
+
+/// Why a schema is not lowered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No tool can be called by it.
+    Hopeless(String),
+    /// A model cannot be held to it.
+    NotStrict(String),
+}
+
+/// What a schema became.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) schema: Map<String, Value>,
+    pub(super) notes: Notes,
+    pub(super) shape: Option<Shape>,
+}
+
+impl Done {
+    /// The schema, with what could not be said otherwise in its description.
+    pub(super) fn described(mut self) -> (Value, Option<Shape>) {
+        self.notes.append_to(&mut self.schema);
+        (Value::Object(self.schema), self.shape)
+    }
+}
+
+/// What there is of things that providers count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) properties: usize,
+    pub(super) optional: usize,
+    pub(super) unions: usize,
+    pub(super) enum_values: usize,
+    pub(super) characters: usize,
+}
+
+/// Goes through a schema once and writes it down as a form wants it.
+pub(super) struct Walker<'d> {
+    document: &'d Value,
+    pub(super) form: Form,
+    /// How often a schema may stand inside itself.
+    unroll: usize,
+    /// Where we are, as a JSON pointer.
+    pub(super) path: String,
+    pub(super) alterations: Vec<Alteration>,
+    pub(super) tally: Tally,
+    /// How often more was allowed than the schema allows.
+    pub(super) loosened: usize,
+    /// Did a schema stand inside itself?
+    pub(super) recursed: bool,
+    /// Is this a schema that a value is only measured by, and not one that it is made by?
+    pub(super) measures: bool,
+    /// The targets of the references that lead here, and of those that this schema is put together of.
+    stack: Vec<&'d Value>,
+    levels: usize,
+    hops: usize,
+    schemas_left: usize,
+    text_left: usize,
+    anchors: HashMap<String, Option<&'d Value>>,
+    names: Option<Names>,
+}
+
+/// The names of arguments that had to be changed, the same in the whole tool.
+struct Names {
+    taken: HashSet<String>,
+    given: HashMap<String, String>,
+}
+
+impl<'d> Walker<'d> {
+    pub(super) fn new(document: &'d Value, form: Form, unroll: usize) -> Self {
+        Self {
+            document,
+            form,
+            unroll,
+            path: String::new(),
+            alterations: Vec::new(),
+            tally: Tally::default(),
+            loosened: 0,
+            recursed: false,
+            measures: false,
+            stack: vec![document],
+            levels: 0,
+            hops: 0,
+            schemas_left: MAX_SCHEMAS,
+            text_left: MAX_TEXT,
+            anchors: HashMap::new(),
+            names: None,
+        }
+    }
+
+    /// How many schemas were written down.
+    pub(super) fn schemas(&self) -> usize {
+        MAX_SCHEMAS - self.schemas_left
+    }
+
+    /// Lowers the schema that is one step away; `None` where it allows nothing.
+    pub(super) fn step<'s>(&mut self, steps: &[&str], schema: &'s Value) -> Result<Option<Done>, Failure>
+    where
+        'd: 's,
+    {
+        let length = self.path.len();
+        for step in steps {
+            pointer::push(&mut self.path, step);
+        }
+        let done = self.schema(schema, Node::default());
+        self.path.truncate(length);
+        done
+    }
+
+    /// Lowers a schema, where `beside` is to hold as well; `None` where nothing is allowed.
+    pub(super) fn schema<'s>(&mut self, schema: &'s Value, beside: Node<'s>) -> Result<Option<Done>, Failure>
+    where
+        'd: 's,
+    {
+        let mark = self.stack.len();
+        self.levels += 1;
+        let done = self.at_this_level(schema, beside, mark);
+        self.levels -= 1;
+        self.stack.truncate(mark);
+        done
+    }
+
+    fn at_this_level<'s>(&mut self, schema: &'s Value, beside: Node<'s>, mark: usize) -> Result<Option<Done>, Failure>
+    where
+        'd: 's,
+    {
+        if self.form.is_strict() && self.levels > MAX_STRICT_LEVELS {
+            return Err(self.not_strict("nests too deeply"));
+        }
+        let mut notes = Notes::default();
+        if self.levels > MAX_LEVELS {
+            self.report("type", How::Rewritten("an open schema, because it nests too deeply".to_owned()));
+            let node = self.open(Some(schema), &mut notes, "nested further")?;
+            return self.keywords(&node, notes);
+        }
+        let Some(mut node) = self.expand(schema, mark, &mut notes)? else { return Ok(None) };
+        if !beside.is_empty() && !self.merge(&mut node, beside, &mut notes) {
+            return Ok(None);
+        }
+        match self.form.takes_beside_alternatives() {
+            true => self.keywords(&node, notes),
+            false => self.with_alternatives(node, notes),
+        }
+    }
+
+    /// One schema with its references followed and its parts put together; `None` where it allows nothing.
+    pub(super) fn expand<'s>(
+        &mut self,
+        schema: &'s Value,
+        mark: usize,
+        notes: &mut Notes,
+    ) -> Result<Option<Node<'s>>, Failure>
+    where
+        'd: 's,
+    {
+        let map = match schema {
+            Value::Bool(true) => return Ok(Some(Node::default())),
+            Value::Bool(false) => return Ok(None),
+            Value::Object(map) => map,
+            _ => {
+                self.report("", How::Dropped);
+                return Ok(Some(Node::default()));
+            }
+        };
+        self.spend(map.len());
+        let mut node = Node::of(map);
+        self.modernise(&mut node, notes);
+        for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            let Some(reference) = node.remove(keyword) else { continue };
+            let followed = self.follow(keyword, reference.as_str().unwrap_or_default(), mark, notes)?;
+            let Some(followed) = followed else { return Ok(None) };
+            if !self.merge(&mut node, followed, notes) {
+                return Ok(None);
+            }
+        }
+        if self.form.takes_all_of() && self.levels > 0 {
+            return Ok(Some(node));
+        }
+        if let Some(Cow::Borrowed(Value::Array(parts))) = node.remove("allOf") {
+            self.report("allOf", How::Rewritten("one schema".to_owned()));
+            self.hops += 1;
+            let is_possible = self.put_together(&mut node, parts, mark, notes)?;
+            self.hops -= 1;
+            return Ok(is_possible.then_some(node));
+        }
+        Ok(Some(node))
+    }
+
+    /// The same for a schema that the one we are at is not put together of.
+    pub(super) fn expand_apart<'s>(&mut self, schema: &'s Value) -> Result<Option<Node<'s>>, Failure>
+    where
+        'd: 's,
+    {
+        let mark = self.stack.len();
+        let node = self.expand(schema, mark, &mut Notes::default());
+        self.stack.truncate(mark);
+        node
+    }
+
+    /// Makes a node want other schemas as well; false where nothing fits them all.
+    fn put_together<'s>(
+        &mut self,
+        node: &mut Node<'s>,
+        parts: &'s [Value],
+        mark: usize,
+        notes: &mut Notes,
+    ) -> Result<bool, Failure>
+    where
+        'd: 's,
+    {
+        for part in parts {
+            let part = match self.hops > MAX_HOPS {
+                true => Some(self.open(Some(part), notes, "nested further")?),
+                false => self.expand(part, mark, notes)?,
+            };
+            let Some(part) = part else { return Ok(false) };
+            if !self.merge(node, part, notes) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a reference leads to; `None` where that allows nothing.
+    fn follow(
+        &mut self,
+        keyword: &str,
+        reference: &str,
+        mark: usize,
+        notes: &mut Notes,
+    ) -> Result<Option<Node<'d>>, Failure> {
+        let Some(target) = self.resolve(reference) else {
+            self.report(keyword, How::Rewritten("an open schema, because it leads nowhere".to_owned()));
+            let is_remote = !reference.is_empty() && !reference.starts_with('#');
+            let note = if is_remote { format!("as in {}", note::short(reference)) } else { String::new() };
+            return self.open(None, notes, &note).map(Some);
+        };
+        let is = |other: &&Value| std::ptr::eq(*other, target);
+        let parts = self.stack.get(mark..).unwrap_or_default();
+        if parts.iter().any(is) {
+            // It is part of this schema already, and twice says no more than once.
+            return Ok(Some(Node::default()));
+        }
+        let name = reference.rsplit('/').next().filter(|name| !matches!(*name, "" | "#")).unwrap_or("the whole");
+        let within_itself = self.stack.iter().take(mark).filter(|other| is(other)).count();
+        if within_itself >= self.unroll {
+            self.recursed = true;
+            self.report(keyword, How::Rewritten("an open schema, because it leads back to itself".to_owned()));
+            let note = format!("{} again, in the same form", note::short(name));
+            return self.open(Some(target), notes, &note).map(Some);
+        }
+        self.recursed |= within_itself > 0;
+        let is_too_much = parts.len() >= MAX_PARTS || self.schemas_left == 0 || self.text_left == 0;
+        if is_too_much || self.hops >= MAX_HOPS {
+            self.report(keyword, How::Rewritten("an open schema, because there is too much of it".to_owned()));
+            return self.open(Some(target), notes, note::short(name).as_ref()).map(Some);
+        }
+        self.report(keyword, How::Inlined);
+        self.stack.push(target);
+        self.hops += 1;
+        let node = self.expand(target, mark, notes);
+        self.hops -= 1;
+        node
+    }
+
+    /// Where a reference leads, if it is in this document.
+    fn resolve(&mut self, reference: &str) -> Option<&'d Value> {
+        let document = self.document;
+        if reference.starts_with("#/") || reference == "#" {
+            return pointer::resolve(document, reference);
+        }
+        if let Some(known) = self.anchors.get(reference) {
+            return *known;
+        }
+        let (base, fragment) = reference.split_at(reference.find('#').unwrap_or(reference.len()));
+        let base = if base.is_empty() { Some(document) } else { identified(document, base) };
+        let fragment = if fragment.is_empty() { "#" } else { fragment };
+        let found = base.and_then(|base| pointer::resolve(base, fragment));
+        self.anchors.insert(reference.to_owned(), found);
+        found
+    }
+
+    /// A schema that allows all that another one may allow: of that, only the type is known.
+    fn open(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'static>, Failure> {
+        if self.form.is_strict() {
+            return Err(self.not_strict("leads back to itself, or nowhere"));
+        }
+        self.loosened += 1;
+        let mut node = Node::default();
+        if let Some(Value::Object(target)) = target {
+            let types = Node::of(target).types().map(super::types::Types::to_value);
+            let is_object = || target.contains_key("properties").then(|| Value::from("object"));
+            if let Some(types) = types.or_else(is_object) {
+                node.set("type", types);
+            }
+            if let Some(Value::String(text)) = target.get("description") {
+                node.set("description", Value::from(note::short(text)));
+            }
+        }
+        notes.say(note);
+        Ok(node)
+    }
+
+    /// Makes a node want another one as well; false where nothing fits both.
+    pub(super) fn merge<'s>(&mut self, node: &mut Node<'s>, other: Node<'s>, notes: &mut Notes) -> bool {
+        if node.is_empty() {
+            *node = other;
+            return true;
+        }
+        self.spend(1);
+        let mut leftovers = Vec::new();
+        let merged = node.merge(other, &mut |keyword, value| {
+            notes.keyword(keyword, value);
+            leftovers.push(keyword.to_owned());
+        });
+        self.loosened += leftovers.len();
+        for keyword in leftovers {
+            self.report(&keyword, How::Described);
+        }
+        merged.is_ok()
+    }
+
+    /// Takes a part of what a tool may consist of.
+    pub(super) fn spend(&mut self, schemas: usize) {
+        self.schemas_left = self.schemas_left.saturating_sub(schemas);
+    }
+
+    pub(super) fn spend_text(&mut self, bytes: usize) {
+        self.text_left = self.text_left.saturating_sub(bytes);
+    }
+
+    /// Is there nothing left of what a tool may consist of?
+    pub(super) fn is_spent(&self) -> bool {
+        self.schemas_left == 0 || self.text_left == 0
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.levels == 0
+    }
+
+    /// Tells what became of a keyword here.
+    pub(super) fn report(&mut self, keyword: &str, how: How) {
+        if self.alterations.len() < MAX_ALTERATIONS {
+            self.alterations.push(Alteration { at: self.path.clone(), keyword: keyword.to_owned(), how });
+        }
+    }
+
+    /// Why a model cannot be held to the schema.
+    pub(super) fn not_strict(&self, why: &str) -> Failure {
+        let place = if self.path.is_empty() { "the whole" } else { &self.path };
+        Failure::NotStrict(format!("`{place}` {why}"))
+    }
+
+    /// The dialect's name for an argument.
+    pub(super) fn wire_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
+        let Some(alphabet) = self.form.alphabet().filter(|alphabet| !alphabet.takes(name)) else {
+            return Cow::Borrowed(name);
+        };
+        let document = self.document;
+        let names = self.names.get_or_insert_with(|| {
+            let mut taken = HashSet::new();
+            collect_names(document, &mut taken);
+            Names { taken, given: HashMap::new() }
+        });
+        if let Some(given) = names.given.get(name) {
+            return Cow::Owned(given.clone());
+        }
+        let mut wire = alphabet.legal(name);
+        if !names.taken.insert(wire.clone()) {
+            wire = name::hashed(&wire, name, alphabet.most);
+            let mut numbers = 2_u32..;
+            while !names.taken.insert(wire.clone()) {
+                let number = numbers.next().unwrap_or_default();
+                wire = name::ending(&wire, &format!("_{number}"), alphabet.most);
+            }
+        }
+        names.given.insert(name.to_owned(), wire.clone());
+        Cow::Owned(wire)
+    }
+}
+
+/// Every key in a document: no new name may be one of them.
+fn collect_names(value: &Value, names: &mut HashSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                names.insert(name.clone());
+                collect_names(value, names);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        _ => {}
+    }
+}
+
+/// The schema in a document that says that this is its address.
+fn identified<'d>(schema: &'d Value, address: &str) -> Option<&'d Value> {
+    match schema {
+        Value::Object(map) => {
+            let says = |keyword| map.get(keyword).and_then(Value::as_str).map(|id: &str| id.trim_end_matches('#'));
+            let is_it = |id: &str| id == address || id.strip_suffix(address).is_some_and(|front| front.ends_with('/'));
+            match says("$id").is_some_and(is_it) || says("id").is_some_and(is_it) {
+                true => Some(schema),
+                false => map.values().find_map(|value| identified(value, address)),
+            }
+        }
+        Value::Array(items) => items.iter().find_map(|value| identified(value, address)),
+        _ => None,
+    }
+}
