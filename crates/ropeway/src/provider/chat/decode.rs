@@ -107,8 +107,10 @@ impl Decoder {
 
     fn choice(&mut self, choice: Choice<'_>, events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
         // A message beside the deltas says all of it again.
-        let is_whole = choice.delta.is_empty() && self.draft.is_empty();
-        self.delta(if is_whole { choice.message } else { choice.delta }, is_whole, events);
+        match choice.message {
+            Some(message) if choice.delta.is_empty() && self.draft.is_empty() => self.delta(message.0, true, events),
+            _ => self.delta(choice.delta, false, events),
+        }
         self.cost(choice.usage, events);
         let reason = choice.finish_reason.text();
         if let Some(error) = choice.error {
@@ -125,13 +127,18 @@ impl Decoder {
         self.reasoning(&delta, events);
         match delta.content {
             Loose::Text(text) => self.text(&text, events),
-            Loose::Other(Value::Array(parts)) => parts.into_iter().for_each(|part| self.part(part, events)),
-            _ => {}
+            Loose::Other(value) => {
+                if let Value::Array(parts) = *value {
+                    parts.into_iter().for_each(|part| self.part(part, events));
+                }
+            }
+            Loose::Nothing => {}
         }
         self.refusal(delta.refusal.text(), events);
-        if let Some(Known(function)) = delta.function_call {
+        if let Some(function) = delta.function_call {
             // The way of 2023, one call only.
-            let call = CallDelta { index: Loose::Other(0.into()), function, ..CallDelta::default() };
+            let index = Loose::Text("0".into());
+            let call = CallDelta { index, function: function.0, ..CallDelta::default() };
             self.calls.take(call, &mut self.draft, events);
         }
         for Known(call) in delta.tool_calls {

@@ -31,7 +31,7 @@ pub(super) struct Choice<'a> {
     pub(super) index: Loose<'a>,
     pub(super) delta: Delta<'a>,
     /// The whole message, in the place of the deltas.
-    pub(super) message: Delta<'a>,
+    pub(super) message: Option<Box<Known<Delta<'a>>>>,
     pub(super) finish_reason: Loose<'a>,
     pub(super) usage: Option<&'a RawValue>,
     pub(super) error: Option<&'a RawValue>,
@@ -45,7 +45,7 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning_content: Loose<'a>,
     pub(super) reasoning: Loose<'a>,
     pub(super) tool_calls: Vec<Known<CallDelta<'a>>>,
-    pub(super) function_call: Option<Known<Function<'a>>>,
+    pub(super) function_call: Option<Box<Known<Function<'a>>>>,
     pub(super) others: Others<'a>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> for Choice<'a> {
         match &*name {
             "index" => self.index = object.next_value()?,
             "delta" => self.delta = object.next_value::<Known<_>>()?.0,
-            "message" => self.message = object.next_value::<Known<_>>()?.0,
+            "message" => self.message = object.next_value()?,
             "finish_reason" => self.finish_reason = object.next_value()?,
             "usage" => self.usage = object.next_value()?,
             "error" => self.error = object.next_value()?,
@@ -211,8 +211,8 @@ pub(super) enum Loose<'a> {
     Nothing,
     /// A text.
     Text(Cow<'a, str>),
-    /// Something else.
-    Other(Value),
+    /// Something else; rare, and so in a box that keeps the rest small.
+    Other(Box<Value>),
 }
 
 impl Loose<'_> {
@@ -271,27 +271,27 @@ impl<'de> Visitor<'de> for LooseVisitor {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, list: S) -> Result<Loose<'de>, S::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(list)).map(Loose::Other)
+        Value::deserialize(SeqAccessDeserializer::new(list)).map(|value| Loose::Other(Box::new(value)))
     }
 
     fn visit_map<M: MapAccess<'de>>(self, object: M) -> Result<Loose<'de>, M::Error> {
-        Value::deserialize(MapAccessDeserializer::new(object)).map(Loose::Other)
+        Value::deserialize(MapAccessDeserializer::new(object)).map(|value| Loose::Other(Box::new(value)))
     }
 }
 
