@@ -31,7 +31,7 @@ pub struct ProviderError {
     /// The provider said that to try again is worth it, or is not.
     pub should_retry: Option<bool>,
     /// The tool that the provider does not take, by its place in the request.
-    pub tool: Option<usize>,
+    pub tool: Option<u32>,
     pub(crate) source: Option<BoxError>,
 }
 
