@@ -1,5 +1,6 @@
 //! A request in a dialect: what goes over the wire, and what it takes to understand the answer.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use serde_json::{Map, Value};
 use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings};
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
-use crate::secret::Secret;
+use crate::secret::{self, Mask, Secret};
 
 /// An HTTP request, ready to be sent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpRequest {
     /// The method.
@@ -24,6 +25,20 @@ pub struct HttpRequest {
     pub headers: Vec<(String, Secret)>,
     /// The body: JSON.
     pub body: Bytes,
+}
+
+impl fmt::Debug for HttpRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A key may stand in the URL.
+        let url = Mask::new(&secret::in_url(&self.url)).hide(&self.url).into_owned();
+        let mut shown = f.debug_struct("HttpRequest");
+        shown
+            .field("method", &self.method)
+            .field("url", &url)
+            .field("headers", &self.headers)
+            .field("body", &self.body);
+        shown.finish()
+    }
 }
 
 /// A request in a dialect.
