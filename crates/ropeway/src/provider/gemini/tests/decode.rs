@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{NEW, encoded, finish, parts, read, settings};
 use crate::message::{AssistantPart, CallArguments, Conversation};
-use crate::protocol::SseParser;
 use crate::provider::{ChatRequest, Decoder, ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage};
+use crate::web::SseParser;
 
 fn decoder() -> Decoder {
     let conversation = Conversation::new();
