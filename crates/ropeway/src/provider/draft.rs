@@ -91,21 +91,6 @@ impl Draft {
         self.calls
     }
 
-    /// The last slot.
-    pub(super) fn last(&self) -> Option<usize> {
-        self.slots.len().checked_sub(1)
-    }
-
-    /// Is this slot one of text?
-    pub(super) fn is_text(&self, slot: usize) -> bool {
-        matches!(self.slots.get(slot), Some(Slot::Done(AssistantPart::Text(_))))
-    }
-
-    /// Is this slot one of reasoning?
-    pub(super) fn is_reasoning(&self, slot: usize) -> bool {
-        matches!(self.slots.get(slot), Some(Slot::Done(AssistantPart::Reasoning(_))))
-    }
-
     /// Opens a slot of text.
     pub(super) fn open_text(&mut self, events: &mut Vec<ReplyEvent>) -> usize {
         self.open(Slot::Done(AssistantPart::Text(AssistantText::default())), events)

@@ -64,12 +64,13 @@ impl Encoded {
     }
 
     /// The name of a tool by its place in the request.
-    pub fn tool(&self, place: usize) -> Option<&str> {
-        self.offered.get(place).map(|&at| self.lowered.tools[at].name.as_str())
+    pub fn tool(&self, place: u32) -> Option<&str> {
+        self.offered.get(place as usize).map(|&at| self.lowered.tools[at].name.as_str())
     }
 
     /// The same request without one of its tools; `None` if it is the only one.
-    pub fn without_tool(&self, place: usize) -> Option<Self> {
+    pub fn without_tool(&self, place: u32) -> Option<Self> {
+        let place = place as usize;
         if self.offered.len() < 2 || place >= self.offered.len() {
             return None;
         }

@@ -31,7 +31,7 @@ pub struct ProviderError {
     /// The provider said that to try again is worth it, or is not.
     pub should_retry: Option<bool>,
     /// The tool that the provider does not take, by its place in the request.
-    pub tool: Option<usize>,
+    pub tool: Option<u32>,
     pub(crate) source: Option<BoxError>,
 }
 
@@ -106,10 +106,10 @@ impl ProviderError {
 
     /// The same trouble; what must not be seen is hidden in all its words.
     pub(super) fn hidden(mut self, mask: &Mask) -> Self {
-        let hide = |text: String| mask.hide(&text).into_owned();
-        self.message = hide(self.message);
-        self.code = self.code.map(hide);
-        self.request_id = self.request_id.map(hide);
+        let words = [Some(&mut self.message), self.code.as_mut(), self.request_id.as_mut()];
+        for text in words.into_iter().flatten() {
+            *text = mask.hide(text).into_owned();
+        }
         self.source = self.source.map(|source| match is_seen_in(source.as_ref(), mask) {
             true => Box::new(Told::of(source.as_ref(), mask)),
             false => source,

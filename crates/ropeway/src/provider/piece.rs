@@ -63,11 +63,6 @@ impl<'a> Piece<'a> {
 }
 
 impl Data<'_> {
-    /// `data:image/png;base64,…`
-    pub(super) fn url(&self) -> String {
-        format!("data:{};base64,{}", self.mime_type, self.base64)
-    }
-
     /// A line that says what is not shown.
     pub(super) fn line(&self, kind: &str) -> String {
         let name = self.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();
@@ -174,7 +169,7 @@ fn sniff(base64: &str) -> Option<&'static str> {
 fn tidy(base64: &str) -> Option<Cow<'_, str>> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let bare = base64.trim_end_matches('=');
-    if bare.bytes().all(legal) && base64.len() % 4 == 0 && base64.len() - bare.len() <= 2 {
+    if bare.bytes().all(legal) && base64.len().is_multiple_of(4) && base64.len() - bare.len() <= 2 {
         return (!bare.is_empty()).then_some(Cow::Borrowed(base64));
     }
     let mut tidy: String = base64
@@ -189,7 +184,7 @@ fn tidy(base64: &str) -> Option<Cow<'_, str>> {
     if tidy.is_empty() || tidy.len() % 4 == 1 || !tidy.bytes().all(legal) {
         return None;
     }
-    while tidy.len() % 4 != 0 {
+    while !tidy.len().is_multiple_of(4) {
         tidy.push('=');
     }
     Some(Cow::Owned(tidy))

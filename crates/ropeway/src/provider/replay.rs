@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::wire::Head;
 use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording};
 use crate::message::Dialect;
 use crate::secret::Mask;
@@ -33,13 +34,13 @@ impl Player {
         Self(Arc::new(Mutex::new(Tape { rest: recording.exchanges.into(), played: 0 })))
     }
 
-    /// The recorded answer to this request: its status, its headers, its body.
+    /// The recorded answer to this request: its head, and what is left of it.
     pub(super) fn answer(
         &self,
         request: &HttpRequest,
         dialect: Dialect,
         mask: &Mask,
-    ) -> Result<(u16, Vec<(String, String)>, Replayed), ProviderError> {
+    ) -> Result<(Head, Replayed), ProviderError> {
         let unusable = |message: String| ProviderError::new(ErrorKind::Unusable, dialect, message);
         let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(exchange) = tape.rest.front() else {
@@ -53,7 +54,7 @@ impl Player {
         tape.played += 1;
         let Exchange { status, headers, body, ending, .. } = exchange;
         match status {
-            Some(status) => Ok((status, headers, Replayed { body: Some(body), ending })),
+            Some(status) => Ok((Head { status, headers }, Replayed { body: Some(body), ending })),
             None => Err(Replayed { body: None, ending }.trouble(dialect)),
         }
     }

@@ -30,11 +30,13 @@ const MOST_CONTINUATIONS: usize = 32;
 /// How much of the end of an answer is kept, for trouble that is told outside of events.
 const TAIL: usize = 16 << 10;
 
+type Whole = dyn Future<Output = Result<Reply, ProviderError>> + Send;
+
 /// The answer of a model as it comes in. Dropping it ends the request.
 pub struct ReplyStream {
     dialect: Dialect,
     /// Does all the work when it is polled, and ends with the whole answer.
-    work: Option<Pin<Box<dyn Future<Output = Result<Reply, ProviderError>> + Send>>>,
+    work: Option<Pin<Box<Whole>>>,
     outbox: Outbox,
     ready: VecDeque<ReplyEvent>,
 }

@@ -229,7 +229,7 @@ impl Said {
 }
 
 /// The place of the tool that words are about: `tools.3.custom.name`, `tools[3].function`, `function_declarations[3]`.
-fn tool(words: &str) -> Option<usize> {
+fn tool(words: &str) -> Option<u32> {
     // Gemini's declarations stand in one tool: what is said of a declaration is more exact.
     ["function_declarations", "functionDeclarations", "tools"].iter().find_map(|list| {
         words.match_indices(list).find_map(|(at, _)| {

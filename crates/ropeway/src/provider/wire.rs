@@ -82,12 +82,23 @@ fn header(name: &str, value: &str, dialect: Dialect) -> Result<(HeaderName, Head
     Ok((header, value))
 }
 
+/// The head of an answer: its status, and those of its headers that matter, with lowercase names.
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+impl Head {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
 /// One exchange as it goes on, watched by the clocks and by the recorder.
 pub(super) struct Exchanging {
     dialect: Dialect,
     mask: Mask,
-    status: u16,
-    headers: Vec<(String, String)>,
+    head: Head,
     body: Body,
     tap: Option<Tap>,
     patience: Patience,
@@ -116,24 +127,24 @@ impl Provider {
             Ok(sent) => sent,
             Err(_) => Err(self.trouble(ErrorKind::Timeout, format!("the provider did not answer within {given:?}"))),
         };
-        let (status, headers, body) = sent.inspect_err(|error| {
+        let (head, body) = sent.inspect_err(|error| {
             if let Some(tap) = &mut tap {
                 tap.end(Ending::failed(error));
             }
         })?;
         if let Some(tap) = &mut tap {
-            tap.head(status, &headers);
+            tap.head(head.status, &head.headers);
         }
         let patience = Patience::Until { deadline, given };
-        Ok(Exchanging { dialect: self.dialect(), mask: self.mask.clone(), status, headers, body, tap, patience })
+        Ok(Exchanging { dialect: self.dialect(), mask: self.mask.clone(), head, body, tap, patience })
     }
 
-    async fn pass_on(&self, request: &HttpRequest) -> Result<(u16, Vec<(String, String)>, Body), ProviderError> {
+    async fn pass_on(&self, request: &HttpRequest) -> Result<(Head, Body), ProviderError> {
         let dialect = self.dialect();
         match &self.wire {
             Wire::Recording(player) => {
-                let (status, headers, replayed) = player.answer(request, dialect, &self.mask)?;
-                Ok((status, headers, Body::Recording(replayed)))
+                let (head, replayed) = player.answer(request, dialect, &self.mask)?;
+                Ok((head, Body::Recording(replayed)))
             }
             Wire::Socket(client) => {
                 let method = Method::from_bytes(request.method.as_bytes())
@@ -147,7 +158,8 @@ impl Provider {
                 let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
                 let headers = response.headers().iter().filter(|(name, _)| matters(name.as_str()));
                 let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
-                Ok((response.status().as_u16(), headers, Body::Socket(response)))
+                let head = Head { status: response.status().as_u16(), headers };
+                Ok((head, Body::Socket(response)))
             }
         }
     }
@@ -196,16 +208,12 @@ fn matters(name: &str) -> bool {
 impl Exchanging {
     /// Did the provider agree to answer?
     pub(super) fn is_accepted(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+        (200..300).contains(&self.head.status)
     }
 
     /// Does it say itself that events will come?
     pub(super) fn promises_events(&self) -> bool {
-        self.header("content-type").is_some_and(|value| value.trim_start().starts_with("text/event-stream"))
+        self.head.header("content-type").is_some_and(|value| value.trim_start().starts_with("text/event-stream"))
     }
 
     /// The next piece of the answer; `None` at its end.
@@ -268,19 +276,19 @@ impl Exchanging {
         // Hidden before it is cut: half a key would not be found.
         let body = String::from_utf8_lossy(&body);
         let body = self.mask.hide(&body);
-        if (300..400).contains(&self.status) {
-            let to = self.header("location").map(|to| format!(" to `{}`", self.mask.hide(to))).unwrap_or_default();
+        if (300..400).contains(&self.head.status) {
+            let to = self.head.header("location").map(|to| format!(" to `{}`", self.mask.hide(to))).unwrap_or_default();
             let message = format!("the address of the provider is a redirect{to}, which is not followed");
             let error = ProviderError::new(ErrorKind::NotFound, self.dialect, message);
-            return ProviderError { status: Some(self.status), ..error };
+            return ProviderError { status: Some(self.head.status), ..error };
         }
-        let header = |name: &str| self.header(name).map(str::to_owned);
-        trouble::in_reply(self.dialect, self.status, &header, body.as_bytes(), SystemTime::now())
+        let header = |name: &str| self.head.header(name).map(str::to_owned);
+        trouble::in_reply(self.dialect, self.head.status, &header, body.as_bytes(), SystemTime::now())
     }
 
     /// Adds the provider's name for the exchange to trouble in its middle.
     pub(super) fn name(&self, mut error: ProviderError) -> ProviderError {
-        let id = || self.headers.iter().find(|(name, _)| name.contains("request-id")).map(|(_, id)| id.clone());
+        let id = || self.head.headers.iter().find(|(name, _)| name.contains("request-id")).map(|(_, id)| id.clone());
         error.request_id = error.request_id.or_else(id);
         error
     }

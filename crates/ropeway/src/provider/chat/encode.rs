@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::messages::{Manner, messages};
-use crate::lowering::most_tools;
+use crate::lowering::{LoweredOutput, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
@@ -40,7 +40,11 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
         body.field("stop", &request.stop_sequences);
     }
     body.field_if_some("reasoning_effort", request.effort.map(|effort| word(effort, is_openai)));
-    body.field_if_some("response_format", request.output.as_ref().map(ResponseFormat::new));
+    if let Some(output) = &request.output
+        && !request.extra.contains_key("response_format")
+    {
+        body.field("response_format", &ResponseFormat::new(output)?);
+    }
 
     let mut only = None;
     if body.has_tools() {
@@ -93,21 +97,22 @@ struct StreamOptions {
 }
 
 #[derive(Serialize)]
-struct ResponseFormat<'a> {
+struct ResponseFormat {
     r#type: &'static str,
-    json_schema: JsonSchema<'a>,
+    json_schema: JsonSchema,
 }
 
 #[derive(Serialize)]
-struct JsonSchema<'a> {
+struct JsonSchema {
     name: String,
     strict: bool,
-    schema: &'a crate::tool::Schema,
+    schema: Value,
 }
 
-impl<'a> ResponseFormat<'a> {
-    fn new(output: &'a OutputFormat) -> Self {
-        let name = crate::lowering::wire_name(&output.name);
-        Self { r#type: "json_schema", json_schema: JsonSchema { name, strict: false, schema: &output.schema } }
+impl ResponseFormat {
+    fn new(output: &OutputFormat) -> Result<Self, ProviderError> {
+        let LoweredOutput { schema, strict, .. } = lower_output(&output.schema, Dialect::Chat)
+            .map_err(|error| ProviderError::new(ErrorKind::Unusable, Dialect::Chat, error.to_string()))?;
+        Ok(Self { r#type: "json_schema", json_schema: JsonSchema { name: wire_name(&output.name), strict, schema } })
     }
 }

@@ -5,12 +5,11 @@ use serde_json::Value;
 
 use super::content::contents;
 use super::model::{Model, Thinking, segment};
-use crate::lowering::{Lowered, most_tools};
+use crate::lowering::{Lowered, lower_output, most_tools};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
-use crate::provider::{ChatRequest, Effort, Encoded, ProviderError, Settings, ToolChoice};
-use crate::tool::Schema;
+use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, ProviderError, Settings, ToolChoice};
 
 /// The field whose own fields are merged with the caller's.
 const CONFIG: &str = "generationConfig";
@@ -18,7 +17,7 @@ const CONFIG: &str = "generationConfig";
 /// Writes a request.
 pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
     let model = Model::new(request.model);
-    let config = Config::of(request, &model);
+    let config = Config::of(request, &model)?;
     let merged = config.merged(request);
     let request = merged.as_ref().unwrap_or(request);
 
@@ -38,17 +37,14 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     {
         body.warn(format!("the effort is not said: `{}` does not think", request.model));
     }
-    let mut only = None;
-    if body.has_tools() {
-        if request.parallel_calls == Some(false) {
-            body.warn("the model may call several tools at once: gemini cannot be told otherwise");
-        }
-        match Calling::of(&request.tool_choice, &lowered) {
-            Ok(calling) => body.field_if_some("toolConfig", calling.map(|calling| ToolConfig { calling })),
-            Err(NotOffered(name)) => body.warn(format!("the tool `{name}` is not called for sure: it is not offered")),
-        }
-        only = beyond_the_limit(settings, &request.tool_choice, &lowered);
+    body.field_if_some(
+        "toolConfig",
+        Calling::of(&request.tool_choice, &lowered)?.map(|calling| ToolConfig { calling }),
+    );
+    if body.has_tools() && request.parallel_calls == Some(false) {
+        body.warn("the model may call several tools at once: gemini cannot be told otherwise");
     }
+    let only = beyond_the_limit(settings, &request.tool_choice, &lowered);
     body.finish(speaker, settings.url(&path(settings, &model)), headers(settings, &[]), only)
 }
 
@@ -104,19 +100,17 @@ struct Calling<'a> {
     allowed_function_names: Option<[&'a str; 1]>,
 }
 
-/// A tool that cannot be called, as it is not there.
-struct NotOffered<'a>(&'a str);
-
 impl<'a> Calling<'a> {
-    fn of(choice: &'a ToolChoice, lowered: &'a Lowered) -> Result<Option<Self>, NotOffered<'a>> {
+    fn of(choice: &ToolChoice, lowered: &'a Lowered) -> Result<Option<Self>, ProviderError> {
         let (mode, name) = match choice {
+            ToolChoice::Tool(name) => match lowered.get(name) {
+                Some(tool) => ("ANY", Some(tool.wire_name.as_str())),
+                None => return Err(unusable(format!("the tool `{name}` must be called, but it is not offered"))),
+            },
+            _ if lowered.tools.is_empty() => return Ok(None),
             ToolChoice::Auto => return Ok(None),
             ToolChoice::None => ("NONE", None),
             ToolChoice::Required => ("ANY", None),
-            ToolChoice::Tool(name) => match lowered.get(name) {
-                Some(tool) => ("ANY", Some(tool.wire_name.as_str())),
-                None => return Err(NotOffered(name)),
-            },
         };
         Ok(Some(Self { mode, allowed_function_names: name.map(|name| [name]) }))
     }
@@ -139,21 +133,21 @@ struct Config<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     response_mime_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_json_schema: Option<&'a Schema>,
+    response_json_schema: Option<Value>,
 }
 
 impl<'a> Config<'a> {
-    fn of(request: &'a ChatRequest<'_>, model: &Model<'_>) -> Self {
-        let output = request.output.as_ref();
-        Self {
+    fn of(request: &'a ChatRequest<'_>, model: &Model<'_>) -> Result<Self, ProviderError> {
+        let schema = output(request)?;
+        Ok(Self {
             max_output_tokens: request.max_tokens,
             temperature: request.temperature,
             top_p: request.top_p,
             stop_sequences: &request.stop_sequences,
             thinking_config: request.effort.and_then(|effort| model.thinking(effort)),
-            response_mime_type: output.map(|_| "application/json"),
-            response_json_schema: output.map(|output| &output.schema),
-        }
+            response_mime_type: schema.as_ref().map(|_| "application/json"),
+            response_json_schema: schema,
+        })
     }
 
     /// The same request with ours put beside what the caller has of it, where he has something: his fields win.
@@ -165,4 +159,19 @@ impl<'a> Config<'a> {
         request.extra.insert(CONFIG.to_owned(), fields.into());
         Some(request)
     }
+}
+
+/// The schema of the answer, unless the caller writes it in his own words.
+fn output(request: &ChatRequest<'_>) -> Result<Option<Value>, ProviderError> {
+    let his = request.extra.get(CONFIG);
+    let is_his = his.is_some_and(|his| his.get("responseJsonSchema").is_some() || his.get("responseSchema").is_some());
+    let Some(output) = request.output.as_ref().filter(|_| !is_his) else { return Ok(None) };
+    match lower_output(&output.schema, Dialect::Gemini) {
+        Ok(lowered) => Ok(Some(lowered.schema)),
+        Err(cause) => Err(unusable(cause.to_string())),
+    }
+}
+
+fn unusable(words: String) -> ProviderError {
+    ProviderError::new(ErrorKind::Unusable, Dialect::Gemini, words)
 }

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{delta, finish, speaker};
+use crate::lowering::Toolset;
 use crate::message::{Conversation, Dialect, ToolResult};
 use crate::provider::{ChatRequest, Settings, encode};
+use crate::tool::ToolDefinition;
 
 /// The message that a server streamed, as it stands in the next request to it; and in one to somebody else.
 fn sent_back(chunks: &[Value]) -> (Value, Value) {
@@ -83,4 +85,29 @@ fn a_refusal_goes_back_as_one_and_abroad_as_text() {
     let (back, abroad) = sent_back(&[delta(json!({"refusal": "I cannot."})), finish("stop")]);
     assert_eq!(back, json!({"role": "assistant", "content": null, "refusal": "I cannot."}));
     assert_eq!(abroad, json!({"role": "assistant", "content": "I cannot."}));
+}
+
+#[test]
+fn a_tool_is_called_by_its_name_here_and_by_a_legal_one_there() {
+    let tools = Toolset::new([ToolDefinition::new("files/look.up")]);
+    let settings = Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1");
+    let mut conversation = Conversation::new().with("hi");
+    let first = encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request");
+    let body: Value = serde_json::from_slice(&first.request.body).expect("JSON");
+    let wire_name = body["tools"][0]["function"]["name"].as_str().expect("a name").to_owned();
+    assert_ne!(wire_name, "files/look.up");
+
+    let mut decoder = first.decoder();
+    let call = json!({"id": "c1", "type": "function", "function": {"name": wire_name, "arguments": "{\"a\":1}"}});
+    for chunk in [delta(json!({"tool_calls": [call]})), finish("tool_calls")] {
+        decoder.frame(chunk.to_string().as_bytes(), &mut Vec::new()).expect("a chunk");
+    }
+    let reply = decoder.end(&mut Vec::new()).expect("an answer");
+    let names: Vec<&str> = reply.message.calls().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["files/look.up"]);
+
+    conversation.push(reply.message);
+    let second = encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request");
+    let body: Value = serde_json::from_slice(&second.request.body).expect("JSON");
+    assert_eq!(body["messages"][1]["tool_calls"], json!([call]));
 }

@@ -194,14 +194,20 @@ fn several_calls_at_once_are_allowed_or_not_when_somebody_said_so() {
 }
 
 #[test]
-fn json_of_a_schema_is_asked_for_by_a_legal_name() {
-    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false});
-    let conversation = hello();
-    let request = ChatRequest::new("m", &conversation).with_output("my answer", schema.clone());
-    let written = body(&encode(&local(), &request).expect("a request"));
-    assert_eq!(written["response_format"]["type"], "json_schema");
-    assert_eq!(written["response_format"]["json_schema"]["name"], "my_answer");
-    assert_eq!(written["response_format"]["json_schema"]["schema"], schema);
+fn json_of_a_schema_is_asked_for_by_a_legal_name_and_strictly_where_that_is_possible() {
+    let asked = |schema: Value| {
+        let conversation = hello();
+        let request = ChatRequest::new("m", &conversation).with_output("my answer", schema);
+        body(&encode(&local(), &request).expect("a request"))["response_format"].clone()
+    };
+    let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false});
+    let expected =
+        json!({"type": "json_schema", "json_schema": {"name": "my_answer", "strict": true, "schema": closed}});
+    assert_eq!(asked(closed), expected);
+    let open = json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+    let expected =
+        json!({"type": "json_schema", "json_schema": {"name": "my_answer", "strict": false, "schema": open}});
+    assert_eq!(asked(open), expected);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, body, encoded, settings, toolset};
-use crate::message::Conversation;
-use crate::provider::{ChatRequest, Effort, Quirks, Settings, ToolChoice};
+use crate::lowering::{Lower, lower_output};
+use crate::message::{Conversation, Dialect};
+use crate::provider::{ChatRequest, Effort, ErrorKind, Quirks, Settings, ToolChoice, encode};
 
 #[test]
 fn a_request_goes_to_the_model_whatever_the_base_url_ends_in() {
@@ -42,7 +43,7 @@ fn a_request_goes_to_the_model_whatever_the_base_url_ends_in() {
 #[test]
 fn the_key_is_in_a_header_and_nowhere_else() {
     let conversation = Conversation::new().with("hi");
-    let settings = Settings::new(crate::message::Dialect::Gemini).with_key("sesame");
+    let settings = Settings::new(Dialect::Gemini).with_key("sesame");
     let request = encoded(&settings, &ChatRequest::new(NEW, &conversation)).request;
     let key: Vec<&str> =
         request.headers.iter().filter(|(_, value)| value.expose() == "sesame").map(|(name, _)| name.as_str()).collect();
@@ -154,10 +155,8 @@ fn a_choice_of_tools_is_said_in_the_words_of_gemini() {
         let encoded = encoded(&settings(), &request);
         (body(&encoded).get("toolConfig").map(|config| config["functionCallingConfig"].clone()), encoded.warnings)
     };
-    let wire_name = {
-        use crate::lowering::Lower;
-        toolset.lowered(crate::message::Dialect::Gemini).get("read file").expect("a tool").wire_name.clone()
-    };
+    let lowered = toolset.lowered(Dialect::Gemini);
+    let wire_name = &lowered.get("read file").expect("a tool").wire_name;
     assert_eq!(asked(ToolChoice::Auto), (None, vec![]));
     assert_eq!(asked(ToolChoice::None), (Some(json!({"mode": "NONE"})), vec![]));
     assert_eq!(asked(ToolChoice::Required), (Some(json!({"mode": "ANY"})), vec![]));
@@ -165,8 +164,32 @@ fn a_choice_of_tools_is_said_in_the_words_of_gemini() {
         asked(ToolChoice::Tool("read file".to_owned())),
         (Some(json!({"mode": "ANY", "allowedFunctionNames": [wire_name]})), vec![])
     );
-    let warning = "the tool `gone` is not called for sure: it is not offered".to_owned();
-    assert_eq!(asked(ToolChoice::Tool("gone".to_owned())), (None, vec![warning]));
+}
+
+#[test]
+fn a_tool_that_must_be_called_must_be_offered() {
+    let conversation = Conversation::new().with("hi");
+    let (toolset, choice) = (toolset(), ToolChoice::Tool("gone".to_owned()));
+    let request = ChatRequest::new(NEW, &conversation).with_tool_choice(choice);
+    for request in [request.clone(), request.with_tools(&toolset)] {
+        let error = encode(&settings(), &request).expect_err("no such tool");
+        let words = "the tool `gone` must be called, but it is not offered";
+        assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unusable, words));
+    }
+}
+
+#[test]
+fn a_schema_of_the_answer_is_lowered_unless_the_caller_has_his_own() {
+    let conversation = Conversation::new().with("hi");
+    let schema = json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"n": {"const": "a"}}}}});
+    let lowered = lower_output(&schema, Dialect::Gemini).expect("a schema").schema;
+    assert_ne!(lowered, schema);
+    let mut request = ChatRequest::new(NEW, &conversation).with_output("answer", schema);
+    let found = body(&encoded(&settings(), &request))["generationConfig"].clone();
+    assert_eq!(found, json!({"responseMimeType": "application/json", "responseJsonSchema": lowered}));
+    request.extra.insert("generationConfig".to_owned(), json!({"responseSchema": {"type": "OBJECT"}}));
+    let found = body(&encoded(&settings(), &request))["generationConfig"].clone();
+    assert_eq!(found, json!({"responseSchema": {"type": "OBJECT"}}));
 }
 
 #[test]
