@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{decoder, finish, parts, read};
-use crate::protocol::SseParser;
 use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent};
+use crate::web::SseParser;
 
 /// A stream of everything, as it goes over the wire.
 fn stream() -> Vec<u8> {
