@@ -5,3 +5,4 @@ pub mod course;
 pub mod floor;
 pub mod meter;
 pub mod offer;
+pub mod recorded;

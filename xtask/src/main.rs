@@ -4,6 +4,7 @@
 
 mod bench;
 mod conformance;
+mod llm;
 mod place;
 mod process;
 mod servers;
@@ -18,10 +19,11 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          formatting, lints, all tests, real servers, conformance: the one test command
-  bench engine|bridge [--json] [--quick]
-                                runs a benchmark: one connection, or many servers and the command line
+  bench engine|bridge|providers [--json] [--quick]
+                                runs a benchmark: one connection; many servers and the command line; the model dialects
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
+  llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here and asks it over three dialects
   servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/
   help                          prints this text
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["bench", ..] => bench::run(&args[1..]),
         ["conformance", "client"] => conformance::run(None),
         ["conformance", "client", "--scenario", name] => conformance::run(Some(name)),
+        ["llm", ..] => llm::ask(&args[1..]),
         ["servers"] => servers::run(),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");

@@ -30,6 +30,11 @@ pub fn command_line_fixtures() -> PathBuf {
     root().join("fixtures").join("clis")
 }
 
+/// Recorded lists of many servers' tools, where somebody has put them: an extra, never needed.
+pub fn corpus() -> PathBuf {
+    root().join("../shared/corpus/servers")
+}
+
 /// A program of ours, as a debug build leaves it.
 pub fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)

@@ -9,6 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::content::{ContentPart, plain_text};
+use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, Change};
 use crate::tool::{CallError, CallId, Clock, Origin, Problem, ToolOutput};
 
@@ -119,6 +120,15 @@ impl Envelope {
         self
     }
 
+    /// The answer as a model is told of it: the parts, or the structured content where there are none.
+    pub fn to_result(&self, call: &ToolCall) -> ToolResult {
+        let content = match (&self.meta.content[..], &self.meta.structured_content) {
+            ([], Some(structured)) => vec![ContentPart::text(structured.to_string())],
+            (parts, _) => parts.to_vec(),
+        };
+        ToolResult { is_error: self.meta.is_error, ..ToolResult::new(call, content) }
+    }
+
     /// What the call came to: the structured content when there is some, also `null`; else the text; else the parts.
     pub fn data(&self) -> Data<'_> {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
@@ -161,10 +171,7 @@ fn for_model(error: &CallError) -> String {
         CallError::InvalidArguments { tool, problems } => {
             text.push_str(&format!("the arguments do not fit tool `{tool}`, which was not called."));
             for problem in problems {
-                match problem.path.as_str() {
-                    "" => text.push_str(&format!("\n- {}", problem.reason)),
-                    path => text.push_str(&format!("\n- at `{path}`: {}", problem.reason)),
-                }
+                text.push_str(&format!("\n- {problem}"));
             }
             text.push('\n');
         }
@@ -256,6 +263,18 @@ mod tests {
     fn an_answer_with_other_parts_reads_as_parts() {
         let envelope = answered(ContentPart::Image(Blob::new("image/png", b"x")).into());
         assert_eq!(envelope.data(), Data::Parts(&envelope.meta.content));
+    }
+
+    #[test]
+    fn a_model_is_told_the_parts_or_the_structured_content_where_there_are_none() {
+        let call = ToolCall::new("c", "look", Map::new());
+        let told = |wire: Value| answered(output(wire)).to_result(&call);
+        let both = told(json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}}));
+        assert_eq!(both, ToolResult::new(&call, vec![ContentPart::text("a")]));
+        let bare = told(json!({"content": [], "structuredContent": {"a": 1}}));
+        assert_eq!(bare, ToolResult::new(&call, vec![ContentPart::text("{\"a\":1}")]));
+        let failed = told(json!({"content": [{"type": "text", "text": "no"}], "isError": true}));
+        assert_eq!(failed, ToolResult::error(&call, "no"));
     }
 
     #[test]

@@ -28,3 +28,5 @@ pub mod secret;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
+#[cfg(any(feature = "mcp", feature = "providers"))]
+pub mod web;

@@ -3,6 +3,7 @@
 mod bridge;
 mod cli;
 mod engine;
+mod providers;
 mod rounds;
 mod trial;
 mod verdict;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::place;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -36,6 +37,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let board = bridge::Board::fill(&build(&["ropeway-peers", "ropeway-cli"])?, quick)?;
             (board.to_json(), board.to_text())
         }
+        "providers" => {
+            let board = providers::Board::fill(&build(&["ropeway-peers"])?, quick)?;
+            (board.to_json(), board.to_text())
+        }
         _ => bail!(USAGE),
     };
     match json {
@@ -45,7 +50,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge [--json] [--quick]";
+const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers [--json] [--quick]";
 
 /// Builds the programs of these packages, and says where they are.
 fn build(packages: &[&str]) -> Result<PathBuf> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::protocol::RpcError;
 use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, CallError, Clock};
+use crate::web::TlsTrouble;
 
 /// Why there is no connection: it could not be made, or it was lost.
 #[derive(Debug, thiserror::Error)]
@@ -95,24 +96,6 @@ pub enum ConnectError {
     /// The connection was closed by its owner.
     #[error("the connection was closed")]
     Closed,
-}
-
-/// What is in the way of a secure connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TlsTrouble {
-    /// The certificate is not valid any more.
-    Expired,
-    /// The certificate is not valid yet.
-    NotYetValid,
-    /// The certificate is for another name.
-    WrongName,
-    /// Nobody whom this machine trusts vouches for the certificate.
-    Untrusted,
-    /// What came back is not TLS.
-    NotTls,
-    /// Something else.
-    Other,
 }
 
 /// An error of the server as it may be seen.

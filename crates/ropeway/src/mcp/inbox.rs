@@ -18,8 +18,9 @@ use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
 use super::transport::Request;
 use crate::event::Event;
-use crate::protocol::{self, Incoming, Malformed, Remains, RpcError, SseEvent};
+use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
 use crate::tool::{CallContext, Clock, Progress};
+use crate::web::SseEvent;
 
 /// The two clocks of a request.
 #[derive(Clone, Copy, Debug)]
@@ -168,8 +169,8 @@ impl Inbox {
 
     /// Takes one event of the server, unless it is empty.
     pub(crate) fn receive_event(&self, event: &SseEvent, reply: &Reply, owner: Option<u64>, limit: usize) {
-        if let Some(remains) = &event.remains {
-            return self.settle_broken(remains, owner, Fault::TooLarge { limit });
+        if let Some(ends) = &event.remains {
+            return self.settle_broken(&Remains::from(ends.clone()), owner, Fault::TooLarge { limit });
         }
         if event.data.trim_ascii().is_empty() {
             return;

@@ -30,7 +30,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::completion::{Completion, CompletionReference};
-pub use self::fault::{ConnectError, TlsTrouble};
+pub use self::fault::ConnectError;
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
 pub use self::resources::{Resource, ResourceTemplate};
@@ -41,6 +41,7 @@ pub(crate) use self::shared::chain;
 pub use self::signals::end_children_on_signals;
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
+pub use crate::web::TlsTrouble;
 
 use self::host::Host;
 use self::shared::Shared;

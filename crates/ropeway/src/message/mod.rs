@@ -120,6 +120,12 @@ impl From<Vec<ContentPart>> for Message {
     }
 }
 
+impl From<UserMessage> for Message {
+    fn from(message: UserMessage) -> Self {
+        Self::User(message)
+    }
+}
+
 impl From<AssistantMessage> for Message {
     fn from(message: AssistantMessage) -> Self {
         Self::Assistant(message)

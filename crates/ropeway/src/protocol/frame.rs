@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::web::Ends;
+
 /// A message from the other side, its parts still raw JSON of the bytes it was read from.
 #[derive(Debug)]
 pub enum Incoming<'a> {
@@ -170,17 +172,17 @@ fn rpc_error(raw: &RawValue) -> RpcError {
     RpcError { code, message, data }
 }
 
-/// What is kept of a message that is too large to be kept: its two ends, to tell which request it answers.
+/// What is kept of a message that is too large to be kept: enough to tell which request it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains {
-    head: Vec<u8>,
-    tail: Vec<u8>,
+pub struct Remains(Ends);
+
+impl From<Ends> for Remains {
+    fn from(ends: Ends) -> Self {
+        Self(ends)
+    }
 }
 
 impl Remains {
-    /// How much is kept at each end.
-    const END: usize = 4 << 10;
-
     /// The ends of a message that could not be read.
     pub fn of(message: &[u8]) -> Self {
         let mut remains = Self::default();
@@ -190,10 +192,7 @@ impl Remains {
 
     /// Takes the next part of the message.
     pub fn take(&mut self, part: &[u8]) {
-        let room = Self::END.saturating_sub(self.head.len()).min(part.len());
-        self.head.extend_from_slice(&part[..room]);
-        self.tail.extend_from_slice(&part[part.len().saturating_sub(Self::END)..]);
-        self.tail.drain(..self.tail.len().saturating_sub(Self::END));
+        self.0.take(part);
     }
 
     /// The number of the request that the message answers, if that can be told.
@@ -207,16 +206,17 @@ impl Remains {
             digits[..end].parse().ok()
         };
         // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
-        let own = match self.head.windows(8).position(|window| window == b"\"result\"") {
-            Some(at) => &self.head[..at],
-            None => &self.head,
+        let head = self.0.head();
+        let own = match head.windows(8).position(|window| window == b"\"result\"") {
+            Some(at) => &head[..at],
+            None => head,
         };
-        find(own, false).or_else(|| find(&self.tail, true))
+        find(own, false).or_else(|| find(self.0.tail(), true))
     }
 
     /// Is it an answer? What has a method or parameters is a message of the other side's own.
     pub fn is_answer(&self) -> bool {
-        let find = |key: &[u8]| memchr::memmem::find(&self.head, key).unwrap_or(usize::MAX);
+        let find = |key: &[u8]| memchr::memmem::find(self.0.head(), key).unwrap_or(usize::MAX);
         let own = find(b"\"method\"").min(find(b"\"params\""));
         own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
     }

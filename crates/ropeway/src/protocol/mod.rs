@@ -4,7 +4,6 @@ pub(crate) mod field;
 mod frame;
 mod headers;
 mod list;
-mod sse;
 mod version;
 
 pub use frame::{
@@ -12,7 +11,6 @@ pub use frame::{
 };
 pub use headers::{HeaderParams, InvalidHeader, header_value};
 pub use list::{Page, tool_definition, wire_definition};
-pub use sse::{SseEvent, SseParser};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
 /// JSON-RPC and MCP error codes that mean something to us.

@@ -1,5 +1,6 @@
 //! An answer in the making: what the decoders of all dialects put their pieces into.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -22,6 +23,8 @@ pub(super) struct Draft {
     calls: usize,
     /// The calls before this slot have been handed on.
     settled: usize,
+    /// Calls may grow while others are open.
+    side_by_side: bool,
     /// What it has cost so far.
     pub(super) usage: Usage,
     /// Why it stopped, once that is known.
@@ -62,6 +65,7 @@ impl Draft {
             slots: Vec::new(),
             calls: 0,
             settled: 0,
+            side_by_side: false,
             usage: Usage::default(),
             stop: None,
             id: None,
@@ -69,6 +73,12 @@ impl Draft {
             extra: Map::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Calls may grow side by side: they are whole when the answer is, or when they are closed.
+    pub(super) fn with_calls_side_by_side(mut self) -> Self {
+        self.side_by_side = true;
+        self
     }
 
     /// Was nothing said yet?
@@ -79,21 +89,6 @@ impl Draft {
     /// How many calls there are so far.
     pub(super) fn calls(&self) -> usize {
         self.calls
-    }
-
-    /// The last slot.
-    pub(super) fn last(&self) -> Option<usize> {
-        self.slots.len().checked_sub(1)
-    }
-
-    /// Is this slot one of text?
-    pub(super) fn is_text(&self, slot: usize) -> bool {
-        matches!(self.slots.get(slot), Some(Slot::Done(AssistantPart::Text(_))))
-    }
-
-    /// Is this slot one of reasoning?
-    pub(super) fn is_reasoning(&self, slot: usize) -> bool {
-        matches!(self.slots.get(slot), Some(Slot::Done(AssistantPart::Reasoning(_))))
     }
 
     /// Opens a slot of text.
@@ -152,7 +147,9 @@ impl Draft {
 
     fn open(&mut self, slot: Slot, events: &mut Vec<ReplyEvent>) -> usize {
         // What stands before another part was not cut off.
-        self.settle(events, false);
+        if !self.side_by_side {
+            self.settle(events, false);
+        }
         self.slots.push(slot);
         self.slots.len() - 1
     }
@@ -202,6 +199,27 @@ impl Draft {
         }
     }
 
+    /// The whole of a text or of what the model thinks, in the place of what came piece by piece. What is new in it is told.
+    pub(super) fn all_text(&mut self, slot: usize, whole: &str, events: &mut Vec<ReplyEvent>) {
+        match (whole.strip_prefix(self.so_far(slot)), self.slots.get_mut(slot)) {
+            (Some(rest), Some(Slot::Done(AssistantPart::Text(_)))) => self.text(slot, rest, events),
+            (Some(rest), Some(Slot::Done(AssistantPart::Reasoning(_)))) => self.reasoning(slot, rest, events),
+            (None, Some(Slot::Done(AssistantPart::Text(part)))) => whole.clone_into(&mut part.text),
+            (None, Some(Slot::Done(AssistantPart::Reasoning(part)))) => whole.clone_into(&mut part.text),
+            _ => {}
+        }
+    }
+
+    /// A call is whole: it is handed on.
+    pub(super) fn close_call(&mut self, slot: usize, events: &mut Vec<ReplyEvent>) {
+        self.settle_slot(slot, false, events);
+    }
+
+    /// A call broke off: it is handed on as one that must not be made.
+    pub(super) fn cut_call(&mut self, slot: usize, events: &mut Vec<ReplyEvent>) {
+        self.settle_slot(slot, true, events);
+    }
+
     /// What came of a call's arguments so far, or of a text.
     pub(super) fn so_far(&self, slot: usize) -> &str {
         match self.slots.get(slot) {
@@ -221,6 +239,13 @@ impl Draft {
             Slot::Done(AssistantPart::ToolCall(call)) => Some(&mut call.extra),
             Slot::Done(AssistantPart::Private(part)) => Some(&mut part.json),
         }
+    }
+
+    /// Puts the slots into another order, when everything was said; those that are not named stay behind.
+    pub(super) fn arrange(&mut self, order: impl IntoIterator<Item = usize>) {
+        let mut slots: Vec<Option<Slot>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
+        self.slots = order.into_iter().filter_map(|at| slots.get_mut(at)?.take()).collect();
+        self.slots.extend(slots.into_iter().flatten());
     }
 
     /// Tells what a person should know.
@@ -243,19 +268,28 @@ impl Draft {
         self.lowered.by_wire_name(wire_name).map_or(wire_name, |tool| &tool.name)
     }
 
+    /// All calls so far are whole.
+    pub(super) fn settle_calls(&mut self, events: &mut Vec<ReplyEvent>) {
+        self.settle(events, false);
+    }
+
     /// Makes calls of all drafts so far, and hands them on.
     fn settle(&mut self, events: &mut Vec<ReplyEvent>, cut: bool) {
         let end = self.slots.len();
         for at in self.settled..end {
-            let Slot::Call(_) = &self.slots[at] else { continue };
-            let placeholder = Slot::Done(AssistantPart::Private(Private::default()));
-            let Slot::Call(draft) = std::mem::replace(&mut self.slots[at], placeholder) else { continue };
-            let index = draft.index;
-            let call = self.call(draft, cut && at + 1 == end);
-            events.push(ReplyEvent::ToolCall { index, call: call.clone() });
-            self.slots[at] = Slot::Done(AssistantPart::ToolCall(call));
+            self.settle_slot(at, cut && at + 1 == end, events);
         }
         self.settled = end;
+    }
+
+    fn settle_slot(&mut self, at: usize, cut: bool, events: &mut Vec<ReplyEvent>) {
+        let Some(slot @ Slot::Call(_)) = self.slots.get_mut(at) else { return };
+        let placeholder = Slot::Done(AssistantPart::Private(Private::default()));
+        let Slot::Call(draft) = std::mem::replace(slot, placeholder) else { return };
+        let index = draft.index;
+        let call = self.call(draft, cut);
+        events.push(ReplyEvent::ToolCall { index, call: call.clone() });
+        self.slots[at] = Slot::Done(AssistantPart::ToolCall(call));
     }
 
     fn call(&self, draft: CallDraft, cut: bool) -> ToolCall {
@@ -263,13 +297,16 @@ impl Draft {
         let arguments = match CallArguments::read(&json) {
             _ if cut => CallArguments::broken(json, "the arguments were cut off: the answer had become too long"),
             CallArguments::Object(arguments) => {
-                if !json.trim().is_empty() && serde_json::to_string(&arguments).is_ok_and(|again| again != json) {
-                    extra.insert(WRITTEN.to_owned(), json.into());
-                }
-                CallArguments::Object(match self.lowered.by_wire_name(&wire_name) {
+                let tool = self.lowered.by_wire_name(&wire_name);
+                let arguments = match tool {
                     Some(tool) => tool.from_wire(arguments),
                     None => arguments,
-                })
+                };
+                let again = tool.map_or(Cow::Borrowed(&arguments), |tool| tool.to_wire(&arguments));
+                if !json.trim().is_empty() && serde_json::to_string(&again).is_ok_and(|again| again != json) {
+                    extra.insert(WRITTEN.to_owned(), json.into());
+                }
+                CallArguments::Object(arguments)
             }
             broken => broken,
         };

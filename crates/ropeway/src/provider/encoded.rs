@@ -1,5 +1,6 @@
 //! A request in a dialect: what goes over the wire, and what it takes to understand the answer.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use serde_json::{Map, Value};
 use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings};
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
-use crate::secret::Secret;
+use crate::secret::{self, Mask, Secret};
 
 /// An HTTP request, ready to be sent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpRequest {
     /// The method.
@@ -24,6 +25,20 @@ pub struct HttpRequest {
     pub headers: Vec<(String, Secret)>,
     /// The body: JSON.
     pub body: Bytes,
+}
+
+impl fmt::Debug for HttpRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A key may stand in the URL.
+        let url = Mask::new(&secret::in_url(&self.url)).hide(&self.url).into_owned();
+        let mut shown = f.debug_struct("HttpRequest");
+        shown
+            .field("method", &self.method)
+            .field("url", &url)
+            .field("headers", &self.headers)
+            .field("body", &self.body);
+        shown.finish()
+    }
 }
 
 /// A request in a dialect.
@@ -49,12 +64,13 @@ impl Encoded {
     }
 
     /// The name of a tool by its place in the request.
-    pub fn tool(&self, place: usize) -> Option<&str> {
-        self.offered.get(place).map(|&at| self.lowered.tools[at].name.as_str())
+    pub fn tool(&self, place: u32) -> Option<&str> {
+        self.offered.get(place as usize).map(|&at| self.lowered.tools[at].name.as_str())
     }
 
     /// The same request without one of its tools; `None` if it is the only one.
-    pub fn without_tool(&self, place: usize) -> Option<Self> {
+    pub fn without_tool(&self, place: u32) -> Option<Self> {
+        let place = place as usize;
         if self.offered.len() < 2 || place >= self.offered.len() {
             return None;
         }

@@ -1,9 +1,13 @@
 //! Why there is no answer of a model.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::Dialect;
+use crate::secret::Mask;
 use crate::tool::BoxError;
 
 /// Why there is no answer of a model.
@@ -27,12 +31,13 @@ pub struct ProviderError {
     /// The provider said that to try again is worth it, or is not.
     pub should_retry: Option<bool>,
     /// The tool that the provider does not take, by its place in the request.
-    pub tool: Option<usize>,
+    pub tool: Option<u32>,
     pub(crate) source: Option<BoxError>,
 }
 
 /// What kind of trouble it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The request could not be made out of what was given.
@@ -97,6 +102,53 @@ impl ProviderError {
     /// Is the key missing, wrong, or not allowed to do this?
     pub fn is_auth(&self) -> bool {
         self.kind == ErrorKind::Auth
+    }
+
+    /// The same trouble; what must not be seen is hidden in all its words.
+    pub(super) fn hidden(mut self, mask: &Mask) -> Self {
+        let words = [Some(&mut self.message), self.code.as_mut(), self.request_id.as_mut()];
+        for text in words.into_iter().flatten() {
+            *text = mask.hide(text).into_owned();
+        }
+        self.source = self.source.map(|source| match is_seen_in(source.as_ref(), mask) {
+            true => Box::new(Told::of(source.as_ref(), mask)),
+            false => source,
+        });
+        self
+    }
+}
+
+/// Does an error, or one of those it came from, show what must not be seen?
+fn is_seen_in(error: &(dyn std::error::Error + 'static), mask: &Mask) -> bool {
+    let shows = |text: &str| matches!(mask.hide(text), Cow::Owned(_));
+    shows(&error.to_string())
+        || shows(&format!("{error:?}"))
+        || error.source().is_some_and(|source| is_seen_in(source, mask))
+}
+
+/// What is left of an error that showed what must not be seen: its words without it.
+#[derive(Debug)]
+struct Told {
+    words: String,
+    source: Option<Box<Self>>,
+}
+
+impl Told {
+    fn of(error: &(dyn std::error::Error + 'static), mask: &Mask) -> Self {
+        let source = error.source().map(|source| Box::new(Self::of(source, mask)));
+        Self { words: mask.hide(&error.to_string()).into_owned(), source }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Told {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Map;
 
+use super::draft::WRITTEN;
 use crate::content::ContentPart;
 use crate::lowering::Lowered;
 use crate::message::{
@@ -61,6 +62,8 @@ pub(super) struct Call<'a> {
     pub(super) wire_name: String,
     /// The arguments; broken ones are an object that holds them as text.
     pub(super) arguments: Cow<'a, Arguments>,
+    /// The arguments as the model wrote them, if they go back to where they came from and are still the same.
+    pub(super) written: Option<&'a str>,
     /// What goes back to where it came from.
     pub(super) extra: Option<&'a Map<String, serde_json::Value>>,
 }
@@ -186,7 +189,16 @@ impl<'a> Turns<'a, '_> {
                 Cow::Owned(Arguments::from_iter([("invalid_arguments".to_owned(), text)]))
             }
         };
-        Call { id: self.id(&call.id), wire_name, arguments, extra: native.then_some(&call.extra) }
+        let extra = native.then_some(&call.extra);
+        let written = extra.and_then(|extra| extra.get(WRITTEN)?.as_str());
+        let written = written.filter(|text| match (&call.arguments, serde_json::from_str(text)) {
+            (CallArguments::Object(now), Ok(then)) => match tool {
+                Some(tool) => tool.from_wire(then) == *now,
+                None => then == *now,
+            },
+            _ => false,
+        });
+        Call { id: self.id(&call.id), wire_name, arguments, written, extra }
     }
 
     /// An id that is legal everywhere and different from all others.
@@ -221,5 +233,161 @@ fn outcome<'a>(call: &Call<'a>, result: Option<&'a ToolResult>) -> Outcome<'a> {
             let content = Cow::Owned(vec![ContentPart::text(NO_RESULT)]);
             Outcome { id, wire_name, content, is_error: true }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::{Dialect, UserMessage};
+
+    fn speaker(endpoint: &str) -> Speaker {
+        Speaker { dialect: Dialect::Chat, endpoint: endpoint.to_owned(), model: "m".to_owned() }
+    }
+
+    fn conversation(messages: serde_json::Value) -> Conversation {
+        serde_json::from_value(json!({"messages": messages})).expect("a conversation")
+    }
+
+    /// The turns in short: `user: a b`, `assistant: text, call(id)`, `results: id=text`.
+    fn short(conversation: &Conversation) -> Vec<String> {
+        let shown = |parts: &[ContentPart]| {
+            parts.iter().map(|part| part.as_text().unwrap_or("(no text)").to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let turns = turns(conversation, &speaker("here"), &Lowered::default());
+        turns
+            .iter()
+            .map(|turn| match turn {
+                Turn::User(parts) => {
+                    let parts: Vec<ContentPart> = parts.iter().map(|part| part.clone().into_owned()).collect();
+                    format!("user: {}", shown(&parts))
+                }
+                Turn::Assistant(answer) => {
+                    let parts = answer.parts.iter().map(|part| match part {
+                        Part::Text(text) => format!("`{}`", text.text),
+                        Part::Reasoning(reasoning) => format!("({})", reasoning.text),
+                        Part::Call(call) => format!("{}[{}]", call.wire_name, call.id),
+                        Part::Private(_) => "private".to_owned(),
+                    });
+                    format!("assistant: {}", parts.collect::<Vec<_>>().join(" "))
+                }
+                Turn::Results(outcomes) => {
+                    let outcome = |outcome: &Outcome<'_>| {
+                        let mark = if outcome.is_error { "!" } else { "" };
+                        format!("{}{mark}={}", outcome.id, shown(&outcome.content))
+                    };
+                    format!("results: {}", outcomes.iter().map(outcome).collect::<Vec<_>>().join(", "))
+                }
+            })
+            .collect()
+    }
+
+    fn call(id: &str) -> serde_json::Value {
+        json!({"type": "tool_call", "id": id, "name": "t", "arguments": {}})
+    }
+
+    fn result(id: &str, text: &str) -> serde_json::Value {
+        json!({"call": id, "tool": "t", "content": [{"type": "text", "text": text}]})
+    }
+
+    fn user(text: &str) -> serde_json::Value {
+        json!({"role": "user", "content": [{"type": "text", "text": text}]})
+    }
+
+    #[test]
+    fn results_stand_behind_their_calls_in_the_order_of_the_calls_wherever_they_were() {
+        let conversation = conversation(json!([
+            user("a"),
+            user("b"),
+            {"role": "assistant", "parts": [{"type": "text", "text": "hm"}, call("x"), call("y")]},
+            {"role": "tool", "results": [result("y", "2")]},
+            user("meanwhile"),
+            {"role": "tool", "results": [result("x", "1")]},
+        ]));
+        assert_eq!(
+            short(&conversation),
+            ["user: a b", "assistant: `hm` t[x] t[y]", "results: x=1, y=2", "user: meanwhile"]
+        );
+    }
+
+    #[test]
+    fn a_call_without_a_result_gets_one_that_says_so() {
+        let conversation = conversation(json!([{"role": "assistant", "parts": [call("x")]}]));
+        assert_eq!(short(&conversation), ["assistant: t[x]".to_owned(), format!("results: x!={NO_RESULT}")]);
+    }
+
+    #[test]
+    fn a_result_of_a_call_that_nobody_made_is_told_by_the_person() {
+        let conversation = conversation(json!([
+            {"role": "tool", "results": [result("x", "1")]},
+            {"role": "assistant", "parts": [call("a")]},
+            {"role": "tool", "results": [result("a", "2"), result("a", "3"), result("z", "4")]},
+        ]));
+        assert_eq!(
+            short(&conversation),
+            [
+                "user: [a result of the tool `t`] 1",
+                "assistant: t[a]",
+                "results: a=2",
+                "user: [a result of the tool `t`] 3 [a result of the tool `t`] 4"
+            ]
+        );
+    }
+
+    #[test]
+    fn ids_are_made_legal_and_different() {
+        let long = "x".repeat(80);
+        let conversation = conversation(json!([
+            {"role": "assistant", "parts": [call("a"), call("a"), call(""), call("b/c"), call(&long)]},
+            {"role": "tool", "results": [result("a", "1"), result("a", "2"), result("b/c", "3")]},
+            {"role": "assistant", "parts": [call("a")]},
+        ]));
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        let ids: Vec<&str> = turns
+            .iter()
+            .filter_map(|turn| match turn {
+                Turn::Results(outcomes) => Some(outcomes.iter().map(|outcome| outcome.id.as_str())),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!([ids[0], ids[1], ids[2], ids[3], ids[5]], ["a", "a_2", "call", "b_c", "a_3"]);
+        assert_eq!(ids[4].len(), MAX_ID);
+        assert!(short(&conversation)[1].starts_with("results: a=1, a_2=2, call!="));
+    }
+
+    #[test]
+    fn what_is_private_goes_back_only_to_where_it_came_from() {
+        let answer = |endpoint: &str| {
+            json!({"role": "assistant", "from": {"dialect": "chat", "endpoint": endpoint, "model": "m"}, "parts": [
+                {"type": "reasoning", "text": "secret"}, {"type": "private", "json": {}}, {"type": "text", "text": ""}, {"type": "text", "text": "open"}
+            ], "extra": {"x": 1}})
+        };
+        assert_eq!(short(&conversation(json!([answer("here")]))), ["assistant: (secret) private `` `open`"]);
+        assert_eq!(short(&conversation(json!([answer("there")]))), ["assistant: `open`"]);
+    }
+
+    #[test]
+    fn broken_arguments_become_an_object_that_holds_them() {
+        let conversation = conversation(json!([{"role": "assistant", "parts": [
+            {"type": "tool_call", "id": "x", "name": "t", "broken_arguments": {"text": "{\"a", "problem": "cut"}}
+        ]}]));
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
+        let Part::Call(call) = &parts[0] else { panic!("a call") };
+        assert_eq!(serde_json::to_value(&*call.arguments).expect("JSON"), json!({"invalid_arguments": "{\"a"}));
+    }
+
+    #[test]
+    fn messages_that_say_nothing_are_gone() {
+        let conversation = Conversation::new()
+            .with(UserMessage::default())
+            .with(AssistantMessage::default())
+            .with("")
+            .with(AssistantMessage::text(""))
+            .with("hi");
+        assert_eq!(short(&conversation), ["user: hi"]);
     }
 }

@@ -11,19 +11,30 @@ mod encoded;
 mod error;
 mod gemini;
 mod history;
+mod http;
 mod piece;
+mod record;
+mod recording;
+mod replay;
 mod reply;
 mod request;
 mod responses;
+mod retry;
 mod settings;
+mod stream;
 mod trouble;
+mod wire;
 
 pub use self::decoder::Decoder;
 pub use self::encoded::{Encoded, HttpRequest};
 pub use self::error::{ErrorKind, ProviderError};
+pub use self::http::Provider;
+pub use self::record::Recorder;
+pub use self::recording::{Ending, Exchange, RecordedRequest, Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
-pub use self::request::{ChatRequest, Effort, OutputFormat, ToolChoice};
+pub use self::request::{ChatRequest, Effort, NotTheOutput, OutputFormat, ToolChoice};
 pub use self::settings::{KeyHeader, Proxy, Quirks, Retries, Settings, Timeouts};
+pub use self::stream::ReplyStream;
 use crate::message::Dialect;
 
 /// Writes a request in the dialect of the settings. It is pure: nothing is sent.

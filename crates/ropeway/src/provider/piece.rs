@@ -63,11 +63,6 @@ impl<'a> Piece<'a> {
 }
 
 impl Data<'_> {
-    /// `data:image/png;base64,…`
-    pub(super) fn url(&self) -> String {
-        format!("data:{};base64,{}", self.mime_type, self.base64)
-    }
-
     /// A line that says what is not shown.
     pub(super) fn line(&self, kind: &str) -> String {
         let name = self.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();
@@ -87,8 +82,8 @@ fn blob_piece<'a>(blob: &'a Blob, family: &str) -> Piece<'a> {
     let piece = binary(Cow::Borrowed(&blob.mime_type), None, &blob.base64);
     // A tool that calls something a picture means one, whatever else it says of it.
     match piece {
-        Piece::Image(_) | Piece::Audio(_) | Piece::Text(_) => piece,
-        _ => Piece::Text(format!("[{family}, {}: it cannot be shown here]", blob.mime_type).into()),
+        Piece::Pdf(data) => Piece::Text(data.line(family).into()),
+        piece => piece,
     }
 }
 
@@ -174,7 +169,7 @@ fn sniff(base64: &str) -> Option<&'static str> {
 fn tidy(base64: &str) -> Option<Cow<'_, str>> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let bare = base64.trim_end_matches('=');
-    if bare.bytes().all(legal) && base64.len() % 4 == 0 && base64.len() - bare.len() <= 2 {
+    if bare.bytes().all(legal) && base64.len().is_multiple_of(4) && base64.len() - bare.len() <= 2 {
         return (!bare.is_empty()).then_some(Cow::Borrowed(base64));
     }
     let mut tidy: String = base64
@@ -189,8 +184,92 @@ fn tidy(base64: &str) -> Option<Cow<'_, str>> {
     if tidy.is_empty() || tidy.len() % 4 == 1 || !tidy.bytes().all(legal) {
         return None;
     }
-    while tidy.len() % 4 != 0 {
+    while !tidy.len().is_multiple_of(4) {
         tidy.push('=');
     }
     Some(Cow::Owned(tidy))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
+
+    fn part(block: serde_json::Value) -> ContentPart {
+        serde_json::from_value(block).expect("a part")
+    }
+
+    fn image<'a>(mime_type: &'a str, base64: &'a str) -> Piece<'a> {
+        Piece::Image(Data { mime_type: mime_type.into(), name: None, base64: base64.into() })
+    }
+
+    #[test]
+    fn a_picture_is_what_its_bytes_say_whatever_it_is_called() {
+        for said in ["image/png", "image/jpeg", "image/jpg", "IMAGE/PNG; q=1", "image/x-odd"] {
+            let part = part(json!({"type": "image", "data": PNG, "mimeType": said}));
+            assert_eq!(Piece::of(&part), image("image/png", PNG), "{said}");
+        }
+        let unknown = part(json!({"type": "image", "data": "AAAA", "mimeType": "image/jpg"}));
+        assert_eq!(Piece::of(&unknown), image("image/jpeg", "AAAA"));
+    }
+
+    #[test]
+    fn base64_is_tidied_and_what_is_none_is_told() {
+        for written in ["iVBORw0KGgoAAAANSUhEUg", "iVBORw0K\nGgoAAAAN\r\nSUhEUg==\n", " iVBORw0KGgoAAAANSUhEUg="] {
+            let part = part(json!({"type": "image", "data": written, "mimeType": "image/png"}));
+            assert_eq!(Piece::of(&part), image("image/png", PNG), "{written}");
+        }
+        for broken in ["", "====", "iVBORw0K!", "AAAAA"] {
+            let part = part(json!({"type": "image", "data": broken, "mimeType": "image/png"}));
+            let expected = "[data, image/png: it is not valid base64, so it cannot be shown]";
+            assert_eq!(Piece::of(&part), Piece::Text(expected.into()), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_resource_is_a_picture_a_sound_a_document_or_text() {
+        let resource = |mime: &str, blob: &str| {
+            part(json!({"type": "resource", "resource": {"uri": "file:///a", "mimeType": mime, "blob": blob}}))
+        };
+        let named = |mime: &'static str, base64: &'static str| Data {
+            mime_type: mime.into(),
+            name: Some("file:///a".into()),
+            base64: base64.into(),
+        };
+        assert_eq!(Piece::of(&resource("application/octet-stream", PNG)), Piece::Image(named("image/png", PNG)));
+        assert_eq!(Piece::of(&resource("audio/wav", "AAAA")), Piece::Audio(named("audio/wav", "AAAA")));
+        assert_eq!(
+            Piece::of(&resource("application/pdf", "JVBERi0x")),
+            Piece::Pdf(named("application/pdf", "JVBERi0x"))
+        );
+        let json = Piece::Document { name: "file:///a".into(), text: "{}".into() };
+        assert_eq!(Piece::of(&resource("application/json", "e30=")), json);
+        let zip = "[data `file:///a`, application/zip, 3 bytes: it cannot be shown here]";
+        assert_eq!(Piece::of(&resource("application/zip", "AAAA")), Piece::Text(zip.into()));
+        let text = part(json!({"type": "resource", "resource": {"uri": "file:///b", "text": "hello"}}));
+        assert_eq!(Piece::of(&text).into_text(), "[file:///b]\nhello");
+    }
+
+    #[test]
+    fn what_a_model_cannot_take_is_a_line_of_text() {
+        let sound = part(json!({"type": "audio", "data": "A".repeat(4000), "mimeType": "audio/ogg"}));
+        assert_eq!(Piece::of(&sound).into_text(), "[sound, audio/ogg, 3.0 kB: it cannot be shown here]");
+        let tiff = part(json!({"type": "image", "data": "AAAA", "mimeType": "image/tiff"}));
+        assert_eq!(Piece::of(&tiff).into_text(), "[image, image/tiff, 3 bytes: it cannot be shown here]");
+        let link = part(
+            json!({"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/x", "description": "d"}),
+        );
+        assert_eq!(Piece::of(&link).into_text(), "[resource `a`, file:///a, text/x: d]");
+        let bare = part(json!({"type": "resource_link", "uri": "file:///a"}));
+        assert_eq!(Piece::of(&bare).into_text(), "[resource file:///a]");
+    }
+
+    #[test]
+    fn a_drawing_in_svg_is_text() {
+        let svg = part(json!({"type": "image", "data": "PHN2Zy8+", "mimeType": "image/svg+xml"}));
+        assert_eq!(Piece::of(&svg), Piece::Document { name: "image/svg+xml".into(), text: "<svg/>".into() });
+    }
 }

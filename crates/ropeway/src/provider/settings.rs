@@ -1,12 +1,13 @@
 //! The settings of a provider: where it is, who asks, how patient we are.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::message::{Dialect, Speaker};
 use crate::secret::{self, Mask, Secret};
 
 /// Where a provider is, who asks, and how patient we are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// The dialect that it speaks.
@@ -96,6 +97,21 @@ pub struct Quirks {
     pub chat_without_usage: bool,
     /// How many tools a request may have; the dialect's usual number where nothing is said.
     pub most_tools: Option<usize>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("dialect", &self.dialect)
+            .field("base_url", &self.mask().hide(&self.base_url))
+            .field("key", &self.key)
+            .field("headers", &self.headers)
+            .field("timeouts", &self.timeouts)
+            .field("retries", &self.retries)
+            .field("proxy", &self.proxy)
+            .field("quirks", &self.quirks)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Timeouts {
@@ -252,5 +268,61 @@ impl Settings {
         let all: Vec<Secret> =
             self.key.iter().cloned().chain(headers).chain(secret::in_url(&self.base_url)).chain(proxy).collect();
         Mask::new(&all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(dialect: Dialect, variables: &[(&str, &str)]) -> Settings {
+        let find =
+            |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
+        Settings::from_variables(dialect, find)
+    }
+
+    #[test]
+    fn keys_and_addresses_come_from_the_usual_variables() {
+        let key = |settings: &Settings| settings.key.as_ref().map(|key| key.expose().to_owned());
+        let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
+        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::Named("x-api-key")));
+        let token = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "t")]);
+        assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), KeyHeader::Bearer));
+        let gemini = from(Dialect::Gemini, &[("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b")]);
+        assert_eq!(key(&gemini), Some("b".to_owned()));
+        let chat = from(Dialect::Chat, &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")]);
+        assert_eq!((key(&chat), chat.url("/chat")), (None, "http://127.0.0.1:8080/v1/chat".to_owned()));
+    }
+
+    #[test]
+    fn a_query_of_the_base_url_stays_behind_the_path() {
+        let settings = Settings::new(Dialect::Chat).with_base_url("https://h/v1/?version=2");
+        assert_eq!(settings.url("/chat"), "https://h/v1/chat?version=2");
+        assert_eq!(settings.url("/chat?alt=sse"), "https://h/v1/chat?alt=sse&version=2");
+    }
+
+    #[test]
+    fn the_endpoint_of_a_speaker_holds_no_secret() {
+        let settings = Settings::new(Dialect::Chat).with_base_url("HTTPS://ada:pass@Host:81/secret/v1?key=x");
+        assert_eq!(settings.speaker("m").endpoint, "https://host:81");
+        assert!(Settings::new(Dialect::Chat).is_openai());
+        assert!(!settings.is_openai());
+    }
+
+    #[test]
+    fn everything_that_must_not_be_seen_is_hidden() {
+        let settings = Settings::new(Dialect::Chat)
+            .with_key("sk-12345678")
+            .with_header("X-Api-Key", "other-key")
+            .with_base_url("https://ada:password@host/v1?token=tok-99")
+            .with_proxy(Proxy::Url(Secret::new("http://u:proxy-pass@p")));
+        let mask = settings.mask();
+        for secret in ["sk-12345678", "other-key", "password", "tok-99", "proxy-pass"] {
+            assert_eq!(mask.hide(&format!("<{secret}>")), "<***>");
+        }
+        let shown = format!("{settings:?}");
+        for secret in ["sk-12345678", "other-key", "password", "tok-99", "proxy-pass"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
     }
 }

@@ -1,11 +1,428 @@
 //! Trouble as providers tell of it: refusals with a status, and errors in the middle of an answer.
+//!
+//! Every provider has its own words, and those who only speak a dialect have others still. So the words are looked at first,
+//! and the status says the rest.
 
-use serde_json::Value;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value};
 
 use super::{ErrorKind, ProviderError};
 use crate::message::Dialect;
+use crate::web::readable;
 
-/// An error that came in the middle of an answer: the error object, or the frame that holds it as `error`.
+/// How much of a provider's words is passed on.
+const MOST_WORDS: usize = 2000;
+
+/// Words for a conversation that is longer than the model's window.
+const TOO_LONG: [&str; 9] = [
+    "context_length_exceeded",
+    "exceed_context_size",
+    "model_context_window_exceeded",
+    "prompt is too long",
+    "maximum context length",
+    "exceeds the available context size",
+    "reduce the length of the messages",
+    "exceeds the maximum number of tokens allowed",
+    "context window",
+];
+
+/// Words for an account that has nothing left to spend.
+const NOTHING_LEFT: [&str; 8] = [
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "credit_balance_exhausted",
+    "spend_limit_exceeded",
+    "enforced_spend_limit_reached",
+    "organization_usage_limit_exceeded",
+    "credit balance is too low",
+    "billing_error",
+];
+
+/// Words for a key that does not open.
+const WRONG_KEY: [&str; 6] = [
+    "invalid_api_key",
+    "api_key_invalid",
+    "authentication_error",
+    "permission_error",
+    "unauthenticated",
+    "permission_denied",
+];
+
+/// Words for a provider that has too much to do.
+const TOO_MUCH: [&str; 4] = ["overloaded", "over capacity", "unavailable", "loading model"];
+
+/// Words for too many requests in too short a time.
+const TOO_FAST: [&str; 4] = ["rate_limit", "resource_exhausted", "too_many_requests", "ramp_limit"];
+
+/// Words for something that is not there.
+const NOT_THERE: [&str; 3] = ["model_not_found", "not_found_error", "not_found"];
+
+/// Words for a request that has too many bytes.
+const TOO_LARGE: [&str; 2] = ["request_too_large", "payload too large"];
+
+/// A refusal: an answer with a status that says no.
+pub(super) fn in_reply(
+    dialect: Dialect,
+    status: u16,
+    header: &dyn Fn(&str) -> Option<String>,
+    body: &[u8],
+    now: SystemTime,
+) -> ProviderError {
+    let said = Said::of_body(body);
+    let words = match said.message.trim() {
+        "" => String::new(),
+        words => format!(": {words}"),
+    };
+    let mut error = said.error(dialect, Some(status), format!("the provider refused with status {status}{words}"));
+    error.status = Some(status);
+    error.request_id = header("request-id").or_else(|| header("x-request-id")).or(error.request_id);
+    error.retry_after = wish(header, now).or(error.retry_after);
+    error.should_retry = match header("x-should-retry").as_deref().map(str::trim) {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        // A conflict is over when the other request is.
+        _ if matches!(status, 409 | 425) => Some(true),
+        _ => None,
+    };
+    error
+}
+
+/// An error that came in the middle of an answer: the error object, or the frame that holds it.
 pub(super) fn in_stream(dialect: Dialect, frame: &Value) -> ProviderError {
-    ProviderError::new(ErrorKind::Server, dialect, frame.to_string())
+    let said = Said::of(frame);
+    let words = match said.message.trim() {
+        "" => frame.to_string(),
+        words => words.to_owned(),
+    };
+    let status = said.status;
+    let mut error = said.error(dialect, status, format!("the provider broke off its answer: {}", brief(&words)));
+    error.status = status;
+    error
+}
+
+/// When the provider wants to be asked again, by its headers.
+fn wish(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
+    let milliseconds = || {
+        let value: f64 = header("retry-after-ms")?.trim().parse().ok()?;
+        Duration::try_from_secs_f64(value / 1000.0).ok()
+    };
+    milliseconds().or_else(|| crate::web::retry_after(&header("retry-after")?, now))
+}
+
+/// What a provider said of its trouble.
+#[derive(Debug, Default)]
+struct Said {
+    message: String,
+    /// Its words for the kind of trouble, the most exact first.
+    codes: Vec<String>,
+    /// A status among the words.
+    status: Option<u16>,
+    request_id: Option<String>,
+    retry_after: Option<Duration>,
+    /// The field of the request that it is about.
+    field: String,
+}
+
+impl Said {
+    fn of_body(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) if value.is_object() || value.is_array() => {
+                let said = Self::of(&value);
+                // JSON without words that we know is better than nothing.
+                match said.message.is_empty() {
+                    true => Self { message: brief(&String::from_utf8_lossy(body)), ..said },
+                    false => said,
+                }
+            }
+            _ => Self { message: brief(&readable(&String::from_utf8_lossy(body))), ..Self::default() },
+        }
+    }
+
+    fn of(frame: &Value) -> Self {
+        let frame = frame.as_array().and_then(|frames| frames.first()).unwrap_or(frame);
+        let inner = |frame: &Value| frame.get("error").filter(|error| !error.is_null()).cloned();
+        let error = inner(frame)
+            .or_else(|| inner(frame.get("response")?))
+            .or_else(|| inner(frame.get("choices")?.get(0)?))
+            .unwrap_or_else(|| frame.clone());
+        let mut said = match &error {
+            Value::String(words) => Self { message: brief(words), ..Self::default() },
+            Value::Object(fields) => Self::of_fields(fields),
+            _ => Self::default(),
+        };
+        let id = frame.get("request_id").and_then(Value::as_str);
+        said.request_id = id.map(str::to_owned);
+        said
+    }
+
+    fn of_fields(fields: &Map<String, Value>) -> Self {
+        let mut said = Self::default();
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        let message = text("message").or_else(|| text("detail")).or_else(|| text("title"));
+        said.message = message.map(brief).or_else(|| fields.get("detail").map(Value::to_string)).unwrap_or_default();
+        let detail = fields.get("details").and_then(|details| details.get("error_code")).and_then(Value::as_str);
+        let codes = [detail, text("code"), text("status"), text("type")];
+        said.codes = codes.into_iter().flatten().filter(|code| *code != "error").map(str::to_owned).collect();
+        let number = fields.get("code").or_else(|| fields.get("status"));
+        said.status =
+            number.and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
+        said.field = text("param").unwrap_or_default().to_owned();
+        for detail in fields.get("details").and_then(Value::as_array).into_iter().flatten() {
+            said.codes.extend(detail.get("reason").and_then(Value::as_str).map(str::to_owned));
+            let delay = detail.get("retryDelay").and_then(Value::as_str).and_then(|delay| delay.strip_suffix('s'));
+            let delay =
+                delay.and_then(|delay| delay.parse().ok()).and_then(|delay| Duration::try_from_secs_f64(delay).ok());
+            said.retry_after = delay.or(said.retry_after);
+        }
+        said
+    }
+
+    /// Does one of these words stand in what was said?
+    fn has(&self, words: &[&str]) -> bool {
+        let stands = |text: &str| {
+            let text = text.to_ascii_lowercase();
+            words.iter().any(|word| text.contains(word))
+        };
+        self.codes.iter().any(|code| stands(code)) || stands(&self.message)
+    }
+
+    /// Like [`Said::has`], for words that are too common to be looked for in a sentence.
+    fn is_called(&self, words: &[&str]) -> bool {
+        self.codes.iter().any(|code| words.iter().any(|word| code.to_ascii_lowercase().contains(word)))
+    }
+
+    fn kind(&self, status: Option<u16>) -> ErrorKind {
+        let is_client = status.is_none_or(|status| status < 500);
+        match status {
+            _ if self.has(&TOO_LONG) && status != Some(429) => ErrorKind::ContextLength,
+            _ if self.has(&NOTHING_LEFT) => ErrorKind::Quota,
+            Some(401 | 403) => ErrorKind::Auth,
+            _ if is_client && self.is_called(&WRONG_KEY) => ErrorKind::Auth,
+            Some(402) => ErrorKind::Quota,
+            Some(413) => ErrorKind::TooLarge,
+            Some(429) => ErrorKind::RateLimited,
+            Some(503 | 529) => ErrorKind::Overloaded,
+            _ if self.is_called(&TOO_LARGE) => ErrorKind::TooLarge,
+            _ if self.is_called(&TOO_FAST) => ErrorKind::RateLimited,
+            _ if self.is_called(&TOO_MUCH) || (!is_client && self.has(&TOO_MUCH)) => ErrorKind::Overloaded,
+            Some(404) => ErrorKind::NotFound,
+            _ if is_client && self.is_called(&NOT_THERE) => ErrorKind::NotFound,
+            Some(408 | 504) => ErrorKind::Timeout,
+            Some(400..500) => ErrorKind::InvalidRequest,
+            _ if self.is_called(&["invalid", "bad_request", "failed_precondition"]) => ErrorKind::InvalidRequest,
+            _ => ErrorKind::Server,
+        }
+    }
+
+    fn error(self, dialect: Dialect, status: Option<u16>, message: String) -> ProviderError {
+        let kind = self.kind(status);
+        let mut error = ProviderError::new(kind, dialect, message);
+        if kind == ErrorKind::InvalidRequest {
+            error.tool = tool(&self.field).or_else(|| tool(&self.message));
+        }
+        error.code = self.codes.into_iter().next();
+        error.request_id = self.request_id;
+        error.retry_after = self.retry_after;
+        error
+    }
+}
+
+/// The place of the tool that words are about: `tools.3.custom.name`, `tools[3].function`, `function_declarations[3]`.
+fn tool(words: &str) -> Option<u32> {
+    // Gemini's declarations stand in one tool: what is said of a declaration is more exact.
+    ["function_declarations", "functionDeclarations", "tools"].iter().find_map(|list| {
+        words.match_indices(list).find_map(|(at, _)| {
+            let behind = &words[at + list.len()..];
+            let number = behind.strip_prefix(['.', '['])?;
+            let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+            number[..digits].parse().ok()
+        })
+    })
+}
+
+/// Words in one line, cut where they get too long.
+fn brief(words: &str) -> String {
+    let line: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST_WORDS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refusal(status: u16, headers: &[(&str, &str)], body: &str) -> ProviderError {
+        let header =
+            |name: &str| headers.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
+        in_reply(Dialect::Chat, status, &header, body.as_bytes(), now)
+    }
+
+    fn kind(status: u16, body: Value) -> ErrorKind {
+        refusal(status, &[], &body.to_string()).kind
+    }
+
+    #[test]
+    fn the_status_says_what_kind_of_trouble_it_is_when_there_are_no_words() {
+        use ErrorKind::*;
+        for (status, expected, retryable) in [
+            (400, InvalidRequest, false),
+            (401, Auth, false),
+            (403, Auth, false),
+            (404, NotFound, false),
+            (408, Timeout, true),
+            (409, InvalidRequest, true),
+            (413, TooLarge, false),
+            (422, InvalidRequest, false),
+            (429, RateLimited, true),
+            (500, Server, true),
+            (502, Server, true),
+            (503, Overloaded, true),
+            (504, Timeout, true),
+            (529, Overloaded, true),
+        ] {
+            for body in
+                ["", "<html><body><h1>Sorry</h1></body></html>", "{}", "{\"error\":null}", "nonsense", "[]", "3"]
+            {
+                let error = refusal(status, &[], body);
+                assert_eq!((error.kind, error.is_retryable()), (expected, retryable), "{status} {body}");
+                assert_eq!(error.status, Some(status));
+                assert!(
+                    error.to_string().starts_with(&format!("the provider refused with status {status}")),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_provider_say_more_than_its_status() {
+        use ErrorKind::*;
+        let anthropic =
+            |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
+        let openai = |code: &str, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
+        let gemini = |status: &str, message: &str, reason: &str| json!({"error": {"code": 400, "message": message, "status": status, "details": [{"reason": reason}]}});
+        for (expected, status, body) in [
+            (
+                ContextLength,
+                400,
+                anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            ),
+            (ContextLength, 400, openai("context_length_exceeded", "too long")),
+            (
+                ContextLength,
+                400,
+                gemini(
+                    "INVALID_ARGUMENT",
+                    "The input token count (9) exceeds the maximum number of tokens allowed (8)",
+                    "",
+                ),
+            ),
+            (
+                ContextLength,
+                400,
+                json!({"error": {"code": 400, "message": "request (12 tokens) exceeds the available context size (8 tokens), try increasing it", "type": "exceed_context_size_error"}}),
+            ),
+            (ContextLength, 500, json!({"error": {"message": "This model's maximum context length is 8 tokens"}})),
+            (Quota, 429, openai("insufficient_quota", "You exceeded your current quota")),
+            (Quota, 400, anthropic("invalid_request_error", "Your credit balance is too low to access the API")),
+            (Auth, 400, gemini("INVALID_ARGUMENT", "API key not valid", "API_KEY_INVALID")),
+            (RateLimited, 429, gemini("RESOURCE_EXHAUSTED", "quota", "")),
+            (Overloaded, 500, json!({"error": {"type": "overloaded_error", "message": "Overloaded"}})),
+            (NotFound, 400, openai("model_not_found", "no such model")),
+            (InvalidRequest, 400, json!({"detail": [{"loc": ["body"], "msg": "field required"}]})),
+            (InvalidRequest, 400, json!({"error": "model is required"})),
+            (InvalidRequest, 400, json!({"object": "error", "message": "bad", "type": "BadRequestError", "code": 400})),
+            (Server, 500, json!([{"error": {"code": 500, "message": "x", "status": "INTERNAL"}}])),
+        ] {
+            assert_eq!(kind(status, body.clone()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_tells_the_words_the_code_and_the_request() {
+        let body = json!({"type": "error", "error": {"type": "rate_limit_error", "message": "slow\n down", "details": {"error_code": "ramp_limit_exceeded"}}, "request_id": "req_1"});
+        let error = refusal(429, &[("retry-after", "3")], &body.to_string());
+        assert_eq!(error.to_string(), "the provider refused with status 429: slow down");
+        assert_eq!(error.code.as_deref(), Some("ramp_limit_exceeded"));
+        assert_eq!(error.request_id.as_deref(), Some("req_1"));
+        assert_eq!(error.retry_after, Some(Duration::from_secs(3)));
+        let page = refusal(502, &[("x-request-id", "abc")], "<html><title>Bad</title> <body>Gateway</body></html>");
+        assert_eq!(page.to_string(), "the provider refused with status 502: Bad Gateway");
+        assert_eq!(page.request_id.as_deref(), Some("abc"));
+        let long = refusal(500, &[], &"é".repeat(5000));
+        assert_eq!(long.to_string().chars().count(), "the provider refused with status 500: ".len() + MOST_WORDS + 1);
+    }
+
+    #[test]
+    fn when_to_come_back_is_read_in_every_form() {
+        let wish = |headers: &[(&str, &str)]| refusal(429, headers, "").retry_after;
+        assert_eq!(wish(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
+        assert_eq!(wish(&[("retry-after", "1.5")]), Some(Duration::from_millis(1500)));
+        assert_eq!(wish(&[("retry-after", "Sun, 06 Nov 1994 08:49:40 GMT")]), Some(Duration::from_secs(3)));
+        assert_eq!(wish(&[("retry-after", "9"), ("retry-after-ms", "250")]), Some(Duration::from_millis(250)));
+        assert_eq!(wish(&[("retry-after", "soon")]), None);
+        assert_eq!(wish(&[("retry-after", "-1")]), None);
+        let body = json!({"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "36.5s"}]}});
+        assert_eq!(refusal(429, &[], &body.to_string()).retry_after, Some(Duration::from_millis(36500)));
+    }
+
+    #[test]
+    fn a_provider_may_say_whether_to_try_again() {
+        assert!(!refusal(500, &[("x-should-retry", "false")], "").is_retryable());
+        assert!(refusal(400, &[("x-should-retry", "true")], "").is_retryable());
+    }
+
+    #[test]
+    fn the_tool_that_is_not_taken_is_found_by_its_place() {
+        let place = |message: &str| refusal(400, &[], &json!({"error": {"message": message}}).to_string()).tool;
+        assert_eq!(place("tools.12.custom.input_schema: JSON schema is invalid"), Some(12));
+        assert_eq!(place("GenerateContentRequest.tools[0].function_declarations[3].parameters: bad"), Some(3));
+        assert_eq!(place("Invalid schema for function"), None);
+        assert_eq!(place("no tools. 3 cheers; tools[x]"), None);
+        let by_field =
+            json!({"error": {"message": "Invalid 'tools[1].function.name'", "param": "tools[1].function.name"}});
+        assert_eq!(refusal(400, &[], &by_field.to_string()).tool, Some(1));
+        assert_eq!(refusal(500, &[], &by_field.to_string()).tool, None);
+    }
+
+    #[test]
+    fn an_error_in_mid_stream_is_of_the_same_kinds() {
+        use ErrorKind::*;
+        for (expected, frame) in [
+            (Overloaded, json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})),
+            (RateLimited, json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow", "param": null})),
+            (
+                Server,
+                json!({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}),
+            ),
+            (Server, json!({"error": {"message": "Provider disconnected", "type": "server_error", "code": 502}})),
+            (Overloaded, json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})),
+            (InvalidRequest, json!({"type": "error", "error": {"type": "invalid_request_error", "message": "x"}})),
+            (ContextLength, json!({"error": {"code": "context_length_exceeded", "message": "x"}})),
+            (Server, json!({"choices": [{"error": {"code": 502, "message": "x"}, "finish_reason": "error"}]})),
+            (Server, json!("odd")),
+        ] {
+            assert_eq!(in_stream(Dialect::Chat, &frame).kind, expected, "{frame}");
+        }
+        let error = in_stream(
+            Dialect::Anthropic,
+            &json!({"type": "error", "error": {"type": "api_error", "message": "boom"}, "request_id": "r"}),
+        );
+        assert_eq!(error.to_string(), "the provider broke off its answer: boom");
+        assert_eq!((error.code.as_deref(), error.request_id.as_deref()), (Some("api_error"), Some("r")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(status in 300u16..600, body in ".{0,80}") {
+            let error = refusal(status, &[], &body);
+            proptest::prop_assert_eq!(error.status, Some(status));
+        }
+    }
 }

@@ -32,6 +32,7 @@ use crate::config::Collisions;
 use crate::envelope::Envelope;
 use crate::lowering::{self, Lower, Lowered};
 use crate::message::Dialect;
+use crate::message::{CallArguments, ToolCall, ToolResult};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
 
 /// The tools of many servers and of the host, under names that are all different.
@@ -111,6 +112,14 @@ impl Registry {
                 let error = CallError::UnknownTool { tool: name.to_owned(), nearest: self.nearest(name) };
                 Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, error)
             }
+        }
+    }
+
+    /// Makes a call that a model wants made, and gives what it is told of it. Arguments that are no object are told, not sent.
+    pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
+        match &call.arguments {
+            CallArguments::Object(arguments) => self.call(&call.name, arguments.clone(), cx).await.to_result(call),
+            CallArguments::Broken(broken) => ToolResult::error(call, broken.problem.as_str()),
         }
     }
 

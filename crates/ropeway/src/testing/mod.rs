@@ -1,11 +1,12 @@
-//! A scripted MCP server that misbehaves on command, for tests.
+//! Scripted servers that misbehave on command, for tests: an MCP server, and a provider of models ([`ModelServer`]).
 //!
-//! One [`Script`] says what the server does; it can be reached inside this process ([`in_process`]), as a child
+//! One [`Script`] says what the MCP server does; it can be reached inside this process ([`in_process`]), as a child
 //! process ([`stdio`]) and over HTTP ([`HttpScripted`]). All three share one brain.
 
 mod fault;
 mod headers;
 mod http;
+mod model;
 pub mod odd;
 mod pipe;
 mod process;
@@ -23,6 +24,7 @@ use std::path::Path;
 
 pub use fault::{Fault, HttpFault, Noise, On, Rule, Times};
 pub use http::HttpScripted;
+pub use model::{ModelAnswer, ModelServer};
 pub use process::serve_stdio;
 pub use script::{
     Answers, Eras, ExtraTool, Grandchild, Http, Offers, Paging, Process, Script, UnknownMethods, UnknownSession,

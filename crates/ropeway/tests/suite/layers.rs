@@ -10,6 +10,7 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("secret", 1, &[]),
     ("message", 2, &[]),
     ("tool", 2, &[]),
+    ("web", 2, &[]),
     ("config", 3, &[]),
     ("envelope", 3, &["schema"]),
     ("event", 3, &[]),

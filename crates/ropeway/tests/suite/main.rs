@@ -13,6 +13,7 @@ mod hasty;
 mod layers;
 mod lists;
 mod log;
+mod provider;
 mod real;
 mod registry;
 mod resources;

@@ -19,8 +19,9 @@ use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::Reply;
 use crate::mcp::inbox::{Clocks, Inbox};
-use crate::protocol::{self, Era, MODERN, SseEvent};
+use crate::protocol::{self, Era, MODERN};
 use crate::tool::CallContext;
+use crate::web::SseEvent;
 
 const SESSION: &str = "mcp-session-id";
 

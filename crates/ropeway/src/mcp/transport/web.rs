@@ -2,26 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::HttpServer;
-use crate::mcp::fault::{ConnectError, Fault, TlsTrouble, hidden};
-use crate::protocol::{self, Incoming, RpcError, SseEvent, SseParser};
+use crate::mcp::fault::{ConnectError, Fault, hidden};
+use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Mask;
 use crate::tool::BoxError;
-
-/// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
-const IDLE_CONNECTION: Duration = Duration::from_secs(4);
-
-/// How long a TCP and TLS handshake may take.
-const CONNECT: Duration = Duration::from_secs(15);
+use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
 
 /// How long a message may take whose fate nobody waits for.
 pub(crate) const ERRAND: Duration = Duration::from_secs(30);
@@ -63,7 +58,7 @@ impl Web {
         if let Some(token) = &server.bearer {
             headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
         }
-        let client = client(is_loopback(&url)).map_err(|error| unusable("the HTTP client", error.into()))?;
+        let client = client(&url).build().map_err(|error| unusable("the HTTP client", error.into()))?;
         Ok(Self { client: RwLock::new(client), url, headers, limit, mask })
     }
 
@@ -100,7 +95,7 @@ impl Web {
     /// Lets go of all kept connections. When one breaks, the server may have gone, and the others with it: the next
     /// request must not meet one of them.
     pub(crate) fn forget_connections(&self) {
-        if let Ok(fresh) = client(is_loopback(&self.url)) {
+        if let Ok(fresh) = client(&self.url).build() {
             *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
@@ -116,79 +111,10 @@ fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => {
-            host.trim_matches(['[', ']']).parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-        }
-        None => false,
-    }
-}
-
-fn client(loopback: bool) -> reqwest::Result<Client> {
-    static PROVIDER: Once = Once::new();
-    // A host that has chosen its own provider keeps it.
-    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    let mut builder = Client::builder()
-        .user_agent(concat!("ropeway/", env!("CARGO_PKG_VERSION")))
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT)
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .redirect(redirect::Policy::custom(same_origin));
-    if loopback {
-        // A proxy cannot reach our own machine.
-        builder = builder.no_proxy();
-    }
-    builder.build()
-}
-
-/// A redirect is followed only where it keeps the method, the body and the origin.
-fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let from = attempt.previous().first().map(Url::origin);
-    if keeps && from == Some(attempt.url().origin()) && attempt.previous().len() < 5 {
-        attempt.follow()
-    } else {
-        attempt.stop()
-    }
-}
-
-/// What went wrong on the way to the server. The last cause says it all; those above it say only that something
-/// went wrong, and may hold the URL with its secrets.
 fn broken(error: reqwest::Error, mask: &Mask) -> ConnectError {
-    let error = error.without_url();
-    let mut last: &dyn std::error::Error = &error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    if let Some(error) = tls_error(last) {
-        return ConnectError::Tls { trouble: tls_trouble(error), source: mask.hide(&error.to_string()).into() };
-    }
-    // What the system said keeps its number, for whoever has to tell a closed port from a lost route.
-    match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
-        Some(number) => ConnectError::Broken(Box::new(std::io::Error::from_raw_os_error(number))),
-        None => ConnectError::Broken(mask.hide(&last.to_string()).into()),
-    }
-}
-
-/// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
-fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
-    let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
-    error.downcast_ref().or_else(|| tls_error(wrapped()?))
-}
-
-fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
-    use rustls::CertificateError as Certificate;
-    match error {
-        rustls::Error::InvalidCertificate(error) => match error {
-            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsTrouble::Expired,
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsTrouble::NotYetValid,
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsTrouble::WrongName,
-            _ => TlsTrouble::Untrusted,
-        },
-        rustls::Error::InvalidMessage(_) => TlsTrouble::NotTls,
-        _ => TlsTrouble::Other,
+    match Broken::of(error, mask) {
+        Broken::Tls { trouble, source } => ConnectError::Tls { trouble, source },
+        Broken::Other(source) => ConnectError::Broken(source),
     }
 }
 
@@ -265,39 +191,6 @@ impl Refused {
     }
 }
 
-/// The beginning of a body in one line; of a page only what a person would read.
-fn brief(body: &[u8], mask: &Mask) -> String {
-    let text = String::from_utf8_lossy(body);
-    // Hidden before anything is cut or left out: half a secret would not be found.
-    let text = mask.hide(&text);
-    let text = &text[..text.floor_char_boundary(4000)];
-    let text = match text.trim_start().starts_with('<') {
-        true => without_tags(text),
-        false => text.to_owned(),
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().take(200).collect()
-}
-
-fn without_tags(page: &str) -> String {
-    let mut text = String::new();
-    for part in page.split('<') {
-        // What stands before the first `>` is the tag itself.
-        text.push_str(part.split_once('>').map_or("", |(_, behind)| behind));
-        text.push(' ');
-    }
-    text
-}
-
-/// Reads `Retry-After` in either form: seconds, or a date.
-fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
-    let value = value.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(value).ok().map(|date| date.duration_since(now).unwrap_or_default()),
-    }
-}
-
 /// A body, told by its first bytes: servers lie about its type.
 pub(crate) enum Body {
     /// Nothing at all.
@@ -351,13 +244,6 @@ impl Body {
             }
         }
     }
-}
-
-/// What a stream begins with that was not said to be one.
-fn looks_like_events(start: &[u8]) -> bool {
-    let start = start.trim_ascii_start();
-    let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
-    ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
 }
 
 async fn whole(
@@ -429,23 +315,6 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn retry_after_is_read_in_both_forms() {
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:40 GMT", now), Some(Duration::from_secs(3)));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:40:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
-    }
-
-    #[test]
-    fn of_a_page_only_the_words_are_told() {
-        let page =
-            b"<!DOCTYPE html>\n<html><head><title>Error</title></head><body><pre>Cannot POST /sse</pre></body></html>";
-        assert_eq!(brief(page, &Mask::default()), "Error Cannot POST /sse");
-        assert_eq!(brief(b" plain\n 1 < 2 ", &Mask::default()), "plain 1 < 2");
-    }
 
     #[test]
     fn a_url_that_is_not_http_is_refused_with_its_name() {

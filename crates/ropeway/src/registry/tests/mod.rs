@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::{ServerConfig, ServerEntry, StdioServer};
+use crate::content::ContentPart;
 use crate::envelope::Data;
 use crate::tool::{BoxError, LocalTool};
 
@@ -176,6 +177,21 @@ async fn a_tool_that_nobody_knows_is_an_answer_with_the_nearest_names() {
     assert!(answer(&registry, "log_of_git").await.contains("Near to it: `git_log`."));
     assert!(!answer(&registry, "xylophone").await.contains("Near"));
     assert!(answer(&Registry::default(), "x").await.starts_with("Error: there is no tool `x`. Call"));
+}
+
+#[tokio::test]
+async fn a_call_of_a_model_is_answered_whatever_is_wrong_with_it() {
+    let mut registry = Registry::default();
+    registry.register(local("look", "seen"));
+    let cx = CallContext::default();
+    let good = ToolCall::new("1", "look", Arguments::new());
+    assert_eq!(registry.answer(&good, &cx).await, ToolResult::new(&good, vec![ContentPart::text("seen")]));
+    let broken = ToolCall { arguments: CallArguments::read("[1]"), ..good.clone() };
+    let told = ToolResult::error(&broken, "the arguments must be a JSON object, not an array");
+    assert_eq!(registry.answer(&broken, &cx).await, told);
+    let unknown = ToolCall::new("2", "lock", Arguments::new());
+    let told = registry.answer(&unknown, &cx).await;
+    assert!(told.is_error && told.content[0].as_text().is_some_and(|text| text.contains("`look`")), "{told:?}");
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! What becomes of calls and their arguments.
+
+use serde_json::{Map, Value, json};
+
+use super::{input, reply, stream, tool_use};
+use crate::message::{AssistantPart, CallArguments, ToolCall};
+use crate::provider::StopReason;
+
+fn fields(json: Value) -> Map<String, Value> {
+    serde_json::from_value(json).expect("an object")
+}
+
+/// What became of the arguments of the only call.
+fn arguments(block: Value, deltas: &[&str], stop: &str) -> CallArguments {
+    let reply = reply(stream([(block, deltas.iter().map(|json| input(json)).collect())], stop));
+    let mut calls = reply.message.calls();
+    let call = calls.next().expect("a call").arguments.clone();
+    assert_eq!(calls.next(), None);
+    call
+}
+
+fn broken(text: &str, problem: &str) -> CallArguments {
+    CallArguments::broken(text, problem)
+}
+
+#[test]
+fn arguments_that_are_no_object_are_broken() {
+    let call = || tool_use("a", "t");
+    assert_eq!(arguments(call(), &[], "tool_use"), CallArguments::Object(Map::new()));
+    assert_eq!(arguments(call(), &["", " "], "tool_use"), CallArguments::Object(Map::new()));
+    assert_eq!(
+        arguments(call(), &["[1", "]"], "tool_use"),
+        broken("[1]", "the arguments must be a JSON object, not an array")
+    );
+    let CallArguments::Broken(not_json) = arguments(call(), &["{city: Paris}"], "tool_use") else { panic!("broken") };
+    assert_eq!(not_json.text, "{city: Paris}");
+    assert!(not_json.problem.starts_with("the arguments are not valid JSON: "), "{}", not_json.problem);
+}
+
+#[test]
+fn arguments_that_were_cut_off_are_broken() {
+    let cut = "the arguments were cut off: the answer had become too long";
+    for stop in ["max_tokens", "model_context_window_exceeded"] {
+        assert_eq!(arguments(tool_use("a", "t"), &["{\"city\": \"Pa"], stop), broken("{\"city\": \"Pa", cut));
+    }
+}
+
+#[test]
+fn arguments_may_come_at_the_start_but_the_pieces_count() {
+    let whole = |input: Value| json!({"type": "tool_use", "id": "a", "name": "t", "input": input});
+    let object = |json: Value| CallArguments::Object(fields(json));
+    assert_eq!(arguments(whole(json!({"a": 1})), &[], "tool_use"), object(json!({"a": 1})));
+    assert_eq!(arguments(whole(json!({"a": 1})), &["", "{\"b\"", ":2}"], "tool_use"), object(json!({"b": 2})));
+    assert_eq!(arguments(whole(Value::Null), &["{}"], "tool_use"), object(json!({})));
+    assert_eq!(arguments(whole(json!("{\"a\":1}")), &[], "tool_use"), object(json!({"a": 1})));
+    assert_eq!(
+        arguments(whole(json!([1])), &[], "tool_use"),
+        broken("[1]", "the arguments must be a JSON object, not an array")
+    );
+}
+
+#[test]
+fn a_tool_that_nobody_has_is_called_by_the_name_that_the_model_gave() {
+    let reply = reply(stream([(tool_use("a", "no such"), vec![input("{}")])], "tool_use"));
+    assert_eq!(reply.message.parts, [AssistantPart::ToolCall(ToolCall::new("a", "no such", Map::new()))]);
+}
+
+#[test]
+fn a_server_that_forgets_to_wait_for_results_waits_for_them_all_the_same() {
+    assert_eq!(reply(stream([(tool_use("a", "t"), vec![])], "end_turn")).stop, StopReason::ToolUse);
+}

@@ -1,0 +1,280 @@
+//! What messages become.
+
+use serde_json::{Value, json};
+
+use super::{messages, native, user};
+
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB";
+const PDF: &str = "JVBERi0xLjQKJeLjz9MKMSAwIG9iago8";
+
+fn call(id: &str) -> Value {
+    json!({"type": "tool_call", "id": id, "name": "look", "arguments": {"at": id}})
+}
+
+fn tool_use(id: &str) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "look", "input": {"at": id}})
+}
+
+fn image() -> Value {
+    json!({"type": "image", "data": PNG, "mimeType": "image/png"})
+}
+
+fn image_block() -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}})
+}
+
+fn resource(uri: &str, mime_type: &str, kind: &str, data: &str) -> Value {
+    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, kind: data}})
+}
+
+fn said(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// What a user message becomes.
+fn of_user(content: Value) -> Value {
+    messages(json!([{"role": "user", "content": content}]))[0]["content"].take()
+}
+
+/// What a result becomes, without the id of its call.
+fn of_result(content: Value, is_error: bool) -> Value {
+    let result = json!({"call": "a", "tool": "look", "content": content, "is_error": is_error});
+    let mut all = messages(
+        json!([user("hi"), {"role": "assistant", "parts": [call("a")]}, {"role": "tool", "results": [result]}]),
+    );
+    let block = all[2]["content"][0].as_object_mut().expect("a block");
+    assert_eq!(block.shift_remove("type"), Some(json!("tool_result")));
+    assert_eq!(block.shift_remove("tool_use_id"), Some(json!("a")));
+    Value::Object(block.clone())
+}
+
+#[test]
+fn a_person_shows_pictures_and_documents_by_their_names() {
+    let content = json!([
+        said("look"),
+        image(),
+        resource("file:///a.pdf", "application/pdf", "blob", PDF),
+        resource("file:///a.md", "text/markdown", "text", "# A"),
+    ]);
+    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": PDF});
+    let markdown = json!({"type": "text", "media_type": "text/plain", "data": "# A"});
+    assert_eq!(
+        of_user(content),
+        json!([
+            said("look"),
+            image_block(),
+            {"type": "document", "source": pdf, "title": "file:///a.pdf"},
+            {"type": "document", "source": markdown, "title": "file:///a.md"},
+        ])
+    );
+}
+
+#[test]
+fn what_cannot_be_shown_is_a_line_and_what_is_blank_is_nothing() {
+    let content = json!([
+        said(" \n"),
+        {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+        {"type": "resource_link", "uri": "file:///b", "name": "b"},
+        resource("file:///blank", "text/plain", "text", "\n"),
+        said(""),
+    ]);
+    assert_eq!(
+        of_user(content),
+        json!([
+            said("[sound, audio/wav, 3 bytes: it cannot be shown here]"),
+            said("[resource `b`, file:///b]"),
+            said("[file:///blank]\n\n"),
+        ])
+    );
+}
+
+#[test]
+fn a_title_is_no_longer_than_the_api_takes() {
+    let uri = format!("file:///{}", "ü".repeat(600));
+    let content = of_user(json!([resource(&uri, "text/plain", "text", "a"), resource(" ", "text/plain", "text", "b")]));
+    assert_eq!(content[0]["title"].as_str().expect("a title"), uri.chars().take(500).collect::<String>());
+    assert_eq!(content[1].get("title"), None);
+}
+
+#[test]
+fn a_result_of_one_text_is_a_string_and_others_are_blocks() {
+    assert_eq!(of_result(json!([said("18C")]), false), json!({"content": "18C"}));
+    assert_eq!(of_result(json!([said("a"), said("b")]), false), json!({"content": [said("a"), said("b")]}));
+    assert_eq!(of_result(json!([image()]), false), json!({"content": [image_block()]}));
+    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": PDF});
+    let json_text = json!({"type": "text", "media_type": "text/plain", "data": "{}"});
+    assert_eq!(
+        of_result(
+            json!([
+                said("see"),
+                resource("a.pdf", "application/pdf", "blob", PDF),
+                resource("a.json", "application/json", "text", "{}")
+            ]),
+            false
+        ),
+        json!({"content": [
+            said("see"),
+            {"type": "document", "source": pdf, "title": "a.pdf"},
+            {"type": "document", "source": json_text, "title": "a.json"},
+        ]})
+    );
+    let audio = json!({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"});
+    assert_eq!(
+        of_result(json!([audio]), false),
+        json!({"content": "[sound, audio/wav, 3 bytes: it cannot be shown here]"})
+    );
+}
+
+#[test]
+fn an_empty_result_is_an_empty_string() {
+    assert_eq!(of_result(json!([]), false), json!({"content": ""}));
+    assert_eq!(of_result(json!([said(""), said(" ")]), false), json!({"content": ""}));
+}
+
+#[test]
+fn an_error_has_text_and_nothing_else() {
+    assert_eq!(of_result(json!([said("boom")]), true), json!({"content": "boom", "is_error": true}));
+    assert_eq!(
+        of_result(json!([said("boom"), image(), resource("a.log", "text/plain", "text", "trace")]), true),
+        json!({"content": [said("boom"), said("[image, image/png, 24 bytes: it cannot be shown here]"), said("[a.log]\ntrace")], "is_error": true})
+    );
+    let words = json!({"content": "the call failed and gave no reason", "is_error": true});
+    assert_eq!(of_result(json!([]), true), words);
+    assert_eq!(of_result(json!([said(" ")]), true), words);
+}
+
+#[test]
+fn results_and_what_follows_are_one_message_with_the_results_first() {
+    let answer = json!({"role": "assistant", "parts": [said("hm"), call("a"), call("b")]});
+    let result = |call: &str| json!({"call": call, "tool": "look", "content": [said(call)]});
+    let block = |call: &str| json!({"type": "tool_result", "tool_use_id": call, "content": call});
+    assert_eq!(
+        messages(json!([user("hi"), answer, {"role": "tool", "results": [result("b"), result("a")]}, user("and?")])),
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": [said("hm"), tool_use("a"), tool_use("b")]},
+            {"role": "user", "content": [block("a"), block("b"), said("and?")]},
+        ])
+    );
+}
+
+#[test]
+fn an_answer_goes_back_as_it_came() {
+    let parts = json!([
+        {"type": "reasoning", "text": "", "extra": {"signature": "sig"}},
+        {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
+        {"type": "text", "text": "ok", "extra": {"citations": [{"type": "char_location"}]}},
+        {"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}}},
+        {"type": "tool_call", "id": "a", "name": "look", "arguments": {"at": "a"}, "extra": {"caller": {"type": "direct"}}},
+    ]);
+    assert_eq!(
+        messages(json!([user("hi"), native(parts)]))[1],
+        json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "x"},
+            {"type": "text", "text": "ok", "citations": [{"type": "char_location"}]},
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}},
+            {"type": "tool_use", "id": "a", "name": "look", "caller": {"type": "direct"}, "input": {"at": "a"}},
+        ]})
+    );
+}
+
+#[test]
+fn an_answer_of_another_model_is_told_without_its_secrets() {
+    let mut foreign = native(json!([
+        {"type": "reasoning", "text": "hm", "extra": {"signature": "sig"}},
+        {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
+        {"type": "text", "text": "ok", "extra": {"citations": []}},
+        {"type": "tool_call", "id": "a/b", "name": "look", "arguments": {"at": 1}, "extra": {"caller": {"type": "direct"}, "arguments": "{\"at\": 1}"}},
+    ]));
+    foreign["from"]["endpoint"] = json!("https://elsewhere.example");
+    assert_eq!(
+        messages(json!([user("hi"), foreign]))[1],
+        json!({"role": "assistant", "content": [said("ok"), {"type": "tool_use", "id": "a_b", "name": "look", "input": {"at": 1}}]})
+    );
+}
+
+#[test]
+fn what_an_answer_holds_besides_never_writes_a_field_twice() {
+    let parts = json!([
+        {"type": "reasoning", "text": "a", "extra": {"thinking": "x", "type": "y", "signature": null}},
+        {"type": "text", "text": "b", "extra": {"text": "x", "type": "y"}},
+        {"type": "tool_call", "id": "a", "name": "look", "arguments": {"at": "a"}, "extra": {"id": 1, "name": 2, "input": 3, "type": 4}},
+    ]);
+    assert_eq!(
+        messages(json!([user("hi"), native(parts)]))[1]["content"],
+        json!([{"type": "thinking", "thinking": "a", "signature": ""}, said("b"), tool_use("a")])
+    );
+}
+
+#[test]
+fn blank_texts_and_thoughts_that_were_cut_off_do_not_go_back() {
+    let thought = json!({"type": "reasoning", "text": "so"});
+    assert_eq!(
+        messages(json!([user("hi"), native(json!([said("\n"), said("ok"), thought])), user("go on")]))[1]["content"],
+        json!([said("ok")])
+    );
+    assert_eq!(
+        messages(json!([user("hi"), native(json!([thought])), user("go on")])),
+        json!([{"role": "user", "content": [said("hi"), said("go on")]}])
+    );
+}
+
+#[test]
+fn the_first_message_is_the_persons() {
+    let answer = json!({"role": "assistant", "parts": [said("Hello!")]});
+    assert_eq!(
+        messages(json!([answer, user("hi")])),
+        json!([
+            {"role": "user", "content": [said("[the conversation begins here]")]},
+            {"role": "assistant", "content": [said("Hello!")]},
+            {"role": "user", "content": [said("hi")]},
+        ])
+    );
+}
+
+#[test]
+fn an_answer_that_goes_on_is_one_message_and_may_be_the_last() {
+    let search =
+        json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
+    let found =
+        json!({"type": "private", "json": {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}});
+    assert_eq!(
+        messages(json!([user("hi"), native(json!([said("a "), search])), native(json!([found]))])),
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": [said("a "), search["json"], found["json"]]},
+        ])
+    );
+}
+
+#[test]
+fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
+    let input = |arguments: Value| {
+        let written = "{\"at\": 12345678901234567890123, \"b\":1.10}";
+        let call = json!({"type": "tool_call", "id": "a", "name": "look", "arguments": arguments, "extra": {"arguments": written}});
+        let conversation = super::conversation(json!([user("hi"), native(json!([call]))]));
+        let request = crate::provider::ChatRequest::new("claude", &conversation);
+        let encoded = crate::provider::encode(&super::settings(), &request).expect("a request");
+        let body = String::from_utf8(encoded.request.body.to_vec()).expect("text");
+        let (_, rest) = body.split_once("\"input\":").expect("an input");
+        rest.split_once('}').expect("an end").0.to_owned()
+    };
+    let read: Value = serde_json::from_str("{\"at\": 12345678901234567890123, \"b\": 1.1}").expect("JSON");
+    assert_eq!(input(read), "{\"at\": 12345678901234567890123, \"b\":1.10");
+    assert_eq!(input(json!({"at": "hidden"})), "{\"at\":\"hidden\"");
+}
+
+#[test]
+fn broken_arguments_go_back_as_an_object_with_the_reason_as_the_result() {
+    let call = json!({"type": "tool_call", "id": "a", "name": "look", "broken_arguments": {"text": "{\"at", "problem": "cut"}});
+    let result = json!({"call": "a", "tool": "look", "content": [said("cut")], "is_error": true});
+    assert_eq!(
+        messages(json!([user("hi"), native(json!([call])), {"role": "tool", "results": [result]}])),
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {"invalid_arguments": "{\"at"}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "cut", "is_error": true}]},
+        ])
+    );
+}

@@ -1,0 +1,62 @@
+//! Tools: offered, chosen, called and answered by names that the API takes.
+
+use serde_json::{Map, Value, json};
+
+use super::{body, conversation, input, native, settings, stream, tool_use, user};
+use crate::lowering::Toolset;
+use crate::message::{AssistantPart, ToolCall};
+use crate::provider::{ChatRequest, Encoded, ReplyEvent, ToolChoice, encode};
+use crate::tool::ToolDefinition;
+
+fn tools() -> Toolset {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let definition =
+        ToolDefinition::new("maps.weather").with_description("Says the weather.").with_input_schema(schema);
+    Toolset::new([definition, ToolDefinition::new("clock")])
+}
+
+fn encoded(messages: Value, choice: ToolChoice) -> Encoded {
+    let (conversation, tools) = (conversation(messages), tools());
+    let request = ChatRequest::new("claude", &conversation).with_tools(&tools).with_tool_choice(choice);
+    encode(&settings(), &request).expect("a request")
+}
+
+#[test]
+fn tools_are_offered_by_names_that_the_api_takes() {
+    let body = body(&encoded(json!([user("hi")]), ToolChoice::Auto));
+    assert_eq!(body.get("tool_choice"), None);
+    let names: Vec<&Value> = body["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["maps_weather", "clock"]);
+    assert_eq!(body["tools"][0]["description"], "Says the weather.");
+    assert_eq!(body["tools"][0]["input_schema"]["properties"]["city"]["type"], "string");
+}
+
+#[test]
+fn a_tool_is_chosen_by_the_name_that_the_api_knows() {
+    let choice = |choice: ToolChoice| body(&encoded(json!([user("hi")]), choice))["tool_choice"].take();
+    let weather = ToolChoice::Tool("maps.weather".to_owned());
+    assert_eq!(choice(weather), json!({"type": "tool", "name": "maps_weather"}));
+    assert_eq!(choice(ToolChoice::Required), json!({"type": "any"}));
+    assert_eq!(choice(ToolChoice::None), json!({"type": "none"}));
+}
+
+#[test]
+fn a_call_comes_back_by_our_own_name_and_goes_out_again_by_the_apis() {
+    let encoded_first = encoded(json!([user("hi")]), ToolChoice::Auto);
+    let mut decoder = encoded_first.decoder();
+    let mut events = Vec::new();
+    let block = tool_use("toolu_1", "maps_weather");
+    for frame in stream([(block, vec![input("{\"city\":\"Paris\"}")])], "tool_use") {
+        decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
+    }
+    let reply = decoder.end(&mut events).expect("a reply");
+    let arguments: Map<String, Value> = serde_json::from_value(json!({"city": "Paris"})).expect("an object");
+    let call = ToolCall::new("toolu_1", "maps.weather", arguments);
+    assert_eq!(reply.message.parts, [AssistantPart::ToolCall(call)]);
+    let name = "maps.weather".to_owned();
+    assert!(events.contains(&ReplyEvent::ToolCallStarted { index: 0, id: "toolu_1".to_owned(), name }));
+
+    let again = body(&encoded(json!([user("hi"), native(json!(reply.message.parts))]), ToolChoice::Auto));
+    let sent = json!({"type": "tool_use", "id": "toolu_1", "name": "maps_weather", "input": {"city": "Paris"}});
+    assert_eq!(again["messages"][1]["content"], json!([sent]));
+}

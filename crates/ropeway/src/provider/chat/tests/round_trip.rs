@@ -1,0 +1,113 @@
+//! What was read goes back as it came, to the one who said it.
+
+use serde_json::{Value, json};
+
+use super::{delta, finish, speaker};
+use crate::lowering::Toolset;
+use crate::message::{Conversation, Dialect, ToolResult};
+use crate::provider::{ChatRequest, Settings, encode};
+use crate::tool::ToolDefinition;
+
+/// The message that a server streamed, as it stands in the next request to it; and in one to somebody else.
+fn sent_back(chunks: &[Value]) -> (Value, Value) {
+    let reply = super::reply(chunks);
+    let results: Vec<ToolResult> = reply.message.calls().map(|call| ToolResult::new(call, Vec::new())).collect();
+    // A conversation is saved in between.
+    let conversation = Conversation::new().with("hi").with(reply.message).with(results);
+    let conversation: Conversation = serde_json::from_value(json!(conversation)).expect("a conversation");
+    let written = |base_url: &str| {
+        let settings = Settings::new(Dialect::Chat).with_base_url(base_url);
+        let encoded = encode(&settings, &ChatRequest::new("m", &conversation)).expect("a request");
+        let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
+        body["messages"][1].clone()
+    };
+    (written(&format!("{}/v1", speaker().endpoint)), written("http://127.0.0.1:9090/v1"))
+}
+
+#[test]
+fn a_message_goes_back_with_every_field_that_it_had() {
+    let details = json!([{"type": "reasoning.encrypted", "data": "x", "index": 0}]);
+    let signature = json!({"google": {"thought_signature": "s"}});
+    let (back, abroad) = sent_back(&[
+        delta(json!({"role": "assistant", "content": null, "reasoning_content": "h"})),
+        delta(json!({"reasoning_content": "m", "reasoning_details": details, "odd": {"a": 1}})),
+        delta(json!({"content": "Wait."})),
+        delta(json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "extra_content": signature,
+            "function": {"name": "look", "arguments": "{\n  \"a\": 1.0", "odd": 1}}]})),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "\n}"}}]})),
+        finish("tool_calls"),
+    ]);
+    let expected = json!({
+        "role": "assistant", "content": "Wait.", "reasoning_content": "hm", "reasoning_details": details, "odd": {"a": 1},
+        "tool_calls": [{"id": "c1", "type": "function", "extra_content": signature,
+            "function": {"name": "look", "arguments": "{\n  \"a\": 1.0\n}", "odd": 1}}],
+    });
+    assert_eq!(back, expected);
+    let plain = json!({
+        "role": "assistant", "content": "Wait.",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{\"a\":1.0}"}}],
+    });
+    assert_eq!(abroad, plain);
+}
+
+#[test]
+fn nothing_but_calls_has_no_content() {
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}});
+    let (back, abroad) = sent_back(&[delta(json!({"content": null, "tool_calls": [call]})), finish("tool_calls")]);
+    assert_eq!(back, json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    assert_eq!(abroad, back);
+}
+
+#[test]
+fn thoughts_go_back_by_the_names_that_they_had() {
+    let (both, _) =
+        sent_back(&[delta(json!({"reasoning_content": "hm", "reasoning": "hm", "content": "ok"})), finish("stop")]);
+    assert_eq!(both, json!({"role": "assistant", "content": "ok", "reasoning_content": "hm", "reasoning": "hm"}));
+    let (differing, _) = sent_back(&[delta(json!({"reasoning_content": "a", "reasoning": "b"})), finish("stop")]);
+    assert_eq!(differing, json!({"role": "assistant", "content": "", "reasoning_content": "a", "reasoning": "b"}));
+}
+
+#[test]
+fn content_in_parts_goes_back_in_parts() {
+    let content = json!([
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "a"},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "text", "text": "b"},
+    ]);
+    let (back, abroad) = sent_back(&[delta(json!({ "content": content })), finish("stop")]);
+    assert_eq!(back, json!({"role": "assistant", "content": content}));
+    assert_eq!(abroad, json!({"role": "assistant", "content": "ab"}));
+}
+
+#[test]
+fn a_refusal_goes_back_as_one_and_abroad_as_text() {
+    let (back, abroad) = sent_back(&[delta(json!({"refusal": "I cannot."})), finish("stop")]);
+    assert_eq!(back, json!({"role": "assistant", "content": null, "refusal": "I cannot."}));
+    assert_eq!(abroad, json!({"role": "assistant", "content": "I cannot."}));
+}
+
+#[test]
+fn a_tool_is_called_by_its_name_here_and_by_a_legal_one_there() {
+    let tools = Toolset::new([ToolDefinition::new("files/look.up")]);
+    let settings = Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1");
+    let mut conversation = Conversation::new().with("hi");
+    let first = encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request");
+    let body: Value = serde_json::from_slice(&first.request.body).expect("JSON");
+    let wire_name = body["tools"][0]["function"]["name"].as_str().expect("a name").to_owned();
+    assert_ne!(wire_name, "files/look.up");
+
+    let mut decoder = first.decoder();
+    let call = json!({"id": "c1", "type": "function", "function": {"name": wire_name, "arguments": "{\"a\":1}"}});
+    for chunk in [delta(json!({"tool_calls": [call]})), finish("tool_calls")] {
+        decoder.frame(chunk.to_string().as_bytes(), &mut Vec::new()).expect("a chunk");
+    }
+    let reply = decoder.end(&mut Vec::new()).expect("an answer");
+    let names: Vec<&str> = reply.message.calls().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["files/look.up"]);
+
+    conversation.push(reply.message);
+    let second = encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request");
+    let body: Value = serde_json::from_slice(&second.request.body).expect("JSON");
+    assert_eq!(body["messages"][1]["tool_calls"], json!([call]));
+}

@@ -1,0 +1,99 @@
+//! Gemini, both halves.
+
+mod contents;
+mod decode;
+mod hostile;
+mod request;
+mod round;
+
+use serde_json::{Value, json};
+
+use crate::content::ContentPart;
+use crate::lowering::Toolset;
+use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, Speaker, ToolCall};
+use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
+use crate::tool::ToolDefinition;
+
+const NEW: &str = "gemini-3.8-flash";
+const OLD: &str = "gemini-2.5-flash";
+
+const PNG: &str = "iVBORw0KGgoAAAAN";
+const GIF: &str = "R0lGODlhAQABAAAA";
+const WAV: &str = "UklGRiQAAABXQVZF";
+const PDF: &str = "JVBERi0xLjcKJeLj";
+
+fn settings() -> Settings {
+    Settings::new(Dialect::Gemini).with_key("k")
+}
+
+/// Writes a request that must be possible.
+fn encoded(settings: &Settings, request: &ChatRequest<'_>) -> Encoded {
+    encode(settings, request).expect("a request")
+}
+
+fn body(encoded: &Encoded) -> Value {
+    serde_json::from_slice(&encoded.request.body).expect("JSON")
+}
+
+/// The contents of a conversation, for a model.
+fn contents(model: &str, conversation: &Conversation) -> Value {
+    body(&encoded(&settings(), &ChatRequest::new(model, conversation)))["contents"].clone()
+}
+
+/// Who says what our settings bring.
+fn speaker(model: &str) -> Speaker {
+    settings().speaker(model)
+}
+
+fn toolset() -> Toolset {
+    Toolset::new([
+        ToolDefinition::new("get.weather").with_description("The weather of a city."),
+        ToolDefinition::new("read file"),
+    ])
+}
+
+fn image(mime_type: &str, base64: &str) -> ContentPart {
+    serde_json::from_value(json!({"type": "image", "data": base64, "mimeType": mime_type})).expect("an image")
+}
+
+fn audio(base64: &str) -> ContentPart {
+    serde_json::from_value(json!({"type": "audio", "data": base64, "mimeType": "audio/wav"})).expect("a sound")
+}
+
+/// A call that a model of another provider has made.
+fn call(id: &str, name: &str) -> ToolCall {
+    ToolCall::new(id, name, serde_json::Map::from_iter([("city".to_owned(), json!("Paris"))]))
+}
+
+fn calls(calls: &[ToolCall]) -> AssistantMessage {
+    AssistantMessage::new(calls.iter().cloned().map(AssistantPart::ToolCall).collect())
+}
+
+/// Reads an answer to a request without tools.
+fn decoder() -> Decoder {
+    encoded(&settings(), &ChatRequest::new(NEW, &Conversation::new())).decoder()
+}
+
+/// Reads frames to their end.
+fn read(frames: &[Value]) -> Result<(Reply, Vec<ReplyEvent>), ProviderError> {
+    let conversation = Conversation::new();
+    let toolset = toolset();
+    let mut decoder = encoded(&settings(), &ChatRequest::new(NEW, &conversation).with_tools(&toolset)).decoder();
+    let mut events = Vec::new();
+    for frame in frames {
+        decoder.frame(frame.to_string().as_bytes(), &mut events)?;
+        assert!(!decoder.is_over());
+    }
+    let reply = decoder.end(&mut events)?;
+    Ok((reply, events))
+}
+
+/// A frame with parts.
+fn parts(parts: Value) -> Value {
+    json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]})
+}
+
+/// A frame with the reason of the end.
+fn finish(reason: &str) -> Value {
+    json!({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": reason, "index": 0}]})
+}

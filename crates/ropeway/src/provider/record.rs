@@ -1,0 +1,153 @@
+//! The recorder: exchanges are written down while they go on, without what must not be seen.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording};
+use crate::secret::{self, Mask};
+
+/// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
+///
+/// Keys, and other values of the settings that look like secrets, are hidden. What is said in a conversation is not.
+#[derive(Clone)]
+pub struct Recorder(Arc<Mutex<Place>>);
+
+enum Place {
+    Memory(Recording),
+    File { file: File, trouble: Option<io::Error> },
+}
+
+impl Recorder {
+    /// Keeps exchanges in memory.
+    pub fn in_memory() -> Self {
+        Self::at(Place::Memory(Recording::default()))
+    }
+
+    /// Adds exchanges to a file, one line for each when it is over. A new file is for its owner only.
+    pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(Self::at(Place::File { file: options.open(path)?, trouble: None }))
+    }
+
+    fn at(place: Place) -> Self {
+        Self(Arc::new(Mutex::new(place)))
+    }
+
+    /// What is in memory so far; nothing if it goes to a file.
+    pub fn recording(&self) -> Recording {
+        match &*self.place() {
+            Place::Memory(recording) => recording.clone(),
+            Place::File { .. } => Recording::default(),
+        }
+    }
+
+    /// Why an exchange could not be written down, if that was so since this was last asked.
+    pub fn trouble(&self) -> Option<io::Error> {
+        match &mut *self.place() {
+            Place::Memory(_) => None,
+            Place::File { trouble, .. } => trouble.take(),
+        }
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, exchange: Exchange) {
+        match &mut *self.place() {
+            Place::Memory(recording) => recording.exchanges.push(exchange),
+            // One write for the whole line: several processes may add to one file.
+            Place::File { file, trouble } => {
+                if let Err(error) = file.write_all(exchange.to_line().as_bytes()) {
+                    tracing::warn!("an exchange with a provider could not be recorded: {error}");
+                    *trouble = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Begins to record an exchange.
+    pub(super) fn tap(&self, request: &HttpRequest, mask: &Mask) -> Tap {
+        // A key may stand in a URL that was not made out of the settings.
+        let mask = mask.with(&Mask::new(&secret::in_url(&request.url)));
+        let body = String::from_utf8_lossy(&request.body);
+        let mut body = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body));
+        mask.hide_json(&mut body);
+        let headers = request.headers.iter().map(|(name, value)| {
+            let value = value.expose();
+            let own = Mask::new(&secret::in_header(name, value));
+            (name.clone(), own.hide(&mask.hide(value)).into_owned())
+        });
+        let request = RecordedRequest {
+            method: request.method.to_owned(),
+            url: mask.hide(&request.url).into_owned(),
+            headers: headers.collect(),
+            body,
+        };
+        let ending = Ending::CutOff;
+        let exchange =
+            Exchange { request: Some(request), status: None, headers: Vec::new(), body: String::new(), ending };
+        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+/// An exchange that is being recorded. It is written down when it is dropped, however far it came.
+pub(super) struct Tap {
+    recorder: Recorder,
+    mask: Mask,
+    exchange: Option<Exchange>,
+    body: Vec<u8>,
+}
+
+impl Tap {
+    /// The head of the answer came.
+    pub(super) fn head(&mut self, status: u16, headers: &[(String, String)]) {
+        let hidden = headers.iter().map(|(name, value)| (name.clone(), self.mask.hide(value).into_owned())).collect();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.status = Some(status);
+            exchange.headers = hidden;
+        }
+    }
+
+    /// A piece of the answer came.
+    pub(super) fn chunk(&mut self, chunk: &[u8]) {
+        self.body.extend_from_slice(chunk);
+    }
+
+    /// It ended so.
+    pub(super) fn end(&mut self, ending: Ending) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ending = match ending {
+                Ending::Failed { kind, message, cause } => {
+                    let hide = |text: String| self.mask.hide(&text).into_owned();
+                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide) }
+                }
+                ending => ending,
+            };
+        }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        if let Some(mut exchange) = self.exchange.take() {
+            // Hidden as a whole: a key may come in two pieces.
+            exchange.body = self.mask.hide(&String::from_utf8_lossy(&self.body)).into_owned();
+            self.recorder.write(exchange);
+        }
+    }
+}

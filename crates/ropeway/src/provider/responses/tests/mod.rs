@@ -1,0 +1,98 @@
+//! Tests of this dialect: what is written, what is read, and that what came goes back.
+
+mod decode;
+mod encode;
+mod hostile;
+mod round_trip;
+mod stream;
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::lowering::Toolset;
+use crate::message::{Conversation, Dialect};
+use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings};
+use crate::tool::ToolDefinition;
+
+fn openai() -> Settings {
+    Settings::new(Dialect::Responses).with_key("sk-test")
+}
+
+fn local() -> Settings {
+    Settings::new(Dialect::Responses).with_base_url("http://127.0.0.1:18082/v1")
+}
+
+fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Encoded {
+    crate::provider::encode(settings, request).expect("a request")
+}
+
+fn body(settings: &Settings, request: &ChatRequest<'_>) -> Value {
+    serde_json::from_slice(&encode(settings, request).request.body).expect("JSON")
+}
+
+/// The items of a conversation.
+fn input(settings: &Settings, conversation: &Conversation) -> Value {
+    body(settings, &ChatRequest::new("m", conversation))["input"].take()
+}
+
+fn conversation(messages: Value) -> Conversation {
+    serde_json::from_value(json!({ "messages": messages })).expect("a conversation")
+}
+
+/// Tools whose names are not all legal here.
+fn tools() -> Toolset {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    Toolset::new(["weather", "files.read"].map(|name| ToolDefinition::new(name).with_input_schema(schema.clone())))
+}
+
+fn decoder() -> Decoder {
+    static ENCODED: LazyLock<Encoded> = LazyLock::new(|| {
+        let (conversation, tools) = (Conversation::new(), tools());
+        encode(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools))
+    });
+    ENCODED.decoder()
+}
+
+/// What frames tell, up to the first error.
+fn told(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
+    let (mut decoder, mut events) = (decoder(), Vec::new());
+    for frame in frames {
+        if let Err(error) = decoder.frame(frame.to_string().as_bytes(), &mut events) {
+            return (events, Err(error));
+        }
+    }
+    let reply = decoder.end(&mut events);
+    (events, reply)
+}
+
+fn reply(frames: &[Value]) -> Reply {
+    told(frames).1.expect("an answer")
+}
+
+/// The text of events.
+fn text(events: &[ReplyEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        ReplyEvent::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn message(id: &str, text: &str) -> Value {
+    json!({"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [
+        {"type": "output_text", "text": text, "annotations": []}]})
+}
+
+fn call(number: usize, arguments: &str) -> Value {
+    json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"), "name": "weather",
+        "arguments": arguments, "status": "completed"})
+}
+
+fn completed(output: Value) -> Value {
+    json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": output}})
+}
+
+fn delta(item: &str, text: &str) -> Value {
+    json!({"type": "response.output_text.delta", "item_id": item, "output_index": 0, "content_index": 0, "delta": text})
+}

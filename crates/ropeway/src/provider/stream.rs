@@ -1,0 +1,400 @@
+//! A reply as it comes in: a request is sent, if need be again, and its answer handed on piece by piece.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::wire::Exchanging;
+use super::{Decoder, Encoded, ErrorKind, HttpRequest, Provider, ProviderError, Reply, ReplyEvent, trouble};
+use crate::message::Dialect;
+use crate::web::{SseEvent, SseParser, brief, looks_like_events};
+
+/// How large one event of an answer may be: pictures come in one piece.
+const LARGEST_EVENT: usize = 64 << 20;
+
+/// How large a whole answer may be.
+const LARGEST_ANSWER: usize = 512 << 20;
+
+/// How many tools are left out of one request at most, because the provider does not take them.
+const MOST_LEFT_OUT: usize = 8;
+
+/// How often one answer may be continued.
+const MOST_CONTINUATIONS: usize = 32;
+
+/// How much of the end of an answer is kept, for trouble that is told outside of events.
+const TAIL: usize = 16 << 10;
+
+type Whole = dyn Future<Output = Result<Reply, ProviderError>> + Send;
+
+/// The answer of a model as it comes in. Dropping it ends the request.
+pub struct ReplyStream {
+    dialect: Dialect,
+    /// Does all the work when it is polled, and ends with the whole answer.
+    work: Option<Pin<Box<Whole>>>,
+    outbox: Outbox,
+    ready: VecDeque<ReplyEvent>,
+}
+
+impl ReplyStream {
+    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>) -> Self {
+        let outbox = Outbox::default();
+        let dialect = provider.dialect();
+        let work = Work { provider, outbox: outbox.clone(), warnings: Vec::new(), held: Vec::new(), handed_on: false };
+        Self { dialect, work: Some(Box::pin(work.run(encoded))), outbox, ready: VecDeque::new() }
+    }
+
+    /// The next piece; `None` after the last one, which is [`ReplyEvent::Finished`] or an error.
+    ///
+    /// A future that is dropped before it is done loses nothing.
+    pub async fn next(&mut self) -> Option<Result<ReplyEvent, ProviderError>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Reads on to the end, and gives the whole answer.
+    pub async fn finish(mut self) -> Result<Reply, ProviderError> {
+        while let Some(event) = self.next().await {
+            if let ReplyEvent::Finished(reply) = event? {
+                return Ok(*reply);
+            }
+        }
+        // Only a stream that was read to its end before comes here.
+        Err(ProviderError::new(ErrorKind::Unusable, self.dialect, "the answer was read already"))
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<ReplyEvent, ProviderError>>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            let Some(work) = &mut self.work else { return Poll::Ready(None) };
+            let outcome = work.as_mut().poll(cx);
+            self.ready.extend(self.outbox.take());
+            match outcome {
+                Poll::Pending if self.ready.is_empty() => return Poll::Pending,
+                Poll::Pending => {}
+                Poll::Ready(Ok(reply)) => {
+                    self.work = None;
+                    self.ready.push_back(ReplyEvent::Finished(Box::new(reply)));
+                }
+                Poll::Ready(Err(error)) => {
+                    self.work = None;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ReplyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyStream").field("is_over", &self.work.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// Where the work leaves what the stream hands on.
+#[derive(Clone, Default)]
+struct Outbox(Arc<Mutex<Vec<ReplyEvent>>>);
+
+impl Outbox {
+    fn take(&self) -> Vec<ReplyEvent> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves events, and waits until they are taken.
+    async fn put(&self, events: &mut Vec<ReplyEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(events);
+        // Nobody need be woken: whoever polls this takes the events, and polls again when it wants more.
+        let mut waited = false;
+        poll_fn(|_| match std::mem::replace(&mut waited, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+/// All that happens between a request and its whole answer.
+struct Work {
+    provider: Provider,
+    outbox: Outbox,
+    /// What a person should know, besides what the decoder has to say.
+    warnings: Vec<String>,
+    /// Events that say nothing of the answer itself: while there are no others, the request may be sent again.
+    held: Vec<ReplyEvent>,
+    handed_on: bool,
+}
+
+impl Work {
+    async fn run(mut self, encoded: Result<Encoded, ProviderError>) -> Result<Reply, ProviderError> {
+        let outcome = match encoded {
+            Ok(encoded) => self.answer(encoded).await,
+            Err(error) => Err(error),
+        };
+        outcome.map_err(|error| error.hidden(&self.provider.mask))
+    }
+
+    /// Sends the request, if need be again, until there is an answer or no hope.
+    async fn answer(&mut self, mut encoded: Encoded) -> Result<Reply, ProviderError> {
+        for warning in std::mem::take(&mut encoded.warnings) {
+            self.warn(&warning).await;
+        }
+        let (mut retried, mut left_out) = (0, 0);
+        loop {
+            let mut error = match self.attempt(&encoded).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) if self.handed_on => return Err(error),
+                Err(error) => error,
+            };
+            if let Some((place, name)) = error.tool.and_then(|place| Some((place, encoded.tool(place)?.to_owned()))) {
+                if left_out < MOST_LEFT_OUT
+                    && let Some(fewer) = encoded.without_tool(place)
+                {
+                    left_out += 1;
+                    self.warn(&format!("tool `{name}` is left out: {}", error.message)).await;
+                    encoded = fewer;
+                    continue;
+                }
+                error.message = format!("tool `{name}` is not taken: {}", error.message);
+            }
+            let Some(pause) = self.provider.settings.retries.pause(&error, retried, fastrand::f64()) else {
+                if retried > 0 {
+                    error.message = format!("{} (tried {} times)", error.message, retried + 1);
+                }
+                return Err(error);
+            };
+            retried += 1;
+            tracing::debug!(dialect = %error.dialect, kind = ?error.kind, ?pause, "a request is sent again");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends the request once, and again only to hear more of the same answer.
+    async fn attempt(&mut self, encoded: &Encoded) -> Result<Reply, ProviderError> {
+        self.held.clear();
+        let mut decoder = encoded.decoder();
+        let mut continued = None;
+        for _ in 0..=MOST_CONTINUATIONS {
+            let request = continued.as_ref().unwrap_or(&encoded.request);
+            let tail = self.read(request, &mut decoder).await?;
+            match decoder.continuation() {
+                Some(token) => continued = Some(encoded.with_field("continuationToken", &token.into()).request),
+                None => return self.end(&mut decoder, &tail).await,
+            }
+        }
+        let message = format!("the answer was continued {MOST_CONTINUATIONS} times and did not end");
+        Err(ProviderError::new(ErrorKind::Truncated, self.provider.dialect(), message))
+    }
+
+    /// Reads one answer to its end; gives its last bytes.
+    async fn read(&mut self, request: &HttpRequest, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
+        let mut exchange = self.provider.send(request).await?;
+        if !exchange.is_accepted() {
+            return Err(exchange.refusal().await);
+        }
+        let outcome = self.listen(&mut exchange, decoder).await;
+        if outcome.is_ok() && decoder.is_over() {
+            exchange.done().await;
+            return outcome;
+        }
+        outcome.map_err(|error| exchange.name(error))
+    }
+
+    async fn listen(&mut self, exchange: &mut Exchanging, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
+        let mut chunk = self.beginning(exchange).await?;
+        let mut parser = SseParser::new(LARGEST_EVENT);
+        let (mut size, mut tail) = (0, Vec::new());
+        loop {
+            size += chunk.len();
+            if size > LARGEST_ANSWER {
+                return Err(self.unreadable(format!("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)));
+            }
+            keep_tail(&mut tail, &chunk);
+            self.take(&chunk, &mut parser, decoder).await?;
+            if decoder.is_over() {
+                return Ok(tail);
+            }
+            match exchange.chunk().await {
+                Ok(Some(next)) => chunk = next,
+                Ok(None) => break,
+                Err(error) if error.kind == ErrorKind::Connection => {
+                    let message = "the answer broke off".to_owned();
+                    return Err(ProviderError { kind: ErrorKind::Truncated, message, ..error });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Not every server ends its last event; one that was cut in its middle is no event.
+        match self.take(b"\n\n", &mut parser, decoder).await {
+            Err(error) if error.kind != ErrorKind::Unreadable => Err(error),
+            _ => Ok(tail),
+        }
+    }
+
+    /// Reads until it is sure that events come, and gives what came.
+    async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<Bytes, ProviderError> {
+        let mut start = Bytes::new();
+        let mut ended = false;
+        loop {
+            let bare = start.trim_ascii_start();
+            let bare = bare.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bare);
+            match bare.first() {
+                Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
+                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok(start),
+                // The longest beginning that tells an event is `event:`.
+                Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
+                None if ended => {
+                    let error =
+                        ProviderError::new(ErrorKind::Truncated, self.provider.dialect(), "the answer is empty");
+                    return Err(error);
+                }
+                _ => {}
+            }
+            match exchange.chunk().await? {
+                Some(chunk) => {
+                    exchange.has_begun(self.provider.settings.timeouts.idle);
+                    start = if start.is_empty() { chunk } else { [start, chunk].concat().into() };
+                }
+                None => ended = true,
+            }
+        }
+    }
+
+    /// What a body says that is no stream of events.
+    async fn not_events(&self, exchange: &mut Exchanging, start: Bytes, is_json: bool) -> ProviderError {
+        let body = exchange.rest(start.into()).await;
+        if is_json && let Some(error) = serde_json::from_slice(&body).ok().and_then(|body| self.told(&body)) {
+            return error;
+        }
+        let what = if is_json { "the answer is JSON and not a stream" } else { "the answer is not a stream of events" };
+        self.unreadable(format!("{what}: `{}`", brief(&body, &self.provider.mask)))
+    }
+
+    /// The trouble that a JSON text tells of, if it does.
+    fn told(&self, body: &Value) -> Option<ProviderError> {
+        let first = body.as_array().and_then(|items| items.first()).unwrap_or(body);
+        let is_trouble = first.get("error").is_some_and(|error| !error.is_null()) || first["type"] == "error";
+        is_trouble.then(|| trouble::in_stream(self.provider.dialect(), body))
+    }
+
+    fn unreadable(&self, message: String) -> ProviderError {
+        ProviderError::new(ErrorKind::Unreadable, self.provider.dialect(), message)
+    }
+
+    /// Takes a piece of an answer, and hands on what it tells.
+    async fn take(&mut self, chunk: &[u8], parser: &mut SseParser, decoder: &mut Decoder) -> Result<(), ProviderError> {
+        let mut frames: Vec<SseEvent> = Vec::new();
+        parser.push(chunk, |frame| frames.push(frame));
+        let mut events = Vec::new();
+        let mut outcome = Ok(());
+        for frame in &frames {
+            if frame.remains.is_some() {
+                let message = format!("an event of the answer is larger than {} MiB", LARGEST_EVENT >> 20);
+                outcome = Err(self.unreadable(message));
+            } else if !frame.data.trim_ascii().is_empty() {
+                outcome = decoder.frame(&frame.data, &mut events);
+            }
+            if outcome.is_err() || decoder.is_over() {
+                break;
+            }
+        }
+        // What came before the trouble is told before it.
+        self.hand_on(events).await;
+        outcome
+    }
+
+    /// The whole answer, once the stream has ended.
+    async fn end(&mut self, decoder: &mut Decoder, tail: &[u8]) -> Result<Reply, ProviderError> {
+        let mut events = Vec::new();
+        let ended = decoder.end(&mut events);
+        self.hand_on(events).await;
+        let mut reply = ended.map_err(|error| match error.kind {
+            // Some tell their trouble in plain JSON, behind the events.
+            ErrorKind::Truncated => trailing_json(tail).and_then(|json| self.told(&json)).unwrap_or(error),
+            _ => error,
+        })?;
+        self.outbox.put(&mut self.held).await;
+        let told = std::mem::take(&mut reply.warnings);
+        reply.warnings = std::mem::take(&mut self.warnings);
+        reply.warnings.extend(told.iter().map(|warning| self.provider.mask.hide(warning).into_owned()));
+        Ok(reply)
+    }
+
+    /// Hands on what the decoder made, as soon as there is more than a bill.
+    async fn hand_on(&mut self, events: Vec<ReplyEvent>) {
+        for mut event in events {
+            match &mut event {
+                ReplyEvent::Usage(_) => {}
+                ReplyEvent::Warning(warning) => *warning = self.provider.mask.hide(warning).into_owned(),
+                _ => self.handed_on = true,
+            }
+            self.held.push(event);
+        }
+        if self.handed_on {
+            self.outbox.put(&mut self.held).await;
+        }
+    }
+
+    async fn warn(&mut self, warning: &str) {
+        let warning = self.provider.mask.hide(warning).into_owned();
+        self.warnings.push(warning.clone());
+        self.outbox.put(&mut vec![ReplyEvent::Warning(warning)]).await;
+    }
+}
+
+fn keep_tail(tail: &mut Vec<u8>, chunk: &[u8]) {
+    if chunk.len() >= TAIL {
+        tail.clear();
+    }
+    tail.extend_from_slice(&chunk[chunk.len().saturating_sub(TAIL)..]);
+    // Cut now and then, and not for every piece.
+    if tail.len() > 2 * TAIL {
+        tail.drain(..tail.len() - TAIL);
+    }
+}
+
+/// The JSON text at the end, if it begins a line.
+fn trailing_json(tail: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(tail);
+    let starts = text.match_indices(['{', '[']).map(|(at, _)| at);
+    let mut at_lines = starts.filter(|at| *at == 0 || matches!(text.as_bytes()[at - 1], b'\n' | b'\r'));
+    at_lines.find_map(|at| serde_json::from_str(&text[at..]).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_behind_the_events_is_found() {
+        let found = |text: &str| trailing_json(text.as_bytes());
+        assert_eq!(
+            found("data: {\"a\":1}\n\n{\n  \"error\": {\"code\": 500}\n}\n"),
+            Some(json!({"error": {"code": 500}}))
+        );
+        assert_eq!(found("[{\n\"error\": 1}\n]"), Some(json!([{"error": 1}])));
+        assert_eq!(found("data: {\"a\":1}\n\n"), None);
+        assert_eq!(found("{\"error\": "), None);
+    }
+
+    #[test]
+    fn only_the_end_is_kept_of_a_long_answer() {
+        let mut tail = Vec::new();
+        for byte in 0..100u8 {
+            keep_tail(&mut tail, &vec![byte; 1000]);
+        }
+        assert!(tail.len() <= 2 * TAIL && tail.ends_with(&[99; 1000]) && tail.len() >= TAIL);
+        keep_tail(&mut tail, &vec![7; 3 * TAIL]);
+        assert_eq!(tail, vec![7; TAIL]);
+    }
+}

@@ -1,0 +1,39 @@
+//! What is in the way of a secure connection.
+
+/// What is in the way of a secure connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsTrouble {
+    /// The certificate is not valid any more.
+    Expired,
+    /// The certificate is not valid yet.
+    NotYetValid,
+    /// The certificate is for another name.
+    WrongName,
+    /// Nobody whom this machine trusts vouches for the certificate.
+    Untrusted,
+    /// What came back is not TLS.
+    NotTls,
+    /// Something else.
+    Other,
+}
+
+/// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
+pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
+    error.downcast_ref().or_else(|| tls_error(wrapped()?))
+}
+
+pub(super) fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
+    use rustls::CertificateError as Certificate;
+    match error {
+        rustls::Error::InvalidCertificate(error) => match error {
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsTrouble::Expired,
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsTrouble::NotYetValid,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsTrouble::WrongName,
+            _ => TlsTrouble::Untrusted,
+        },
+        rustls::Error::InvalidMessage(_) => TlsTrouble::NotTls,
+        _ => TlsTrouble::Other,
+    }
+}

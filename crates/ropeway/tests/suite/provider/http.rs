@@ -1,0 +1,497 @@
+//! The half of a provider that does the I/O: pieces, clocks, retries, refusals, proxies, keys.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use ropeway::lowering::Toolset;
+use ropeway::message::Dialect;
+use ropeway::provider::{
+    ErrorKind, Exchange, Provider, ProviderError, Proxy, Recording, Reply, ReplyEvent, Retries, Settings, StopReason,
+    Timeouts,
+};
+use ropeway::secret::Secret;
+use ropeway::testing::{ModelAnswer, ModelServer};
+use ropeway::tool::ToolDefinition;
+use serde_json::{Value, json};
+
+use super::{KEY, end, question, request, rest, settings, shown, word};
+
+async fn started(answers: impl IntoIterator<Item = ModelAnswer>) -> ModelServer {
+    ModelServer::start(answers).await.expect("a server")
+}
+
+fn provider(settings: Settings) -> Provider {
+    Provider::new(settings).expect("a provider")
+}
+
+fn hello() -> ModelAnswer {
+    ModelAnswer::events(word("Hello.") + &end())
+}
+
+async fn complete(provider: &Provider) -> Result<Reply, ProviderError> {
+    provider.complete(&request(&question())).await
+}
+
+async fn error_of(settings: Settings) -> ProviderError {
+    complete(&provider(settings)).await.expect_err("no answer")
+}
+
+fn once() -> Retries {
+    let mut retries = Retries::default();
+    retries.most = 0;
+    retries
+}
+
+fn refused(status: u16) -> Exchange {
+    Exchange::new(status, "").with_header("content-type", "text/plain")
+}
+
+/// A provider that answers out of these exchanges.
+fn scripted(exchanges: impl IntoIterator<Item = Exchange>) -> Provider {
+    Provider::replaying(Settings::new(Dialect::Chat), Recording::new(exchanges))
+}
+
+#[tokio::test]
+async fn an_answer_is_handed_on_while_it_comes() {
+    let server = started([ModelAnswer::events(word("Hel")).wait().then(word("lo.") + &end())]).await;
+    let mut stream = provider(settings(&server)).stream(&request(&question()));
+    let first = stream.next().await.expect("an event").expect("no error");
+    assert_eq!(first, ReplyEvent::Text("Hel".into()));
+    server.go_on();
+    let mut events: Vec<ReplyEvent> =
+        rest(&mut stream).await.into_iter().map(|event| event.expect("no error")).collect();
+    let Some(ReplyEvent::Finished(reply)) = events.pop() else { panic!("finished, not {events:?}") };
+    assert_eq!(events, [ReplyEvent::Text("lo.".into())]);
+    assert_eq!(
+        (reply.message.to_text(), reply.stop, reply.id.as_deref()),
+        ("Hello.".into(), StopReason::EndTurn, Some("a1"))
+    );
+    assert!(stream.next().await.is_none());
+    let sent = &server.requests()[0];
+    assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", "/v1/chat/completions"));
+    assert_eq!(sent.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(sent.header("user-agent"), Some(concat!("ropeway/", env!("CARGO_PKG_VERSION"))));
+}
+
+#[tokio::test]
+async fn a_piece_that_was_not_waited_for_is_not_lost() {
+    let server = started([ModelAnswer::events(word("Hel")).wait().then(word("lo.") + &end())]).await;
+    let mut stream = provider(settings(&server)).stream(&request(&question()));
+    let mut text = String::new();
+    let mut told = false;
+    // Each future is polled once, and dropped if it is not done.
+    while let Some(event) = {
+        let mut polled = None;
+        while polled.is_none() {
+            {
+                let mut next = Box::pin(stream.next());
+                poll_fn(|cx| {
+                    if let Poll::Ready(event) = next.as_mut().poll(cx) {
+                        polled = Some(event);
+                    }
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            tokio::task::yield_now().await;
+        }
+        polled.flatten()
+    } {
+        if let ReplyEvent::Text(piece) = event.expect("no error") {
+            text.push_str(&piece);
+        }
+        if !std::mem::replace(&mut told, true) {
+            server.go_on();
+        }
+    }
+    assert_eq!(text, "Hello.");
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    let server = started([ModelAnswer::events(word("Hel")).stall()]).await;
+    let mut stream = provider(settings(&server)).stream(&request(&question()));
+    stream.next().await.expect("an event").expect("no error");
+    drop(stream);
+    server.left().await;
+}
+
+#[tokio::test]
+async fn dropping_the_stream_before_the_answer_ends_the_request() {
+    let server = started([ModelAnswer::silence()]).await;
+    let provider = provider(settings(&server));
+    let conversation = question();
+    tokio::select! {
+        answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
+        () = server.asked(1) => {}
+    }
+    server.left().await;
+}
+
+#[tokio::test]
+async fn a_request_is_sent_again_before_the_first_byte_of_the_answer() {
+    let busy = ModelAnswer::json(503, &json!({"error": {"message": "busy"}}));
+    let server = started([busy, ModelAnswer::events("").cut_off(), hello()]).await;
+    let reply = complete(&provider(settings(&server))).await.expect("an answer");
+    assert_eq!(reply.message.to_text(), "Hello.");
+    let bodies = server.bodies();
+    assert_eq!(bodies.len(), 3);
+    assert!(bodies.iter().all(|body| body == &bodies[0]));
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_again_after_the_first_byte_of_the_answer() {
+    let server = started([ModelAnswer::events(word("Hel")).cut_off(), hello()]).await;
+    let mut stream = provider(settings(&server)).stream(&request(&question()));
+    let events = rest(&mut stream).await;
+    let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
+    assert_eq!(text, "Hel");
+    assert_eq!((error.kind, error.to_string()), (ErrorKind::Truncated, "the answer broke off".into()));
+    assert!(std::error::Error::source(error).is_some());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bill_is_not_yet_an_answer() {
+    let began = json!({"type": "message_start", "message": {"id": "m", "model": "c", "usage": {"input_tokens": 9}}});
+    let failed = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let broken = format!("event: message_start\ndata: {began}\n\nevent: error\ndata: {failed}\n\n");
+    let exchanges = [Exchange::events(&broken), Exchange::events(&broken), Exchange::events(broken)];
+    let provider = Provider::replaying(Settings::new(Dialect::Anthropic), Recording::new(exchanges));
+    let events = rest(&mut provider.stream(&request(&question()))).await;
+    let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
+    assert_eq!(error.kind, ErrorKind::Overloaded);
+    assert!(error.to_string().ends_with("(tried 3 times)"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_is_the_one_that_the_provider_asked_for() {
+    for (name, value, pause) in [
+        ("retry-after", "7", Duration::from_secs(7)),
+        ("retry-after-ms", "1500", Duration::from_millis(1500)),
+        ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT", Duration::ZERO),
+    ] {
+        let provider = scripted([refused(429).with_header(name, value), Exchange::events(word("Hello.") + &end())]);
+        let start = tokio::time::Instant::now();
+        complete(&provider).await.expect("an answer");
+        assert_eq!(start.elapsed(), pause, "{name}: {value}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_too_long_is_left_to_the_caller() {
+    let start = tokio::time::Instant::now();
+    let error = complete(&scripted([refused(429).with_header("retry-after", "61")])).await.expect_err("no answer");
+    assert_eq!((error.kind, error.retry_after), (ErrorKind::RateLimited, Some(Duration::from_secs(61))));
+    let late = refused(503).with_header("Retry-After", "Sun, 07 Nov 2094 08:49:37 GMT");
+    let error = complete(&scripted([late])).await.expect_err("no answer");
+    assert!(error.retry_after.is_some_and(|wish| wish > Duration::from_secs(86_400)));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_wish_pauses_double_and_after_the_last_try_the_error_counts_them() {
+    let start = tokio::time::Instant::now();
+    let error = complete(&scripted([refused(500), refused(502), refused(500)])).await.expect_err("no answer");
+    assert_eq!(error.to_string(), "the provider refused with status 500 (tried 3 times)");
+    let pause = start.elapsed();
+    assert!(pause > Duration::from_millis(1124) && pause <= Duration::from_millis(1502), "{pause:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_will_not_get_better_is_asked_once() {
+    for status in [400, 401, 403, 404, 413] {
+        let error = complete(&scripted([refused(status)])).await.expect_err("no answer");
+        assert_eq!(error.to_string(), format!("the provider refused with status {status}"));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
+    let server = started([ModelAnswer::events(word("Hel")).stall()]).await;
+    let mut timeouts = Timeouts::default();
+    timeouts.idle = Duration::from_millis(30);
+    let mut stream = provider(settings(&server).with_timeouts(timeouts)).stream(&request(&question()));
+    let events = rest(&mut stream).await;
+    let [Ok(ReplyEvent::Text(_)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
+    assert_eq!(
+        (error.kind, error.to_string()),
+        (ErrorKind::Timeout, "the answer stalled: nothing came for 30ms".into())
+    );
+    server.left().await;
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_is_a_timeout() {
+    for silent in [ModelAnswer::silence(), ModelAnswer::events("").stall(), ModelAnswer::events("").then("\n").wait()] {
+        let server = started([silent.clone(), silent]).await;
+        let mut timeouts = Timeouts::default();
+        timeouts.first_byte = Duration::from_millis(30);
+        timeouts.idle = Duration::from_millis(30);
+        let mut retries = Retries::default();
+        (retries.most, retries.first_pause) = (1, Duration::ZERO);
+        let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(retries)).await;
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        assert!(error.to_string().contains("30ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
+        assert_eq!(server.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_told_for_what_it_is() {
+    use ErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
+    let page = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad Gateway</h1></body></html>";
+    let whole = json!({"id": "x", "choices": [{"message": {"content": "Hello."}}]});
+    for (answer, kind, message) in [
+        (ModelAnswer::events(""), Truncated, "the answer is empty"),
+        (ModelAnswer::new(200, "text/plain", " \n "), Truncated, "the answer is empty"),
+        (ModelAnswer::events(word("Hel")), Truncated, "the answer broke off before its end"),
+        (ModelAnswer::events(": hi\n\n"), Truncated, "the answer broke off before its end"),
+        (ModelAnswer::events(word("Hel") + "data: {\"choi"), Truncated, "the answer broke off before its end"),
+        (ModelAnswer::new(502, "text/html", page), Server, "the provider refused with status 502: 502 Bad Gateway"),
+        (ModelAnswer::new(529, "text/plain", ""), Overloaded, "the provider refused with status 529"),
+        (
+            ModelAnswer::new(200, "text/html", page),
+            Unreadable,
+            "the answer is not a stream of events: `502 Bad Gateway`",
+        ),
+        (ModelAnswer::new(200, "text/plain", "Hi"), Unreadable, "the answer is not a stream of events: `Hi`"),
+        (
+            ModelAnswer::json(200, &whole),
+            Unreadable,
+            "the answer is JSON and not a stream: `{\"id\":\"x\",\"choices\":[{\"message\":{\"content\":\"Hello.\"}}]}`",
+        ),
+        (
+            ModelAnswer::json(200, &json!({"error": {"message": "too fast", "type": "rate_limit_error"}})),
+            RateLimited,
+            "the provider broke off its answer: too fast",
+        ),
+        (
+            ModelAnswer::json(200, &json!([{"error": {"message": "prompt is too long"}}])),
+            ContextLength,
+            "the provider broke off its answer: prompt is too long",
+        ),
+        (
+            ModelAnswer::events(word("Hel") + "{\n  \"error\": {\"code\": 503, \"message\": \"gone\"}\n}\n"),
+            Overloaded,
+            "the provider broke off its answer: gone",
+        ),
+    ] {
+        let server = started([answer]).await;
+        let error = error_of(settings(&server).with_retries(once())).await;
+        assert_eq!((error.kind, error.to_string().as_str()), (kind, message));
+    }
+}
+
+#[tokio::test]
+async fn events_are_read_though_nobody_promised_them_and_the_last_one_has_no_end() {
+    let text = word("Hello.") + &end();
+    let pieces = |answer: ModelAnswer| text.trim_end().bytes().fold(answer, |answer, byte| answer.then([byte]));
+    let server = started([pieces(ModelAnswer::new(200, "text/plain", "\r\n"))]).await;
+    let reply = complete(&provider(settings(&server))).await.expect("an answer");
+    assert_eq!((reply.message.to_text(), reply.warnings), ("Hello.".into(), vec![]));
+}
+
+#[tokio::test]
+async fn trouble_in_the_middle_carries_the_name_of_the_exchange() {
+    let failed = json!({"error": {"message": "boom", "code": 500}});
+    let answer = ModelAnswer::events(word("Hel") + &format!("data: {failed}\n\n")).with_header("X-Request-Id", "r-7");
+    let server = started([answer]).await;
+    let error = error_of(settings(&server)).await;
+    assert_eq!((error.kind, error.request_id.as_deref()), (ErrorKind::Server, Some("r-7")));
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_told_without_its_address() {
+    let server = started([]).await;
+    let settings = settings(&server).with_retries(once());
+    let url = server.url();
+    drop(server);
+    // The listener goes when its task has been told.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    let error = error_of(settings).await;
+    assert_eq!((error.kind, error.to_string()), (ErrorKind::Connection, "the provider could not be reached".into()));
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("refused") && !cause.contains(&url), "{cause}");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_are_told_at_once() {
+    let told = |settings: Settings| {
+        let error = Provider::new(settings).expect_err("unusable");
+        assert_eq!(error.kind, ErrorKind::Unusable);
+        error.to_string()
+    };
+    let chat = || Settings::new(Dialect::Chat).with_key(KEY);
+    assert_eq!(told(chat().with_base_url("ftp://a")), "the URL `ftp://a` cannot be used");
+    assert_eq!(
+        told(chat().with_base_url(format!("http://a:b?key={KEY}"))),
+        "the URL `http://a:b?key=***` cannot be used"
+    );
+    assert_eq!(told(chat().with_header("a b", "c")), "the header `a b` cannot be used");
+    assert_eq!(told(chat().with_proxy(Proxy::Url(Secret::new("http://")))), "the proxy cannot be used");
+    let error = error_of(Settings::new(Dialect::Chat).with_key(format!("{KEY}\n"))).await;
+    assert_eq!(
+        (error.kind, error.to_string()),
+        (ErrorKind::Unusable, "the header `authorization` cannot be used".into())
+    );
+}
+
+#[tokio::test]
+async fn a_proxy_is_used_when_the_settings_say_so() {
+    let proxy = started([hello()]).await;
+    let address = proxy.url().replace("http://", "http://ada:open-sesame@");
+    let settings = Settings::new(Dialect::Chat)
+        .with_base_url("http://model.invalid/v1")
+        .with_proxy(Proxy::Url(Secret::new(address)));
+    complete(&provider(settings)).await.expect("an answer");
+    let asked = &proxy.requests()[0];
+    assert_eq!(asked.path, "http://model.invalid/v1/chat/completions");
+    assert_eq!(asked.header("proxy-authorization"), Some("Basic YWRhOm9wZW4tc2VzYW1l"));
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_only_to_where_the_request_was_sent() {
+    let moved = |to: &str| ModelAnswer::new(307, "text/plain", "").with_header("Location", to);
+    let other = started([hello()]).await;
+    let server = started([moved("/v2/chat"), hello(), moved(&format!("{}/v1", other.url()))]).await;
+    let provider = provider(settings(&server));
+    complete(&provider).await.expect("an answer");
+    let paths: Vec<String> = server.requests().into_iter().map(|request| request.path).collect();
+    assert_eq!(paths, ["/v1/chat/completions", "/v2/chat"]);
+    let error = complete(&provider).await.expect_err("no answer");
+    let message = format!("the address of the provider is a redirect to `{}/v1`, which is not followed", other.url());
+    assert_eq!((error.kind, error.status, error.to_string()), (ErrorKind::NotFound, Some(307), message));
+    assert_eq!(other.requests(), []);
+}
+
+#[tokio::test]
+async fn no_key_is_seen_in_any_error() {
+    let echo = format!("no such key: {KEY}, Bearer {KEY}, and {}", KEY.replace('-', "%2D"));
+    let long = format!("{}{KEY}", "x".repeat(1990));
+    let failed = json!({"error": {"message": echo, "type": KEY, "code": KEY}});
+    for answer in [
+        ModelAnswer::json(401, &failed),
+        ModelAnswer::json(400, &json!({"error": {"message": long, "code": KEY}})).with_header("x-request-id", KEY),
+        ModelAnswer::new(502, "text/html", format!("<html>{echo}</html>")),
+        ModelAnswer::new(200, "text/html", format!("<html>{echo}</html>")),
+        ModelAnswer::json(200, &failed),
+        ModelAnswer::json(200, &json!([KEY])),
+        ModelAnswer::events(format!("data: {failed}\n\n")),
+        ModelAnswer::events(format!("data: {KEY}\n\n")),
+        ModelAnswer::new(301, "text/plain", "").with_header("Location", &format!("http://b.invalid/?key={KEY}")),
+        ModelAnswer::events("").cut_off(),
+    ] {
+        let server = started([answer.clone(), answer]).await;
+        let settings = settings(&server).with_retries(once());
+        let in_url = Settings::new(Dialect::Chat).with_retries(once());
+        let in_url = in_url.with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
+        for settings in [settings, in_url] {
+            let provider = provider(settings);
+            let error = complete(&provider).await.expect_err("no answer");
+            for text in [shown(&error), format!("{provider:?}{:?}", provider.stream(&request(&question())))] {
+                assert!(!text.contains("0123456"), "{text}");
+                assert!(!text.contains("sk-test"), "{text}");
+                assert!(!text.contains("sk%2Dtest"), "{text}");
+            }
+        }
+    }
+}
+
+fn weather(name: &str) -> ToolDefinition {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    ToolDefinition::new(name).with_description("Tells the weather.").with_input_schema(schema)
+}
+
+fn bad_tool(place: usize) -> ModelAnswer {
+    let message = format!("Invalid schema for function in tools[{place}]: no (key {KEY})");
+    let param = format!("tools[{place}].function.parameters");
+    let error = json!({"message": message, "type": "invalid_request_error", "param": param, "code": "invalid"});
+    ModelAnswer::json(400, &json!({ "error": error }))
+}
+
+fn names(body: &Value) -> Vec<&str> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    tools.filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_rest_answered() {
+    let server = started([bad_tool(1), bad_tool(0), hello()]).await;
+    let tools = Toolset::new(["a", "b", "c"].map(weather));
+    let conversation = question();
+    let provider = provider(settings(&server).with_retries(once()));
+    let mut stream = provider.stream(&request(&conversation).with_tools(&tools));
+    let mut events: Vec<ReplyEvent> =
+        rest(&mut stream).await.into_iter().map(|event| event.expect("no error")).collect();
+    let Some(ReplyEvent::Finished(reply)) = events.pop() else { panic!("finished, not {events:?}") };
+    let left_out = |name: &str, place: usize| {
+        format!(
+            "tool `{name}` is left out: the provider refused with status 400: Invalid schema for function in tools[{place}]: no (key ***)"
+        )
+    };
+    let warnings = [left_out("b", 1), left_out("a", 0)];
+    let expected = warnings.clone().map(ReplyEvent::Warning).into_iter().chain([ReplyEvent::Text("Hello.".into())]);
+    assert_eq!(events, expected.collect::<Vec<_>>());
+    assert_eq!(reply.warnings, warnings);
+    assert_eq!(server.bodies().iter().map(names).collect::<Vec<_>>(), [vec!["a", "b", "c"], vec!["a", "c"], vec!["c"]]);
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_left_out_is_named() {
+    let server = started([bad_tool(0)]).await;
+    let (tools, conversation) = (Toolset::new([weather("only")]), question());
+    let asked = request(&conversation).with_tools(&tools);
+    let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
+    assert!(error.to_string().starts_with("tool `only` is not taken: the provider refused with status 400"), "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn no_more_than_eight_tools_are_left_out_of_one_request() {
+    let server = started((0..20).map(|_| bad_tool(0))).await;
+    let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
+    let conversation = question();
+    let asked = request(&conversation).with_tools(&tools);
+    let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
+    assert!(error.to_string().starts_with("tool `t8` is not taken"), "{error}");
+    assert_eq!(server.requests().len(), 9);
+}
+
+#[tokio::test]
+async fn an_answer_that_wants_to_be_continued_is_continued() {
+    let part = |text: &str, more: Value| {
+        let mut candidate = json!({"content": {"parts": [{"text": text}], "role": "model"}, "index": 0});
+        candidate.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        ModelAnswer::events(format!("data: {}\r\n\r\n", json!({"candidates": [candidate]})))
+    };
+    let paused = part("Hel", json!({"finishReason": "CONTINUATION", "continuationToken": "t1"}));
+    let server = started([paused, part("lo.", json!({"finishReason": "STOP"}))]).await;
+    let settings = Settings::new(Dialect::Gemini).with_base_url(server.url()).with_key(KEY);
+    let reply = complete(&provider(settings)).await.expect("an answer");
+    assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn));
+    let [first, mut second] = server.bodies().try_into().expect("two requests");
+    let token = second.as_object_mut().expect("an object").remove("continuationToken");
+    assert_eq!((token, second), (Some(json!("t1")), first));
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_is_unreadable() {
+    let huge = format!("data: {}\n\n", "x".repeat(64 << 20));
+    let error = complete(&scripted([Exchange::events(huge)])).await.expect_err("no answer");
+    let message = "an event of the answer is larger than 64 MiB";
+    assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unreadable, message));
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let server = started([hello(), hello()]).await;
+    let provider = provider(settings(&server));
+    for _ in 0..2 {
+        complete(&provider.clone()).await.expect("an answer");
+    }
+    assert_eq!((server.requests().len(), server.connections()), (2, 1));
+}

@@ -1,0 +1,164 @@
+//! Recordings: what was said is written down without keys, and can be heard again.
+
+use ropeway::message::{Conversation, Dialect};
+use ropeway::provider::{
+    Ending, ErrorKind, Exchange, Provider, ProviderError, Recorder, Recording, ReplyEvent, Settings,
+};
+use ropeway::testing::{ModelAnswer, ModelServer};
+use serde_json::json;
+
+use super::{KEY, end, question, request, rest, settings, word};
+
+/// What can be compared of what came.
+fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
+    let one = |event: &Result<ReplyEvent, ProviderError>| match event {
+        Ok(event) => format!("{event:?}"),
+        Err(error) => format!("{:?} {error} {:?} {:?}", error.kind, error.status, error.request_id),
+    };
+    events.iter().map(one).collect()
+}
+
+async fn asked(provider: &Provider, conversation: &Conversation) -> Vec<Result<ReplyEvent, ProviderError>> {
+    rest(&mut provider.stream(&request(conversation))).await
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_heard_again_without_a_socket() {
+    let answers = [
+        ModelAnswer::json(503, &json!({"error": {"message": "busy"}})).with_header("x-request-id", "r-1"),
+        ModelAnswer::events(word("Grüß")).then(word(" Gott.") + &end()),
+        ModelAnswer::json(400, &json!({"error": {"message": "no", "code": "odd"}})).with_header("x-request-id", "r-2"),
+        ModelAnswer::events(word("Hel")).cut_off(),
+    ];
+    let server = ModelServer::start(answers).await.expect("a server");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("talk.jsonl");
+    let settings = settings(&server);
+    let live = Provider::new(settings.clone()).expect("a provider");
+    let live = live.with_recorder(Recorder::to_file(&path).expect("a file"));
+    let conversation = question();
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        heard.push(comparable(&asked(&live, &conversation).await));
+    }
+    drop(server);
+
+    let recording = Recording::load(&path).expect("a recording");
+    assert_eq!(recording.exchanges.iter().map(|one| one.status).collect::<Vec<_>>(), [503, 200, 400, 200].map(Some));
+    let expected = word("Grüß") + &word(" Gott.") + &end();
+    assert_eq!((&recording.exchanges[1].body, &recording.exchanges[1].ending), (&expected, &Ending::Whole));
+    let again = Provider::replaying(settings, recording.clone()).with_recorder(Recorder::in_memory());
+    for heard in heard {
+        assert_eq!(comparable(&asked(&again, &conversation).await), heard);
+    }
+}
+
+#[tokio::test]
+async fn a_replay_can_be_recorded_and_is_the_same() {
+    let recording = Recording::new([
+        Exchange::events(word("a") + &end()),
+        Exchange::new(401, "{}").with_header("content-type", "application/json"),
+        Exchange::failed(ErrorKind::Unreadable, "odd"),
+    ]);
+    let recorder = Recorder::in_memory();
+    let provider = Provider::replaying(Settings::new(Dialect::Chat), recording.clone()).with_recorder(recorder.clone());
+    let conversation = question();
+    for _ in 0..3 {
+        asked(&provider, &conversation).await;
+    }
+    let mut again = recorder.recording();
+    for exchange in &mut again.exchanges {
+        assert!(exchange.request.take().is_some());
+    }
+    assert_eq!(again, recording);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("talk.jsonl");
+    let conversation = question();
+    for _ in 0..2 {
+        let provider = Provider::replaying(
+            Settings::new(Dialect::Chat),
+            Recording::new([Exchange::events(word("a") + &end()), Exchange::events(word("b") + &end())]),
+        );
+        let provider = provider.with_recorder(Recorder::to_file(&path).expect("a file"));
+        asked(&provider, &conversation).await;
+        asked(&provider, &conversation).await;
+    }
+    assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!(Recording::load(&path).expect("a recording").exchanges.len(), 4);
+}
+
+#[tokio::test]
+async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
+    let answers = [ModelAnswer::events(word("Hel")).stall(), ModelAnswer::silence()];
+    let server = ModelServer::start(answers).await.expect("a server");
+    let recorder = Recorder::in_memory();
+    let provider = Provider::new(settings(&server)).expect("a provider").with_recorder(recorder.clone());
+    let conversation = question();
+    let mut stream = provider.stream(&request(&conversation));
+    stream.next().await.expect("an event").expect("no error");
+    drop(stream);
+    tokio::select! {
+        answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
+        () = server.asked(2) => {}
+    }
+    let recording = recorder.recording();
+    let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();
+    assert_eq!(ends, [(Some(200), word("Hel").as_str(), &Ending::CutOff), (None, "", &Ending::CutOff)]);
+    // Heard again, it breaks off at the same place.
+    let again = Provider::replaying(settings(&server), recording);
+    let events = asked(&again, &conversation).await;
+    let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
+    assert_eq!((text.as_str(), error.kind), ("Hel", ErrorKind::Truncated));
+}
+
+#[tokio::test]
+async fn no_key_is_in_a_recording() {
+    let (first, second) = KEY.split_at(7);
+    let echo = ModelAnswer::events(word("a")).then(format!(": your key is {first}")).then(format!("{second}\n\n"));
+    let echo = echo.then(word(KEY) + &end()).with_header("x-request-id", KEY);
+    let server = ModelServer::start([echo, ModelAnswer::json(401, &json!({"error": KEY}))]).await.expect("a server");
+    let settings = settings(&server)
+        .with_header("X-Api-Key", "another-secret")
+        .with_base_url(format!("{}/v1?key={KEY}", server.url()));
+    let recorder = Recorder::in_memory();
+    let provider = Provider::new(settings).expect("a provider").with_recorder(recorder.clone());
+    let conversation = question().with_system(format!("Use {KEY}."));
+    asked(&provider, &conversation).await;
+    asked(&provider, &conversation).await;
+    let recording = recorder.recording();
+    let text = format!("{}{recording:?}{recorder:?}", recording.to_lines());
+    assert!(!text.contains("0123456") && !text.contains("sk-test") && !text.contains("another"), "{text}");
+    let sent = recording.exchanges[0].request.as_ref().expect("a request");
+    assert_eq!(sent.url, format!("{}/v1/chat/completions?key=***", server.url()));
+    let header = |name: &str| sent.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).cloned();
+    assert_eq!(header("authorization").map(|(_, value)| value).as_deref(), Some("Bearer ***"));
+    assert_eq!(header("x-api-key").map(|(_, value)| value).as_deref(), Some("***"));
+    assert_eq!(sent.body["messages"][0]["content"], "Use ***.");
+    assert!(recording.exchanges[0].body.contains(": your key is ***\n"));
+}
+
+#[tokio::test]
+async fn a_request_that_differs_from_the_recorded_one_is_told() {
+    let recorder = Recorder::in_memory();
+    let first = Recording::new([Exchange::events(word("a") + &end())]);
+    let provider = Provider::replaying(Settings::new(Dialect::Chat), first).with_recorder(recorder.clone());
+    asked(&provider, &question()).await;
+    let again = Provider::replaying(Settings::new(Dialect::Chat), recorder.recording());
+    let events = asked(&again, &question().with_system("Be kind.")).await;
+    let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
+    assert_eq!(error.kind, ErrorKind::Unusable);
+    let message = error.to_string();
+    let beginning = "the request differs from exchange 1 of the recording: at `/messages/0/";
+    assert!(message.starts_with(beginning), "{message}");
+    // The right request is still answered, and one more is too many.
+    assert!(asked(&again, &question()).await.iter().all(Result::is_ok));
+    let events = asked(&again, &question()).await;
+    let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
+    assert_eq!(error.to_string(), "the recording is over: it has 1 exchanges");
+}

@@ -1,0 +1,244 @@
+//! Asks a real model over every dialect that its server speaks: text, a call of a tool, the answer after its result, JSON of a
+//! schema, and one conversation over all of them. What was said is printed; what is wrong ends it.
+//!
+//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER]`: with a file, the exchanges are recorded; with a folder of recorded
+//! lists of tools, the server is asked whether it takes each of them.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ropeway::content::ContentPart;
+use ropeway::lowering::Toolset;
+use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall, ToolResult};
+use ropeway::provider::{ChatRequest, Provider, Recorder, Reply, ReplyEvent, Settings, StopReason, encode};
+use ropeway::tool::ToolDefinition;
+use ropeway_peers::recorded::{Real, recorded};
+use serde_json::{Value, json};
+
+/// llama-server does not speak Gemini's.
+const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Responses, Dialect::Anthropic];
+
+/// The name is legal in no dialect, so that it has to go there and back.
+const TOOL: &str = "weather.now/city";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().context("usage: llm-client ADDRESS [--record FILE] [--corpus FOLDER]")?;
+    let (mut recorder, mut corpus) = (None, None);
+    while let Some(flag) = arguments.next() {
+        let value = arguments.next().map(PathBuf::from).with_context(|| format!("`{flag}` needs a value"))?;
+        match flag.as_str() {
+            "--record" => recorder = Some(Recorder::to_file(value)?),
+            "--corpus" => corpus = Some(value),
+            _ => bail!("unknown flag `{flag}`"),
+        }
+    }
+    let people = DIALECTS.map(|dialect| Person::new(&address, dialect, recorder.clone()));
+    let people = people.into_iter().collect::<Result<Vec<_>>>()?;
+    for person in &people {
+        println!("\n== {}", person.provider.dialect());
+        person.text().await?;
+        let conversation = person.call().await?;
+        person.answer(conversation).await?;
+        person.json().await?;
+    }
+    println!("\n== one conversation over all of them");
+    relay(&people).await?;
+    if let Some(folder) = corpus {
+        println!("\n== tools of real servers");
+        taken(&address, &recorded(&folder)?)?;
+    }
+    println!("\nall answers are as they should be");
+    Ok(())
+}
+
+/// Somebody who asks in one dialect.
+struct Person {
+    provider: Provider,
+}
+
+impl Person {
+    fn new(address: &str, dialect: Dialect, recorder: Option<Recorder>) -> Result<Self> {
+        let base = match dialect {
+            Dialect::Anthropic => address.to_owned(),
+            _ => format!("{address}/v1"),
+        };
+        let mut settings = Settings::new(dialect).with_base_url(base).with_key("no-key-is-needed");
+        // The last version that may be told how much is left to chance.
+        settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
+        let mut provider = Provider::new(settings)?;
+        if let Some(recorder) = recorder {
+            provider = provider.with_recorder(recorder);
+        }
+        Ok(Self { provider })
+    }
+
+    /// Asks, and shows the answer as it comes.
+    async fn ask(&self, request: ChatRequest<'_>) -> Result<Reply> {
+        let request = request.with_max_tokens(100).with_temperature(0.0);
+        let started = Instant::now();
+        let mut stream = self.provider.stream(&request);
+        print!("< ");
+        while let Some(event) = stream.next().await {
+            match event? {
+                ReplyEvent::Text(text) => print!("{text}"),
+                ReplyEvent::ToolCallStarted { name, .. } => print!("{name} "),
+                ReplyEvent::ToolCallDelta { json, .. } => print!("{json}"),
+                ReplyEvent::Warning(warning) => print!("[{warning}] "),
+                ReplyEvent::Finished(reply) => {
+                    let usage = reply.usage;
+                    println!(
+                        "\n  ({:?}, {} in, {} out, {:.1?})",
+                        reply.stop,
+                        usage.input,
+                        usage.output,
+                        started.elapsed()
+                    );
+                    return Ok(*reply);
+                }
+                _ => {}
+            }
+            std::io::stdout().flush()?;
+        }
+        bail!("the stream ended without an answer")
+    }
+
+    async fn text(&self) -> Result<()> {
+        let conversation =
+            said(Conversation::new().with_system("You answer in one word."), "What is the capital of France?");
+        let reply = self.ask(ChatRequest::new("local", &conversation)).await?;
+        ensure!(reply.message.to_text().contains("Paris"), "the answer is not Paris");
+        ensure!(reply.stop == StopReason::EndTurn, "it did not stop as it should");
+        ensure!(reply.usage.input > 0 && reply.usage.output > 0, "the usage is not told");
+        Ok(())
+    }
+
+    async fn call(&self) -> Result<Conversation> {
+        let mut conversation = said(Conversation::new(), "What is the weather in Tokyo right now?");
+        let call = self.asked_call(&mut conversation).await?;
+        let result = format!("{} in {}", "24 degrees and rain", city(&call));
+        println!("= {result}");
+        conversation.push(vec![ToolResult::new(&call, vec![ContentPart::text(result)])]);
+        Ok(conversation)
+    }
+
+    /// Asks, expects exactly one call of our tool, and keeps the answer in the conversation.
+    async fn asked_call(&self, conversation: &mut Conversation) -> Result<ToolCall> {
+        let tools = tools();
+        let reply = self.ask(ChatRequest::new("local", conversation).with_tools(&tools)).await?;
+        ensure!(reply.stop == StopReason::ToolUse, "it did not stop for a call");
+        let calls: Vec<ToolCall> = reply.message.calls().cloned().collect();
+        let [call] = &calls[..] else { bail!("{} calls and not one", calls.len()) };
+        ensure!(call.name == TOOL, "the tool is called `{}`", call.name);
+        ensure!(!city(call).is_empty(), "the call names no city: {:?}", call.arguments);
+        conversation.push(reply.message);
+        Ok(call.clone())
+    }
+
+    async fn answer(&self, mut conversation: Conversation) -> Result<()> {
+        let tools = tools();
+        let reply = self.ask(ChatRequest::new("local", &conversation).with_tools(&tools)).await?;
+        ensure!(reply.message.to_text().contains("24"), "the answer does not tell the result");
+        conversation.push(reply.message);
+        let saved = serde_json::to_string(&conversation)?;
+        ensure!(serde_json::from_str::<Conversation>(&saved)? == conversation, "the conversation cannot be saved");
+        Ok(())
+    }
+
+    async fn json(&self) -> Result<()> {
+        let schema = json!({
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "population": {"type": "integer"}},
+            "required": ["city", "population"],
+            "additionalProperties": false,
+        });
+        // In the other dialects llama-server passes over a schema.
+        if self.provider.dialect() != Dialect::Chat {
+            return Ok(());
+        }
+        let conversation = said(Conversation::new(), "Name a city and its population, as JSON.");
+        let reply = self.ask(ChatRequest::new("local", &conversation).with_output("city", schema)).await?;
+        let value: Value = serde_json::from_str(&reply.message.to_text()).context("the answer is not JSON")?;
+        ensure!(value["city"].is_string() && value["population"].is_i64(), "the answer is not of the schema: {value}");
+        Ok(())
+    }
+}
+
+/// One conversation that goes from dialect to dialect, in the middle of a turn too.
+async fn relay(people: &[Person]) -> Result<()> {
+    let mut conversation = Conversation::new();
+    for (at, person) in people.iter().enumerate() {
+        let next = &people[(at + 1) % people.len()];
+        println!("({} asks, {} goes on)", person.provider.dialect(), next.provider.dialect());
+        conversation = said(conversation, ["What is the weather in Oslo?", "And in Rome?", "And in Cairo?"][at]);
+        let call = person.asked_call(&mut conversation).await?;
+        let result = format!("{} degrees in {}", 11 * (at + 1), city(&call));
+        println!("= {result}");
+        conversation.push(vec![ToolResult::new(&call, vec![ContentPart::text(result)])]);
+        let tools = tools();
+        let request = ChatRequest::new("local", &conversation).with_tools(&tools);
+        let reply = next.ask(request).await?;
+        ensure!(reply.message.to_text().contains(&(11 * (at + 1)).to_string()), "the answer does not tell the result");
+        conversation.push(reply.message);
+    }
+    Ok(())
+}
+
+/// Does the server take every tool? It makes a grammar of each schema, and refuses a request over one that it cannot read.
+fn taken(address: &str, tools: &[Real]) -> Result<()> {
+    let conversation = Conversation::new().with("hello");
+    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{address}/v1"));
+    let (mut taken, mut refused) = (0, Vec::new());
+    for (at, tool) in tools.iter().enumerate() {
+        let tools = Toolset::new([tool.definition(at)]);
+        let encoded = encode(&settings, &ChatRequest::new("local", &conversation).with_tools(&tools))?;
+        ensure!(encoded.warnings.is_empty(), "`{}`: {:?}", tool.name, encoded.warnings);
+        // The template is filled in and the grammar is made, but the model is not run.
+        match post(address, "/apply-template", &encoded.request.body)? {
+            (200, _) => taken += 1,
+            (status, body) => refused.push(format!("`{}`: {status} {body}", tool.name)),
+        }
+    }
+    println!("{taken} of {} tools are taken", tools.len());
+    ensure!(refused.is_empty(), "{} tools are refused:\n{}", refused.len(), refused.join("\n"));
+    Ok(())
+}
+
+/// Status and body of a plain POST.
+fn post(address: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
+    let host = address.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let length = body.len();
+    write!(stream, "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")?;
+    stream.write_all(body)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).context("the answer has no status")?;
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.chars().take(300).collect());
+    Ok((status, body.unwrap_or_default()))
+}
+
+fn said(mut conversation: Conversation, text: &str) -> Conversation {
+    println!("> {text}");
+    conversation.push(text);
+    conversation
+}
+
+fn tools() -> Toolset {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    Toolset::new([ToolDefinition::new(TOOL)
+        .with_description("The weather in a city, right now")
+        .with_input_schema(schema)])
+}
+
+fn city(call: &ToolCall) -> &str {
+    match &call.arguments {
+        CallArguments::Object(arguments) => arguments.get("city").and_then(Value::as_str).unwrap_or_default(),
+        CallArguments::Broken(_) => "",
+    }
+}
