@@ -15,7 +15,7 @@ use ropeway::testing::{ModelAnswer, ModelServer};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{KEY, end, question, request, rest, settings, shown, word};
+use super::{KEY, end, question, request, rest, settings, shown, soon, word};
 
 async fn started(answers: impl IntoIterator<Item = ModelAnswer>) -> ModelServer {
     ModelServer::start(answers).await.expect("a server")
@@ -114,7 +114,7 @@ async fn dropping_the_stream_closes_the_connection() {
     let mut stream = provider(settings(&server)).stream(&request(&question()));
     stream.next().await.expect("an event").expect("no error");
     drop(stream);
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]
@@ -124,9 +124,9 @@ async fn dropping_the_stream_before_the_answer_ends_the_request() {
     let conversation = question();
     tokio::select! {
         answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
-        () = server.asked(1) => {}
+        () = soon(server.asked(1)) => {}
     }
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
         (error.kind, error.to_string()),
         (ErrorKind::Timeout, "the answer stalled: nothing came for 30ms".into())
     );
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]

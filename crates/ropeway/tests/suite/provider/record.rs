@@ -7,7 +7,7 @@ use ropeway::provider::{
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
-use super::{KEY, end, question, request, rest, settings, word};
+use super::{KEY, end, question, request, rest, settings, soon, word};
 
 /// What can be compared of what came.
 fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
@@ -116,7 +116,7 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     drop(stream);
     tokio::select! {
         answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
-        () = server.asked(2) => {}
+        () = soon(server.asked(2)) => {}
     }
     let recording = recorder.recording();
     let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();
