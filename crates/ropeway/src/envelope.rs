@@ -171,10 +171,7 @@ fn for_model(error: &CallError) -> String {
         CallError::InvalidArguments { tool, problems } => {
             text.push_str(&format!("the arguments do not fit tool `{tool}`, which was not called."));
             for problem in problems {
-                match problem.path.as_str() {
-                    "" => text.push_str(&format!("\n- {}", problem.reason)),
-                    path => text.push_str(&format!("\n- at `{path}`: {}", problem.reason)),
-                }
+                text.push_str(&format!("\n- {problem}"));
             }
             text.push('\n');
         }

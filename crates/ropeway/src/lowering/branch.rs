@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::How;
 use super::arguments::Shape;
 use super::keywords::Making;
-use super::node::Node;
+use super::node::{GROUPS, Node};
 use super::note::Notes;
 use super::object::nothing;
 use super::walker::{Done, Failure, Walker};
@@ -188,6 +188,15 @@ impl<'d> Walker<'d> {
             let prefix = node.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len) as u64;
             let most = node.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
             node.set("maxItems", Value::from(most.min(prefix)));
+        }
+        for [first, others @ ..] in GROUPS {
+            if !node.has(first) {
+                for keyword in others {
+                    if node.remove(keyword).is_some() {
+                        self.report(keyword, How::Dropped);
+                    }
+                }
+            }
         }
         if let Some(dependencies) = node.remove("dependencies") {
             self.report("dependencies", How::Rewritten("dependentRequired, dependentSchemas".to_owned()));

@@ -86,16 +86,15 @@ impl<'d> Walker<'d> {
                 "properties" => self.properties(node, value, making)?,
                 "required" => self.required(node, value, making),
                 "additionalProperties" => self.additional_properties(node, value, making)?,
-                "patternProperties" => self.pattern_properties(value, making)?,
+                "patternProperties" => self.pattern_properties(node, value, making)?,
                 "dependentRequired" => self.dependent_required(value, making),
                 "dependentSchemas" => self.dependent_schemas(value, making)?,
-                "propertyNames" => self.property_names(value, making)?,
+                "propertyNames" => self.property_names(node, value, making)?,
                 "items" => self.items(value, making)?,
                 "prefixItems" => self.prefix_items(value, making)?,
                 "contains" => self.contains(node, value, making)?,
                 // Written down with the keyword that they belong to.
-                "minContains" | "maxContains" if node.has("contains") => {}
-                "then" | "else" if node.has("if") => {}
+                "minContains" | "maxContains" | "then" | "else" => {}
                 // What they see is known only when all others are written down.
                 "unevaluatedItems" | "unevaluatedProperties" => {}
                 "anyOf" | "oneOf" | "allOf" => {
@@ -284,6 +283,16 @@ impl<'d> Walker<'d> {
                     making.keep("additionalProperties", Value::Bool(true));
                 }
             }
+        }
+        if !self.form.is_lenient()
+            && let Some(Value::Array(mut required)) = making.out.get_mut("required").map(Value::take)
+        {
+            // One that may not be there is not declared any more.
+            required.retain(|name| {
+                let declared = making.out.get("properties").and_then(Value::as_object);
+                name.as_str().is_some_and(|name| declared.is_some_and(|declared| declared.contains_key(name)))
+            });
+            making.keep("required", Value::Array(required));
         }
         self.unevaluated(node, making)?;
         if self.form.is_strict() && has(types, Types::OBJECT) {

@@ -14,6 +14,7 @@ mod note;
 mod object;
 mod output;
 mod pattern;
+mod reference;
 mod root;
 #[cfg(test)]
 mod tests;

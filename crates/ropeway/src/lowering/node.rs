@@ -12,6 +12,9 @@ pub(super) struct Node<'s> {
     entries: Vec<(&'s str, Cow<'s, Value>)>,
 }
 
+/// Keywords that mean nothing without the first of them.
+pub(super) const GROUPS: [[&str; 3]; 2] = [["if", "then", "else"], ["contains", "minContains", "maxContains"]];
+
 /// There is no value that fits both schemas.
 pub(super) struct Impossible;
 
@@ -79,12 +82,14 @@ impl<'s> Node<'s> {
     ///
     /// What cannot be said of both at once is handed to `leftover`: without it more is allowed than should be.
     pub(super) fn merge(&mut self, mut other: Self, leftover: &mut dyn FnMut(&str, &Value)) -> Result<(), Impossible> {
-        if self.has("if") && other.has("if") {
-            let condition: Map<String, Value> = ["if", "then", "else"]
-                .into_iter()
-                .filter_map(|keyword| Some((keyword.to_owned(), other.remove(keyword)?.into_owned())))
-                .collect();
-            leftover("if", &Value::Object(condition));
+        for group in GROUPS {
+            if self.has(group[0]) && other.has(group[0]) {
+                for keyword in group {
+                    if let Some(value) = other.remove(keyword) {
+                        leftover(keyword, &value);
+                    }
+                }
+            }
         }
         for (keyword, theirs) in other.entries {
             let Some((_, ours)) = self.entries.iter_mut().find(|(known, _)| *known == keyword) else {
@@ -191,7 +196,6 @@ fn both<'s>(
             all_of(ours.to_mut(), &theirs);
         }
         "uniqueItems" => *ours = Cow::Owned(Value::Bool(true)),
-        "then" | "else" => {}
         _ => leftover(keyword, &theirs),
     }
     Ok(())

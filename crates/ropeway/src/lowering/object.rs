@@ -116,7 +116,7 @@ impl<'d> Walker<'d> {
     {
         let keyword = "additionalProperties";
         // It would forbid what those allow.
-        if node.has("patternProperties") && !self.keeps_pattern_properties(node.get("patternProperties")) {
+        if node.has("patternProperties") && !self.keeps_pattern_properties(node) {
             self.describe(keyword, value, making);
             return Ok(());
         }
@@ -134,12 +134,24 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    fn keeps_pattern_properties(&self, value: Option<&Value>) -> bool {
+    fn keeps_pattern_properties(&mut self, node: &Node<'_>) -> bool {
         let is_plain = |map: &Map<String, Value>| map.keys().all(|text| pattern::is_plain(text));
-        self.form.is_lenient() && value.and_then(Value::as_object).is_some_and(is_plain)
+        let are_plain = node.get("patternProperties").and_then(Value::as_object).is_some_and(is_plain);
+        self.form.is_lenient() && are_plain && !self.renames(node)
     }
 
-    pub(super) fn pattern_properties<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
+    /// Is a property called otherwise here? Then patterns of names are not about the names that are there.
+    fn renames(&mut self, node: &Node<'_>) -> bool {
+        let mut names = node.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        names.any(|name| matches!(self.wire_name(name), Cow::Owned(_)))
+    }
+
+    pub(super) fn pattern_properties<'s>(
+        &mut self,
+        node: &'s Node<'s>,
+        value: &'s Value,
+        making: &mut Making,
+    ) -> Result<(), Failure>
     where
         'd: 's,
     {
@@ -149,7 +161,7 @@ impl<'d> Walker<'d> {
             return Ok(());
         };
         let lowered = self.named_schemas(keyword, patterns, making)?;
-        match self.keeps_pattern_properties(Some(value)) {
+        match self.keeps_pattern_properties(node) {
             true => making.keep(keyword, Value::Object(lowered)),
             false => self.describe(keyword, &Value::Object(lowered), making),
         }
@@ -224,7 +236,12 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    pub(super) fn property_names<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
+    pub(super) fn property_names<'s>(
+        &mut self,
+        node: &'s Node<'s>,
+        value: &'s Value,
+        making: &mut Making,
+    ) -> Result<(), Failure>
     where
         'd: 's,
     {
@@ -234,7 +251,7 @@ impl<'d> Walker<'d> {
         let says_nothing = schema
             .as_object()
             .is_some_and(|map| map.iter().all(|(keyword, value)| keyword == "type" && value == "string"));
-        match self.form.is_lenient() {
+        match self.form.is_lenient() && !self.renames(node) {
             true => making.keep(keyword, schema),
             // Names are strings anyhow.
             false if says_nothing => self.report(keyword, How::Dropped),
@@ -285,8 +302,6 @@ impl<'d> Walker<'d> {
                 self.report("required", How::Rewritten("all, where need be as null".to_owned()));
             }
             making.keep("required", Value::Array(names));
-        } else if let Some(Value::Array(required)) = making.out.get_mut("required") {
-            required.retain(|name| names.contains(name));
         }
     }
 

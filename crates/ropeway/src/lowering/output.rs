@@ -26,7 +26,7 @@ pub struct LoweredOutput {
 
 /// Why a schema cannot be lowered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schema of the answer cannot be used: {0}")]
+#[error("the answer cannot be asked for: {0}")]
 pub struct CannotLower(String);
 
 impl LoweredOutput {

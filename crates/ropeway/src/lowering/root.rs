@@ -14,6 +14,9 @@ use crate::schema::bounds;
 /// With more schemas than this, those that stand inside themselves are told once only.
 const MANY: usize = 400;
 
+/// How many kinds of one property are told apart.
+const MAX_KINDS: usize = 300;
+
 /// What OpenAI holds a model to at most.
 const MAX_STRICT: Tally =
     Tally { properties: 5_000, enum_values: 1_000, characters: 120_000, optional: usize::MAX, unions: usize::MAX };
@@ -62,7 +65,9 @@ impl<'d> Walker<'d> {
         let expanded = self.expand(document, 0, &mut notes)?;
         let mut node = expanded.ok_or_else(|| hopeless("its schema allows nothing"))?;
         if let Some(types) = node.types().filter(|types| !types.has(Types::OBJECT)) {
-            return Err(Failure::Hopeless(format!("its schema wants a {}, and arguments are an object", types.name())));
+            let article = if types.name().starts_with(['a', 'i']) { "an" } else { "a" };
+            let wanted = format!("its schema wants {article} {}, where only an object will do", types.name());
+            return Err(Failure::Hopeless(wanted));
         }
         if node.get("type") != Some(&Value::from("object")) {
             let how = if node.has("type") { How::Rewritten("object".to_owned()) } else { How::Added };
@@ -107,7 +112,7 @@ impl<'d> Walker<'d> {
             forms.extend(self.arguments(branch, 0)?);
         }
         if forms.is_empty() {
-            return Err(Failure::Hopeless("none of the forms of its arguments is an object".to_owned()));
+            return Err(Failure::Hopeless("its schema has alternatives, and none of them is an object".to_owned()));
         }
         let is_only_one = keyword == "oneOf";
         self.tell(&forms, is_only_one, notes);
@@ -122,6 +127,10 @@ impl<'d> Walker<'d> {
         let mut kinds: Map<String, Value> = Map::new();
         for (name, schema) in forms.into_iter().flat_map(|form| form.properties) {
             match kinds.get_mut(&name) {
+                // Of so many kinds that nobody could read them.
+                Some(kinds) if kinds.as_array().is_none_or(|schemas| schemas.len() >= MAX_KINDS) => {
+                    *kinds = Value::Bool(true)
+                }
                 Some(Value::Array(schemas)) if !schemas.contains(&schema) => schemas.push(schema),
                 Some(_) => {}
                 None => drop(kinds.insert(name, Value::Array(vec![schema]))),

@@ -116,7 +116,8 @@ fn options(definition: &ToolDefinition, dialect: Dialect, alterations: &mut Vec<
             None => {}
         }
     }
-    let not_theirs = all.keys().filter(|key| declaration::is_ours(key, dialect) && *key != "strict");
+    let is_heard = |key: &str| key == "strict" && dialect != Dialect::Gemini;
+    let not_theirs = all.keys().filter(|key| declaration::is_ours(key, dialect) && !is_heard(key));
     alterations.extend(not_theirs.map(|key| dropped(key)));
     all
 }

@@ -34,7 +34,7 @@ impl Types {
         match value {
             Value::Array(words) => {
                 let differ = |(at, word): (usize, &Value)| !words[..at].contains(word);
-                !words.is_empty()
+                words.len() > 1
                     && words.len() <= NAMES.len()
                     && words.iter().all(is_name)
                     && words.iter().enumerate().all(differ)
@@ -147,7 +147,9 @@ mod tests {
         assert_eq!(read(json!(["integer", "number", "thing", 4])), json!("number"));
         assert!(Types::read(&json!({"type": "string"})).is_empty());
         assert!(Types::is_proper(&json!(["null", "string"])) && !Types::is_proper(&json!(["null", "null"])));
-        assert!(!Types::is_proper(&json!([])) && !Types::is_proper(&json!("str")));
+        assert!(
+            !Types::is_proper(&json!([])) && !Types::is_proper(&json!(["string"])) && !Types::is_proper(&json!("str"))
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::arguments::Shape;
 use super::form::Form;
 use super::node::Node;
 use super::note::{self, Notes};
+use super::reference::Document;
 use super::{Alteration, How, name};
 use crate::schema::pointer;
 
@@ -70,7 +71,7 @@ pub(super) struct Tally {
 
 /// Goes through a schema once and writes it down as a form wants it.
 pub(super) struct Walker<'d> {
-    document: &'d Value,
+    document: Document<'d>,
     pub(super) form: Form,
     /// How often a schema may stand inside itself.
     unroll: usize,
@@ -90,7 +91,6 @@ pub(super) struct Walker<'d> {
     hops: usize,
     schemas_left: usize,
     text_left: usize,
-    anchors: HashMap<String, Option<&'d Value>>,
     names: Option<Names>,
 }
 
@@ -103,7 +103,7 @@ struct Names {
 impl<'d> Walker<'d> {
     pub(super) fn new(document: &'d Value, form: Form, unroll: usize) -> Self {
         Self {
-            document,
+            document: Document::new(document),
             form,
             unroll,
             path: String::new(),
@@ -117,7 +117,6 @@ impl<'d> Walker<'d> {
             hops: 0,
             schemas_left: MAX_SCHEMAS,
             text_left: MAX_TEXT,
-            anchors: HashMap::new(),
             names: None,
         }
     }
@@ -263,7 +262,7 @@ impl<'d> Walker<'d> {
         mark: usize,
         notes: &mut Notes,
     ) -> Result<Option<Node<'d>>, Failure> {
-        let Some(target) = self.resolve(reference) else {
+        let Some(target) = self.document.resolve(reference) else {
             self.report(keyword, How::Rewritten("an open schema, because it leads nowhere".to_owned()));
             let is_remote = !reference.is_empty() && !reference.starts_with('#');
             let note = if is_remote { format!("as in {}", note::short(reference)) } else { String::new() };
@@ -295,23 +294,6 @@ impl<'d> Walker<'d> {
         let node = self.expand(target, mark, notes);
         self.hops -= 1;
         node
-    }
-
-    /// Where a reference leads, if it is in this document.
-    fn resolve(&mut self, reference: &str) -> Option<&'d Value> {
-        let document = self.document;
-        if reference.starts_with("#/") || reference == "#" {
-            return pointer::resolve(document, reference);
-        }
-        if let Some(known) = self.anchors.get(reference) {
-            return *known;
-        }
-        let (base, fragment) = reference.split_at(reference.find('#').unwrap_or(reference.len()));
-        let base = if base.is_empty() { Some(document) } else { identified(document, base) };
-        let fragment = if fragment.is_empty() { "#" } else { fragment };
-        let found = base.and_then(|base| pointer::resolve(base, fragment));
-        self.anchors.insert(reference.to_owned(), found);
-        found
     }
 
     /// A schema that allows all that another one may allow: of that, only the type is known.
@@ -390,7 +372,7 @@ impl<'d> Walker<'d> {
         let Some(alphabet) = self.form.alphabet().filter(|alphabet| !alphabet.takes(name)) else {
             return Cow::Borrowed(name);
         };
-        let document = self.document;
+        let document = self.document.root();
         let names = self.names.get_or_insert_with(|| {
             let mut taken = HashSet::new();
             collect_names(document, &mut taken);
@@ -424,21 +406,5 @@ fn collect_names(value: &Value, names: &mut HashSet<String>) {
         }
         Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
         _ => {}
-    }
-}
-
-/// The schema in a document that says that this is its address.
-fn identified<'d>(schema: &'d Value, address: &str) -> Option<&'d Value> {
-    match schema {
-        Value::Object(map) => {
-            let says = |keyword| map.get(keyword).and_then(Value::as_str).map(|id: &str| id.trim_end_matches('#'));
-            let is_it = |id: &str| id == address || id.strip_suffix(address).is_some_and(|front| front.ends_with('/'));
-            match says("$id").is_some_and(is_it) || says("id").is_some_and(is_it) {
-                true => Some(schema),
-                false => map.values().find_map(|value| identified(value, address)),
-            }
-        }
-        Value::Array(items) => items.iter().find_map(|value| identified(value, address)),
-        _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! An answer in the making: what the decoders of all dialects put their pieces into.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -296,13 +297,16 @@ impl Draft {
         let arguments = match CallArguments::read(&json) {
             _ if cut => CallArguments::broken(json, "the arguments were cut off: the answer had become too long"),
             CallArguments::Object(arguments) => {
-                if !json.trim().is_empty() && serde_json::to_string(&arguments).is_ok_and(|again| again != json) {
-                    extra.insert(WRITTEN.to_owned(), json.into());
-                }
-                CallArguments::Object(match self.lowered.by_wire_name(&wire_name) {
+                let tool = self.lowered.by_wire_name(&wire_name);
+                let arguments = match tool {
                     Some(tool) => tool.from_wire(arguments),
                     None => arguments,
-                })
+                };
+                let again = tool.map_or(Cow::Borrowed(&arguments), |tool| tool.to_wire(&arguments));
+                if !json.trim().is_empty() && serde_json::to_string(&again).is_ok_and(|again| again != json) {
+                    extra.insert(WRITTEN.to_owned(), json.into());
+                }
+                CallArguments::Object(arguments)
             }
             broken => broken,
         };

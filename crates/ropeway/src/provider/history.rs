@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Map;
 
+use super::draft::WRITTEN;
 use crate::content::ContentPart;
 use crate::lowering::Lowered;
 use crate::message::{
@@ -61,6 +62,8 @@ pub(super) struct Call<'a> {
     pub(super) wire_name: String,
     /// The arguments; broken ones are an object that holds them as text.
     pub(super) arguments: Cow<'a, Arguments>,
+    /// The arguments as the model wrote them, if they go back to where they came from and are still the same.
+    pub(super) written: Option<&'a str>,
     /// What goes back to where it came from.
     pub(super) extra: Option<&'a Map<String, serde_json::Value>>,
 }
@@ -186,7 +189,16 @@ impl<'a> Turns<'a, '_> {
                 Cow::Owned(Arguments::from_iter([("invalid_arguments".to_owned(), text)]))
             }
         };
-        Call { id: self.id(&call.id), wire_name, arguments, extra: native.then_some(&call.extra) }
+        let extra = native.then_some(&call.extra);
+        let written = extra.and_then(|extra| extra.get(WRITTEN)?.as_str());
+        let written = written.filter(|text| match (&call.arguments, serde_json::from_str(text)) {
+            (CallArguments::Object(now), Ok(then)) => match tool {
+                Some(tool) => tool.from_wire(then) == *now,
+                None => then == *now,
+            },
+            _ => false,
+        });
+        Call { id: self.id(&call.id), wire_name, arguments, written, extra }
     }
 
     /// An id that is legal everywhere and different from all others.

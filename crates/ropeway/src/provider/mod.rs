@@ -32,7 +32,7 @@ pub use self::http::Provider;
 pub use self::record::Recorder;
 pub use self::recording::{Ending, Exchange, RecordedRequest, Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
-pub use self::request::{ChatRequest, Effort, OutputFormat, ToolChoice};
+pub use self::request::{ChatRequest, Effort, NotTheOutput, OutputFormat, ToolChoice};
 pub use self::settings::{KeyHeader, Proxy, Quirks, Retries, Settings, Timeouts};
 pub use self::stream::ReplyStream;
 use crate::message::Dialect;

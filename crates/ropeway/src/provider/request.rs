@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::lowering::Lower;
+use super::Reply;
+use crate::lowering::{Lower, lower_output};
 use crate::message::Conversation;
-use crate::tool::Schema;
+use crate::schema::Validator;
+use crate::tool::{Problem, Schema};
 
 /// What a model is asked.
 #[derive(Clone)]
@@ -80,6 +82,40 @@ pub struct OutputFormat {
     pub schema: Schema,
 }
 
+/// Why an answer is not the JSON that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotTheOutput {
+    /// It is no JSON; a model that was cut off or refuses does not write any.
+    #[error("the answer is not JSON")]
+    NotJson(#[source] serde_json::Error),
+    /// It is JSON of another schema.
+    #[error("the answer does not fit the schema `{name}`: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    OtherSchema {
+        /// The name of what was asked for.
+        name: String,
+        /// Where it does not fit, and why.
+        problems: Vec<Problem>,
+    },
+}
+
+impl OutputFormat {
+    /// Reads an answer as what was asked for. What the dialect made the model write besides (nulls for what is optional) is gone.
+    pub fn read(&self, reply: &Reply) -> Result<Value, NotTheOutput> {
+        let text = reply.message.to_text();
+        let value: Value = serde_json::from_str(text.trim()).map_err(NotTheOutput::NotJson)?;
+        let dialect = reply.message.from.as_ref().map(|from| from.dialect);
+        let lowered = dialect.and_then(|dialect| lower_output(&self.schema, dialect).ok());
+        let value = match lowered {
+            Some(lowered) => lowered.from_wire(value),
+            None => value,
+        };
+        let fits = Validator::compile(&self.schema).validate(&value);
+        fits.map_err(|problems| NotTheOutput::OtherSchema { name: self.name.clone(), problems })?;
+        Ok(value)
+    }
+}
+
 impl<'a> ChatRequest<'a> {
     /// A request without tools and with the provider's own defaults.
     pub fn new(model: &'a str, conversation: &'a Conversation) -> Self {
@@ -145,5 +181,44 @@ impl<'a> ChatRequest<'a> {
 impl fmt::Debug for ChatRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatRequest").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::{AssistantMessage, Dialect, Speaker};
+    use crate::provider::{StopReason, Usage};
+
+    fn reply(text: &str, dialect: Dialect) -> Reply {
+        let mut message = AssistantMessage::text(text);
+        message.from = Some(Speaker { dialect, endpoint: String::new(), model: String::new() });
+        Reply {
+            message,
+            stop: StopReason::EndTurn,
+            usage: Usage::default(),
+            id: None,
+            model: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_the_json_that_was_asked_for() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
+        let format = OutputFormat { name: "ab".to_owned(), schema: schema.into() };
+        for dialect in Dialect::ALL {
+            let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("an answer");
+            assert_eq!(read, json!({"a": "x", "b": 3}), "{dialect}");
+        }
+        // Where everything is required, a model writes null for what it leaves out.
+        let strict = format.read(&reply("{\"a\": \"x\", \"b\": null}", Dialect::Responses)).expect("an answer");
+        assert_eq!(strict, json!({"a": "x"}));
+        let no_json = format.read(&reply("I will not", Dialect::Chat)).expect_err("no JSON");
+        assert_eq!(no_json.to_string(), "the answer is not JSON");
+        let other = format.read(&reply("{\"b\": \"x\"}", Dialect::Chat)).expect_err("another schema");
+        assert!(other.to_string().starts_with("the answer does not fit the schema `ab`: "), "{other}");
     }
 }

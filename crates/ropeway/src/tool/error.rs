@@ -1,5 +1,6 @@
 //! Why a call has no answer from its tool.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -17,6 +18,15 @@ pub struct Problem {
     pub path: String,
     /// What is wrong there.
     pub reason: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.reason),
+            path => write!(f, "at `{path}`: {}", self.reason),
+        }
+    }
 }
 
 /// Which clock ran out.
@@ -151,12 +161,6 @@ impl CallError {
 }
 
 fn list(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems
-        .iter()
-        .map(|problem| match problem.path.as_str() {
-            "" => problem.reason.clone(),
-            path => format!("at `{path}`: {}", problem.reason),
-        })
-        .collect();
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     lines.join("; ")
 }

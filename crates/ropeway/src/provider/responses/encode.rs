@@ -1,15 +1,15 @@
 //! A request as this dialect writes it. It is stateless: everything goes along each time, and nothing is kept there.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::input::Input;
-use crate::lowering::{Lowered, wire_name};
+use crate::lowering::{Lowered, lower_output, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::{
     ChatRequest, Effort, Encoded, ErrorKind, OutputFormat, ProviderError, Settings, ToolChoice, history,
 };
-use crate::tool::Schema;
 
 /// Writes a request.
 pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
@@ -27,7 +27,9 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field_if_some("temperature", request.temperature);
     body.field_if_some("top_p", request.top_p);
     body.field_if_some("reasoning", request.effort.map(reasoning));
-    body.field_if_some("text", request.output.as_ref().map(|output| Text { format: format(output) }));
+    if let Some(output) = &request.output {
+        body.field("text", &Text { format: format(output)? });
+    }
     let (choice, only) = tool_choice(&request.tool_choice, &lowered, settings.is_openai())?;
     if body.has_tools() {
         body.field_if_some("tool_choice", choice);
@@ -51,15 +53,15 @@ struct Reasoning {
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
-    format: Format<'a>,
+struct Text {
+    format: Format,
 }
 
 #[derive(Serialize)]
-struct Format<'a> {
+struct Format {
     r#type: &'static str,
     name: String,
-    schema: &'a Schema,
+    schema: Value,
     strict: bool,
 }
 
@@ -87,8 +89,15 @@ fn reasoning(effort: Effort) -> Reasoning {
     Reasoning { effort, summary: Some("auto") }
 }
 
-fn format(output: &OutputFormat) -> Format<'_> {
-    Format { r#type: "json_schema", name: wire_name(&output.name), schema: &output.schema, strict: false }
+fn format(output: &OutputFormat) -> Result<Format, ProviderError> {
+    let lowered = lower_output(&output.schema.read(), Dialect::Responses).map_err(|error| {
+        let words = "the answer cannot be asked for in this form";
+        let mut unusable = ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words);
+        unusable.source = Some(error.into());
+        unusable
+    })?;
+    let name = wire_name(&output.name);
+    Ok(Format { r#type: "json_schema", name, schema: lowered.schema, strict: lowered.strict })
 }
 
 /// The choice, which is not said where it is the provider's own default, and the one tool that may be seen, if there is such.

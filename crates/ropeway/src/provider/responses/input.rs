@@ -3,16 +3,14 @@
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::{Error, SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::item::{PART, is_whole, item_of, part_of, text_field};
 use crate::message::{AssistantMessage, AssistantText};
-use crate::provider::draft::WRITTEN;
 use crate::provider::history::{Answer, Call, Outcome, Part, Turn};
 use crate::provider::piece::{Data, Piece};
-use crate::tool::Arguments;
 
 /// What stands for an answer without any content: an empty one looks to a model as if something had gone wrong.
 const NO_OUTPUT: &str = "(no output)";
@@ -169,15 +167,6 @@ fn says_error(text: &str) -> bool {
         || (text.trim_start().starts_with('{') && serde_json::from_str::<SaysSo>(text).is_ok())
 }
 
-/// The arguments as the model wrote them, if they are still the same.
-fn arguments<'a>(call: &'a Call<'a>) -> Cow<'a, str> {
-    let written = call.extra.and_then(|extra| extra.get(WRITTEN)).and_then(Value::as_str);
-    match written {
-        Some(text) if serde_json::from_str::<Arguments>(text).is_ok_and(|read| read == *call.arguments) => text.into(),
-        _ => serde_json::to_string(&call.arguments).unwrap_or_default().into(),
-    }
-}
-
 impl Serialize for Input<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.items.len()))?;
@@ -253,7 +242,13 @@ impl Serialize for Item<'_> {
                 }
                 fields.serialize_entry("call_id", &call.id)?;
                 fields.serialize_entry("name", &call.wire_name)?;
-                fields.serialize_entry("arguments", &arguments(call))?;
+                match call.written {
+                    Some(written) => fields.serialize_entry("arguments", written)?,
+                    None => fields.serialize_entry(
+                        "arguments",
+                        &serde_json::to_string(&call.arguments).map_err(Error::custom)?,
+                    )?,
+                }
             }
             Self::Output(call, output) => {
                 fields.serialize_entry("type", "function_call_output")?;

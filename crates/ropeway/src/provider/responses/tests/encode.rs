@@ -213,11 +213,19 @@ fn each_of_several_calls_has_its_result() {
 }
 
 #[test]
-fn json_is_asked_for_by_its_schema() {
+fn json_is_asked_for_by_its_schema_strictly_where_that_is_possible() {
     let conversation = Conversation::new().with("hi");
-    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
-    let request = ChatRequest::new("m", &conversation).with_output("my answer", schema.clone());
-    let sent = body(&openai(), &request);
-    let format = json!({"type": "json_schema", "name": "my_answer", "schema": schema, "strict": false});
-    assert_eq!(sent["text"], json!({ "format": format }));
+    let sent = |schema: Value| {
+        let request = ChatRequest::new("m", &conversation).with_output("my answer", schema);
+        body(&openai(), &request)["text"]["format"].take()
+    };
+    let strict = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
+    let format = json!({"type": "json_schema", "name": "my_answer", "schema": strict, "strict": true});
+    assert_eq!(sent(strict), format);
+    let open = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let format = sent(open);
+    assert_eq!(
+        [&format["strict"], &format["schema"]["additionalProperties"]["type"]],
+        [&json!(false), &json!("integer")]
+    );
 }

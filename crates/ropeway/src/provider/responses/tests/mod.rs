@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod hostile;
 mod round_trip;
 mod stream;
 
@@ -76,4 +77,22 @@ fn text(events: &[ReplyEvent]) -> String {
         _ => None,
     });
     texts.collect()
+}
+
+fn message(id: &str, text: &str) -> Value {
+    json!({"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [
+        {"type": "output_text", "text": text, "annotations": []}]})
+}
+
+fn call(number: usize, arguments: &str) -> Value {
+    json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"), "name": "weather",
+        "arguments": arguments, "status": "completed"})
+}
+
+fn completed(output: Value) -> Value {
+    json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": output}})
+}
+
+fn delta(item: &str, text: &str) -> Value {
+    json!({"type": "response.output_text.delta", "item_id": item, "output_index": 0, "content_index": 0, "delta": text})
 }

@@ -4,9 +4,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{conversation, input, local, openai, reply, text, told, tools};
+use super::{body, conversation, encode, input, local, openai, reply, text, told, tools};
+use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
 use crate::provider::{ChatRequest, ReplyEvent, Settings};
+use crate::tool::ToolDefinition;
 
 /// Everything that an answer may hold.
 fn everything() -> Vec<Value> {
@@ -113,7 +115,7 @@ fn a_name_that_is_not_legal_here_goes_there_and_back() {
     let (tools, answer) = (tools(), reply(&CAREFUL.stream(std::slice::from_ref(&item))).message);
     assert_eq!(answer.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["files.read"]);
     let conversation = Conversation::new().with(answer);
-    let body = super::body(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools));
+    let body = body(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools));
     assert_eq!(body["input"][0], item);
 }
 
@@ -166,6 +168,25 @@ fn arguments_that_were_changed_since_go_as_they_are_now() {
     let expected =
         json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "t", "arguments": "{\"key\":\"***\"}"});
     assert_eq!(sent_back(&openai(), &conversation(json!([changed]))), [expected]);
+}
+
+#[test]
+fn arguments_that_a_strict_tool_has_in_another_form_go_back_as_they_were_written() {
+    let mut weather = ToolDefinition::new("weather")
+        .with_input_schema(json!({"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string"}}, "required": ["city"]}));
+    weather.provider_options = serde_json::from_value(json!({"openai": {"strict": true}})).expect("options");
+    let (tools, start) = (Toolset::new([weather]), Conversation::new().with("hi"));
+    let encoded = encode(&openai(), &ChatRequest::new("m", &start).with_tools(&tools));
+    let item = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "weather", "arguments": "{\"city\":\"Paris\",\"unit\":null}"});
+    let (mut decoder, mut events) = (encoded.decoder(), Vec::new());
+    for frame in CAREFUL.stream(std::slice::from_ref(&item)) {
+        decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
+    }
+    let answer = decoder.end(&mut events).expect("an answer").message;
+    assert_eq!(json!(answer.parts)[0]["arguments"], json!({"city": "Paris"}));
+    let conversation = start.with(answer);
+    let body = body(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools));
+    assert_eq!(body["input"][1], item);
 }
 
 #[test]

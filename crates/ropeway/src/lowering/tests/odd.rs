@@ -1,0 +1,144 @@
+//! Odd schemas: every form that real servers send, and those that only somebody careless or hostile writes.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Schemas that a tool can be called by, whatever the dialect.
+pub(super) fn odd() -> Vec<Value> {
+    let mut all = vec![
+        json!(true),
+        json!({}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
+        json!({"type": "object"}),
+        json!({"type": ["object", "null"], "properties": null}),
+        json!({"type": ["null", "object"], "required": "all"}),
+        json!({"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}),
+        json!({"type": "objekt", "properties": [], "required": "all"}),
+        json!({"properties": {"a": {"type": "any"}, "b": {"type": ["int", "none"]}, "c": {"type": "file"}, "d": {"type": 4}}}),
+        json!({"$ref": "#"}),
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"type": "object", "properties": {"x": {"type": "string"}}}}}),
+        json!({"$ref": "#/$defs/nowhere"}),
+        json!({"$ref": "https://example.invalid/schema.json"}),
+        json!({"$ref": 4}),
+        json!({"properties": {"a": {"$ref": "https://example.invalid/a.json", "description": "A."}, "b": {"$ref": "b.json"}}}),
+        json!({"properties": {"a": {"$ref": "#/definitions/a"}}, "definitions": {"a": {"type": "integer", "minimum": 1}}}),
+        json!({"properties": {"a": {"type": "object", "properties": {"x": {"type": "string"}}}, "b": {"$ref": "#/properties/a", "description": "As a."}}}),
+        json!({"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "boolean"}}}),
+        json!({"$id": "https://example.invalid/root.json", "properties": {"a": {"$ref": "item.json"}, "b": {"$ref": "root.json#/$defs/i"}}, "$defs": {"i": {"$id": "item.json", "type": "string"}}}),
+        json!({"$defs": {"n": {"type": "object", "properties": {"v": {"type": "string"}, "next": {"$ref": "#/$defs/n"}}}}, "properties": {"list": {"$ref": "#/$defs/n"}}}),
+        json!({"type": "object", "properties": {"child": {"$ref": "#"}, "children": {"type": "array", "items": {"$ref": "#"}}}}),
+        json!({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}}),
+        json!({"allOf": [{"$ref": "#"}, {"properties": {"a": {"type": "string"}}}]}),
+        json!({"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}),
+        json!({"oneOf": [
+            {"type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}}, "required": ["kind", "radius"]},
+            {"type": "object", "properties": {"kind": {"const": "square"}, "side": {"type": "number"}}, "required": ["kind", "side"]},
+            {"type": "null"},
+        ]}),
+        json!({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}, false, true], "$defs": {"a": {"properties": {"x": {}}}}}),
+        json!({"anyOf": [], "oneOf": {}, "allOf": 3}),
+        json!({"allOf": [{"properties": {"a": {"minLength": 1}}, "required": ["a"]}, {"properties": {"a": {"type": "string", "maxLength": 4}}, "required": ["a"]}]}),
+        json!({"not": {"required": ["a"]}, "enum": [{}], "const": {}, "if": {"required": ["b"]}, "then": {"required": ["c"]}, "else": false}),
+        json!({"properties": {"a": {"not": {"type": "string"}}, "b": {"not": {"$ref": "#"}}, "c": {"if": {"type": "string", "pattern": "x"}, "then": {"minLength": 3}}}}),
+        json!({"properties": {"a": {"type": "array"}, "b": {"type": ["array", "string"]}, "c": {"items": {"type": "string"}}, "d": {"type": "array", "items": true}, "e": {"type": "array", "items": false}}}),
+        json!({"properties": {"t": {"type": "array", "items": [{"type": "number"}, {"type": "string"}], "additionalItems": false}}}),
+        json!({"properties": {"t": {"type": "array", "items": [{"type": "number"}], "additionalItems": {"type": "null"}}, "u": {"prefixItems": [], "items": {}}}}),
+        json!({"properties": {"t": {"type": "array", "prefixItems": [{"type": "number"}, false], "items": false, "minItems": 2, "maxItems": 9}}}),
+        json!({"properties": {"n": {"type": "number", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false}, "m": {"type": "number", "exclusiveMaximum": true}}}),
+        json!({"properties": {"a": true, "b": false, "c": {}, "d": null, "e": 4, "f": "string", "g": []}, "required": ["b", "c"]}),
+        json!({"properties": {"a": {"type": "object"}, "b": {"type": "object", "additionalProperties": {"type": "string"}}, "c": {"type": "object", "properties": {}, "additionalProperties": false}}}),
+        json!({"properties": {"a": {"type": "string", "nullable": true}, "b": {"nullable": true}, "c": {"type": ["string", "null"], "enum": ["x", null]}}}),
+        json!({"properties": {"a": {"enum": ["x", 1, null, true, {"y": 1}, [1]]}, "b": {"enum": []}, "c": {"enum": "x"}, "d": {"type": "boolean", "enum": [true]}, "e": {"type": "string", "enum": [1, 2]}, "f": {"enum": ["x", "x"]}, "g": {"type": "string", "enum": ["x", 4]}}}),
+        json!({"properties": {"a": {"const": "x"}, "b": {"const": 4}, "c": {"const": null}, "d": {"const": {"x": 1}}, "e": {"type": "string", "const": "x", "enum": ["x", "y"]}}}),
+        json!({"properties": {"a": {"type": "string", "minLength": "2", "maxLength": -1, "pattern": "((", "format": 4, "title": [], "default": null, "examples": "x"}, "b": {"type": "number", "multipleOf": 0, "minimum": "1"}, "c": {"type": "string", "minLength": 2.0, "description": {"en": "x"}}}}),
+        json!({"properties": {"a": {"type": "string", "pattern": "^(?=x)y$"}, "b": {"type": "string", "pattern": "^[a-z]+$"}, "c": {"type": "string", "pattern": "abc"}, "d": {"type": "string", "format": "uri"}, "e": {"type": "string", "format": "path"}, "f": {"type": "string", "format": "date-time"}}}),
+        json!({"patternProperties": {"^x-": {"type": "string"}, "(?<a>": {}}, "additionalProperties": false, "properties": {"m": {"type": "object", "patternProperties": {"^[a-z]+$": {"type": "string"}}, "additionalProperties": false}}}),
+        json!({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}, "dependentRequired": {"x": ["y"]}, "properties": {"a": {}, "b": {}, "c": {}, "d": {}}}),
+        json!({"dependentRequired": {"x": "y"}, "dependentSchemas": {"$a": {"properties": {"$b": {"type": "string"}}}}, "properties": {"$a": {}}, "propertyNames": {"pattern": "^[$a-z]+$"}}),
+        json!({"unevaluatedProperties": false, "properties": {"a": {"type": "array", "unevaluatedItems": {"type": "string"}}}, "minProperties": 1, "maxProperties": 3}),
+        json!({"properties": {"a": {"type": "array", "items": {"type": "string"}, "contains": {"const": "x"}, "minContains": 1, "maxContains": 2, "uniqueItems": true}}}),
+        json!({"properties": {"a": {"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png", "contentSchema": {"type": "object"}}, "b": {"type": "string", "deprecated": true, "readOnly": true, "example": "x", "x-secret": true, "discriminator": {"propertyName": "t"}}}}),
+        json!({"properties": {"$vectorSearch": {"type": "object", "properties": {"{{user}}": {"type": "string"}, "_vectorSearch": {}}}, "": {"type": "string"}, "ü": {}, "ö": {}, "a b": {"type": "array", "items": {"properties": {"c/d": {}}}}, "1": {}}, "required": ["$vectorSearch", "ü"]}),
+        json!({"properties": {"type": {"type": "string"}, "properties": {"type": "object", "properties": {"$ref": {"type": "string"}}}, "required": {"type": "boolean"}, "enum": {"type": "array", "items": {"type": "string"}}}, "required": ["type", "undeclared", "type", 4]}),
+        json!({"properties": {"a": {"type": "object", "anyOf": [{"properties": {"x": {"type": "string"}}, "required": ["x"]}, {"required": ["y"]}, {"type": "string"}], "properties": {"y": {"type": "number"}}, "description": "A."}}}),
+        json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}], "oneOf": [{"minLength": 1}, {"maxLength": 4}], "default": "x", "title": "A"}}}),
+        json!({"properties": {"a": {"allOf": [{"type": "string"}, {"type": "number"}]}, "b": {"anyOf": [{"allOf": [{"const": 1}, {"const": 2}]}, {"type": "string"}]}, "c": {"anyOf": [false]}}}),
+        json!({"properties": {"a": {"allOf": [{"anyOf": [{"required": ["x"]}, {"required": ["y"]}]}, {"anyOf": [{"required": ["z"]}]}, {"pattern": "^a$"}, {"pattern": "^b$"}, {"if": {}, "then": {}}, {"if": false}]}}}),
+        json!({"properties": {"a": {"type": "array", "properties": {"x": {"type": "string"}}, "required": ["x"]}, "b": {"type": "object", "items": {"type": "string"}, "minLength": 4}}}),
+    ];
+    // As deep as a text may be.
+    let deep =
+        (0..38).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
+    all.push(deep);
+    all
+}
+
+#[test]
+fn every_odd_schema_is_lowered_by_the_rules() {
+    let schemas = odd();
+    assert!(schemas.len() >= 40);
+    for schema in &schemas {
+        for dialect in Dialect::ALL {
+            let definition = definition(schema.clone());
+            let tool = one(&definition, dialect).unwrap_or_else(|why| panic!("{dialect}: {schema}: {why}"));
+            let declared = declared(&tool);
+            assert_eq!(rules::broken(dialect, &declared), [""; 0], "{dialect}: {schema}\nbecame {declared}");
+            assert_eq!(*definition.input_schema, *schema, "the original stays as it was");
+        }
+    }
+}
+
+#[test]
+fn every_odd_schema_that_asks_for_it_is_lowered_by_the_strict_rules_or_says_why_not() {
+    let mut strict = 0;
+    for schema in odd() {
+        for dialect in Dialect::ALL {
+            let tool = one(&strict_definition(schema.clone()), dialect)
+                .unwrap_or_else(|why| panic!("{dialect}: {schema}: {why}"));
+            let declared = declared(&tool);
+            assert_eq!(rules::broken(dialect, &declared), [""; 0], "{dialect}: {schema}\nbecame {declared}");
+            let function = if dialect == Dialect::Chat { &declared["function"] } else { &declared };
+            let says_why = tool.alterations.iter().any(|alteration| alteration.keyword == "strict");
+            match &function["strict"] {
+                Value::Bool(true) => strict += 1,
+                Value::Bool(false) => assert!(says_why, "{dialect}: {schema}"),
+                none => assert!(none.is_null() && dialect == Dialect::Gemini),
+            }
+        }
+    }
+    assert!(strict > 20, "{strict}");
+}
+
+#[test]
+fn what_nobody_can_call_is_left_out_with_the_reason() {
+    let why = |schema: Value| one(&definition(schema), Dialect::Anthropic).expect_err("a tool that is left out");
+    assert_eq!(why(json!(false)), "its schema allows nothing");
+    assert_eq!(why(json!({"allOf": [{"const": 1}, {"const": 2}]})), "its schema allows nothing");
+    assert_eq!(why(json!({"type": "string"})), "its schema wants a string, where only an object will do");
+    assert_eq!(why(json!(["type"])), "its schema is neither an object nor a boolean");
+    assert_eq!(
+        why(json!({"anyOf": [{"type": "string"}, false]})),
+        "its schema has alternatives, and none of them is an object"
+    );
+}
+
+#[test]
+fn one_tool_that_is_left_out_takes_no_other_along() {
+    let mut definitions =
+        vec![definition(json!({})), definition(json!(false)), definition(json!({})), definition(json!({}))];
+    for (number, definition) in definitions.iter_mut().enumerate().take(3) {
+        definition.name = format!("tool{number}");
+    }
+    definitions[3].name = "tool0".to_owned();
+    let lowered = lower(&definitions, Dialect::Chat);
+    let names: Vec<&str> = lowered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["tool0", "tool2"]);
+    let left_out = |name: &str, why: &str| LeftOut { name: name.to_owned(), why: why.to_owned() };
+    assert_eq!(
+        lowered.left_out,
+        [left_out("tool1", "its schema allows nothing"), left_out("tool0", "another tool has the same name")]
+    );
+    let list: Vec<Value> = serde_json::from_str(&format!("[{}]", lowered.json())).expect("JSON");
+    assert_eq!(list, lowered.tools.iter().map(declared).collect::<Vec<_>>());
+}

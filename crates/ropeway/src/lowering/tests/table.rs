@@ -1,0 +1,256 @@
+//! The table of keywords in the documentation, made of what becomes of them.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const FROM: &str = "<!-- keywords -->";
+const TO: &str = "<!-- /keywords -->";
+
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    dialect: Dialect,
+    strict: bool,
+}
+
+const COLUMNS: [Column; 6] = [
+    Column { title: "Anthropic", dialect: Dialect::Anthropic, strict: false },
+    Column { title: "Responses", dialect: Dialect::Responses, strict: false },
+    Column { title: "Chat", dialect: Dialect::Chat, strict: false },
+    Column { title: "Gemini", dialect: Dialect::Gemini, strict: false },
+    Column { title: "OpenAI, strict", dialect: Dialect::Responses, strict: true },
+    Column { title: "Anthropic, strict", dialect: Dialect::Anthropic, strict: true },
+];
+
+/// A row of the table: what it is called, the keyword that is looked at, and a schema with it.
+type Row = (&'static str, &'static str, Value);
+
+/// Keywords of an argument.
+fn inner() -> Vec<Row> {
+    let string = |keyword: &'static str, value: Value| json!({"type": "string", keyword: value});
+    let number = |keyword: &'static str, value: Value| json!({"type": "number", keyword: value});
+    let object = |keyword: &'static str, value: Value| json!({"type": "object", "properties": {"x": {"type": "string"}}, keyword: value});
+    let array =
+        |keyword: &'static str, value: Value| json!({"type": "array", "items": {"type": "string"}, keyword: value});
+    let branches = json!([{"type": "string"}, {"type": "number"}]);
+    vec![
+        ("`type`", "type", json!({"type": "string"})),
+        ("`type`, several", "type", json!({"type": ["string", "null"]})),
+        ("`type`, not said", "type", json!({"description": "Anything."})),
+        ("`enum` of strings", "enum", string("enum", json!(["a", "b"]))),
+        ("`enum` of others", "enum", json!({"type": "boolean", "enum": [true]})),
+        ("`const`", "const", json!({"const": "a"})),
+        ("`title`", "title", string("title", json!("A"))),
+        ("`description`", "description", string("description", json!("A."))),
+        ("`default`", "default", string("default", json!("a"))),
+        ("`examples`", "examples", string("examples", json!(["a"]))),
+        ("`deprecated`", "deprecated", string("deprecated", json!(true))),
+        ("`readOnly`, `writeOnly`", "readOnly", string("readOnly", json!(true))),
+        ("`minLength`", "minLength", string("minLength", json!(2))),
+        ("`maxLength`", "maxLength", string("maxLength", json!(2))),
+        ("`pattern`, `^…$` and plain", "pattern", string("pattern", json!("^[a-z]+$"))),
+        ("`pattern`, others", "pattern", string("pattern", json!("^(?=a)\\w"))),
+        ("`format`: `date-time`", "format", string("format", json!("date-time"))),
+        ("`format`: `uri`", "format", string("format", json!("uri"))),
+        ("`format`, others", "format", string("format", json!("path"))),
+        ("`contentEncoding`", "contentEncoding", string("contentEncoding", json!("base64"))),
+        ("`contentMediaType`", "contentMediaType", string("contentMediaType", json!("image/png"))),
+        ("`contentSchema`", "contentSchema", string("contentSchema", json!({"type": "string"}))),
+        ("`minimum`", "minimum", number("minimum", json!(2))),
+        ("`maximum`", "maximum", number("maximum", json!(2))),
+        ("`exclusiveMinimum`", "exclusiveMinimum", number("exclusiveMinimum", json!(2))),
+        ("`exclusiveMaximum`", "exclusiveMaximum", number("exclusiveMaximum", json!(2))),
+        (
+            "`exclusiveMinimum: true` (draft 4)",
+            "exclusiveMinimum",
+            json!({"type": "number", "minimum": 2, "exclusiveMinimum": true}),
+        ),
+        ("`multipleOf`", "multipleOf", number("multipleOf", json!(2))),
+        (
+            "`properties`",
+            "properties",
+            json!({"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}),
+        ),
+        ("`properties`, not said", "properties", json!({"type": "object"})),
+        ("`required`", "required", object("required", json!([]))),
+        ("`additionalProperties: false`", "additionalProperties", object("additionalProperties", json!(false))),
+        (
+            "`additionalProperties`, a schema",
+            "additionalProperties",
+            object("additionalProperties", json!({"type": "string"})),
+        ),
+        ("`patternProperties`", "patternProperties", object("patternProperties", json!({"^a": {"type": "string"}}))),
+        ("`propertyNames`", "propertyNames", object("propertyNames", json!({"minLength": 2}))),
+        ("`minProperties`", "minProperties", object("minProperties", json!(2))),
+        ("`maxProperties`", "maxProperties", object("maxProperties", json!(2))),
+        ("`dependentRequired`", "dependentRequired", object("dependentRequired", json!({"x": ["y"]}))),
+        ("`dependentSchemas`", "dependentSchemas", object("dependentSchemas", json!({"x": {"required": ["y"]}}))),
+        ("`dependencies` (draft 7)", "dependencies", object("dependencies", json!({"x": ["y"]}))),
+        ("`unevaluatedProperties: false`", "unevaluatedProperties", object("unevaluatedProperties", json!(false))),
+        ("`items`", "items", json!({"type": "array", "items": {"type": "string"}})),
+        ("`items`, not said", "items", json!({"type": "array"})),
+        ("`items`, a list (draft 7)", "items", json!({"type": "array", "items": [{"type": "string"}]})),
+        (
+            "`additionalItems` (draft 7)",
+            "additionalItems",
+            json!({"type": "array", "items": [{"type": "string"}], "additionalItems": false}),
+        ),
+        ("`prefixItems`", "prefixItems", json!({"type": "array", "prefixItems": [{"type": "string"}]})),
+        ("`minItems`", "minItems", array("minItems", json!(2))),
+        ("`maxItems`", "maxItems", array("maxItems", json!(2))),
+        ("`uniqueItems`", "uniqueItems", array("uniqueItems", json!(true))),
+        ("`contains`", "contains", array("contains", json!({"type": "string"}))),
+        (
+            "`minContains`",
+            "minContains",
+            json!({"type": "array", "items": {"type": "string"}, "contains": {"type": "string"}, "minContains": 2}),
+        ),
+        (
+            "`maxContains`",
+            "maxContains",
+            json!({"type": "array", "items": {"type": "string"}, "contains": {"type": "string"}, "maxContains": 2}),
+        ),
+        ("`unevaluatedItems: false`", "unevaluatedItems", array("unevaluatedItems", json!(false))),
+        ("`anyOf`", "anyOf", json!({"anyOf": branches})),
+        ("`oneOf`", "oneOf", json!({"oneOf": branches})),
+        ("`allOf`", "allOf", json!({"allOf": [{"type": "string"}, {"enum": ["a"]}]})),
+        ("`not`", "not", string("not", json!({"const": "a"}))),
+        (
+            "`if`, `then`, `else`",
+            "if",
+            json!({"type": "string", "if": {"const": "a"}, "then": {"enum": ["a"]}, "else": {"enum": ["b"]}}),
+        ),
+        ("`$ref`", "$ref", json!({"$ref": "#/$defs/plain"})),
+        ("`$ref` to itself", "$ref", json!({"$ref": "#/$defs/again"})),
+        ("`$ref` to elsewhere", "$ref", json!({"$ref": "https://example.invalid/schema.json"})),
+        ("`$dynamicRef`", "$dynamicRef", json!({"$dynamicRef": "#name"})),
+        ("`$schema`", "$schema", string("$schema", json!("https://json-schema.org/draft/2020-12/schema"))),
+        ("`$id`", "$id", string("$id", json!("a"))),
+        ("`$anchor`, `$dynamicAnchor`", "$anchor", string("$anchor", json!("a"))),
+        ("`$comment`", "$comment", string("$comment", json!("a"))),
+        ("`$defs`, `definitions`", "$defs", string("$defs", json!({"a": {}}))),
+        ("`nullable` (OpenAPI)", "nullable", string("nullable", json!(true))),
+        ("`example` (OpenAPI)", "example", string("example", json!("a"))),
+        ("any other keyword", "x-other", string("x-other", json!("a"))),
+    ]
+}
+
+/// Keywords of the whole.
+fn outer() -> Vec<Row> {
+    let x = json!({"x": {"type": "string"}});
+    let branches = json!([{"properties": {"x": {"type": "string"}}}, {"properties": {"y": {"type": "string"}}}]);
+    vec![
+        ("`type` at the root, not said", "type", json!({"properties": x})),
+        ("`properties` at the root, not said", "properties", json!({"type": "object"})),
+        ("`anyOf` at the root", "anyOf", json!({"type": "object", "properties": {}, "anyOf": branches})),
+        ("`oneOf` at the root", "oneOf", json!({"type": "object", "properties": {}, "oneOf": branches})),
+        ("`allOf` at the root", "allOf", json!({"type": "object", "properties": {}, "allOf": branches})),
+        ("`not` at the root", "not", json!({"type": "object", "properties": x, "not": {"required": ["x"]}})),
+        ("`enum` at the root", "enum", json!({"type": "object", "properties": x, "enum": [{"x": "a"}]})),
+        (
+            "`if` at the root",
+            "if",
+            json!({"type": "object", "properties": x, "if": {"required": ["x"]}, "then": {"required": ["y"]}}),
+        ),
+    ]
+}
+
+/// What became of a keyword, judged by nothing but the schema before and the schema after.
+fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
+    let (value, now) = (before.get(keyword), after.get(keyword));
+    let is_told = told.contains(&format!("{keyword}: "));
+    let added = |name: &&str| before.get(*name).is_none();
+    let new: Vec<&str> = after
+        .as_object()
+        .expect("a schema")
+        .keys()
+        .map(String::as_str)
+        .filter(|name| *name != "description")
+        .filter(added)
+        .collect();
+    match (value, now) {
+        (Some(value), Some(now)) if value == now => "as it is".to_owned(),
+        (None, Some(_)) => "added".to_owned(),
+        (None, None) => "as it is".to_owned(),
+        (Some(_), None) if is_told => "in the description".to_owned(),
+        (Some(_), None) if told.contains("give ") => "folded, told in the description".to_owned(),
+        (Some(_), None) if told.contains("again") || told.contains("as in ") => {
+            "left open, told in the description".to_owned()
+        }
+        (Some(_), None) if keyword.ends_with("Ref") || keyword == "$ref" => "inlined".to_owned(),
+        (Some(_), None) if keyword == "allOf" => "merged".to_owned(),
+        (Some(_), None) if !new.is_empty() => format!("becomes `{}`", new.join("`, `")),
+        (Some(_), Some(now)) if now.is_array() || now.is_object() || now.is_boolean() => "rewritten".to_owned(),
+        (Some(_), Some(now)) => format!("becomes `{now}`"),
+        (Some(_), None) if keyword == "nullable" => "becomes `type`".to_owned(),
+        (Some(_), None) => "dropped".to_owned(),
+    }
+}
+
+fn cell(row: &Row, is_root: bool, column: &Column) -> String {
+    let (_, keyword, probe) = row;
+    let schema = match is_root {
+        true => probe.clone(),
+        false => json!({
+            "type": "object",
+            "properties": {"a": probe},
+            "required": ["a"],
+            "$defs": {
+                "plain": {"type": "string", "$dynamicAnchor": "name"},
+                "again": {"type": "object", "properties": {"again": {"$ref": "#/$defs/again"}}},
+            },
+        }),
+    };
+    let definition = if column.strict { strict_definition(schema) } else { definition(schema) };
+    let tool = one(&definition, column.dialect).expect("a tool");
+    let declared = declared(&tool);
+    if column.strict && declared["strict"] != true {
+        return "not strict".to_owned();
+    }
+    let whole = schema_of(&tool, column.dialect);
+    if is_root {
+        let function = if column.dialect == Dialect::Chat { &declared["function"] } else { &declared };
+        return outcome(keyword, probe, &whole, function["description"].as_str().expect("a description"));
+    }
+    let after = &whole["properties"]["a"];
+    // What is left of a schema inside itself is inside it.
+    let inside = serde_json::to_string(after).expect("JSON");
+    let told = if *keyword == "$ref" { inside.as_str() } else { after["description"].as_str().unwrap_or_default() };
+    outcome(keyword, probe, after, told)
+}
+
+fn table() -> String {
+    let mut table = String::new();
+    let titles: Vec<&str> = COLUMNS.iter().map(|column| column.title).collect();
+    writeln!(table, "| keyword | {} |", titles.join(" | ")).expect("text");
+    writeln!(table, "|---|{}", "---|".repeat(COLUMNS.len())).expect("text");
+    for (rows, is_root) in [(outer(), true), (inner(), false)] {
+        for row in rows {
+            let cells: Vec<String> = COLUMNS.iter().map(|column| cell(&row, is_root, column)).collect();
+            writeln!(table, "| {} | {} |", row.0, cells.join(" | ")).expect("text");
+        }
+    }
+    table
+}
+
+#[test]
+fn the_documentation_says_what_becomes_of_each_keyword() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers.md");
+    let text = std::fs::read_to_string(&path).expect("docs/providers.md");
+    let (front, rest) = text.split_once(FROM).expect("the place of the table");
+    let (told, back) = rest.split_once(TO).expect("the end of the table");
+    let table = table();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{front}{FROM}\n{table}{TO}{back}")).expect("docs/providers.md");
+    } else {
+        assert_eq!(
+            told.trim(),
+            table.trim(),
+            "`UPDATE_DOCS=1 cargo test -p ropeway --lib lowering::tests::table` writes it"
+        );
+    }
+}
