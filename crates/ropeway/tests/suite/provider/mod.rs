@@ -50,6 +50,11 @@ async fn rest(stream: &mut ReplyStream) -> Vec<Result<ReplyEvent, ProviderError>
     events
 }
 
+/// What must happen soon; what does not is a failure, not a hang.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+}
+
 /// Everything that an error shows.
 fn shown(error: &ProviderError) -> String {
     let mut text = format!("{error:?}\n{error:#?}");
