@@ -444,10 +444,21 @@ async fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_rest_answere
 async fn a_tool_that_cannot_be_left_out_is_named() {
     let server = started([bad_tool(0)]).await;
     let (tools, conversation) = (Toolset::new([weather("only")]), question());
-    let asked = request(&conversation).with_tools(&tools);
+    let asked = request(&conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
     let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
     assert!(error.to_string().starts_with("tool `only` is not taken: the provider refused with status 400"), "{error}");
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_only_tool_is_left_out_too_if_none_must_be_called() {
+    let server = started([bad_tool(0), hello()]).await;
+    let (tools, conversation) = (Toolset::new([weather("only")]), question());
+    let asked = request(&conversation).with_tools(&tools);
+    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    assert_eq!(reply.warnings.len(), 1);
+    assert!(reply.warnings[0].starts_with("tool `only` is left out: "), "{:?}", reply.warnings);
+    assert!(!server.bodies()[1].as_object().expect("an object").contains_key("tools"));
 }
 
 #[tokio::test]
