@@ -2,6 +2,7 @@
 
 mod case;
 mod cases;
+mod content_table;
 pub(crate) mod golden;
 mod http;
 mod parts;
