@@ -1,19 +1,19 @@
 //! The keywords of arrays.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde_json::Value;
 
 use super::How;
 use super::keywords::Making;
-use super::node::Node;
+use super::node::{self, Node};
 use super::object::nothing;
-use super::walker::{Failure, Walker};
+use super::walker::{Done, Failure, Walker};
+use super::written::{Object, Written};
 
 impl<'d> Walker<'d> {
-    pub(super) fn items<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
-        let schema = match self.step(&["items"], value)? {
+    pub(super) fn items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+        let schema = match self.step(&["items"], value.clone())? {
             Some(done) => {
                 let (schema, shape) = done.described();
                 making.shape.items(shape);
@@ -21,74 +21,65 @@ impl<'d> Walker<'d> {
             }
             None => {
                 self.report("items", How::Rewritten("maxItems".to_owned()));
-                making.keep("maxItems", Value::from(0));
-                json!({})
+                making.set("maxItems", Value::from(0));
+                Object::default()
             }
         };
-        making.keep("items", schema);
+        making.set("items", schema);
         Ok(())
     }
 
-    pub(super) fn prefix_items<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
-        let Some(prefix) = value.as_array().filter(|prefix| !prefix.is_empty()) else {
+    pub(super) fn prefix_items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+        let prefix = node::items(value);
+        if prefix.is_empty() {
             self.report("prefixItems", How::Dropped);
             return Ok(());
-        };
-        let mut lowered = Vec::with_capacity(prefix.len());
-        for (at, schema) in prefix.iter().enumerate() {
-            let done = self.step(&["prefixItems", &at.to_string()], schema)?;
-            let (schema, shape) = done.map_or_else(|| (json!({}), None), |done| done.described());
-            making.shape.items(shape);
-            lowered.push(schema);
         }
-        making.keep("prefixItems", Value::Array(lowered));
+        let mut lowered = Vec::with_capacity(prefix.len());
+        for (at, schema) in prefix.into_iter().enumerate() {
+            let done = self.step(&["prefixItems", &at.to_string()], schema)?;
+            self.loosened += usize::from(done.is_none());
+            let (schema, shape) = done.unwrap_or_default().described();
+            making.shape.items(shape);
+            lowered.push(Written::Object(schema));
+        }
+        making.set("prefixItems", Written::List(lowered));
         Ok(())
     }
 
-    pub(super) fn contains<'s>(
+    pub(super) fn contains(
         &mut self,
-        node: &'s Node<'s>,
-        value: &'s Value,
-        making: &mut Making,
-    ) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
+        node: &Node<'d>,
+        value: &Cow<'d, Value>,
+        making: &mut Making<'d>,
+    ) -> Result<(), Failure> {
         let loosened = self.loosened;
-        let done = self.measuring(|walker| walker.step(&["contains"], value))?;
+        let done = self.measuring(|walker| walker.step(&["contains"], value.clone()))?;
         let is_exact = self.loosened == loosened;
-        let mut said = Map::new();
-        let (schema, shape) = done.map_or_else(|| (nothing(), None), |done| done.described());
+        let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
         making.shape.items(shape);
-        said.insert("contains".to_owned(), schema);
+        let mut said = Object::default();
+        said.push("contains", schema);
         for keyword in ["minContains", "maxContains"] {
-            if let Some(count) = node.get(keyword).filter(|count| count.is_u64()) {
-                said.insert(keyword.to_owned(), count.clone());
+            if let Some(count) = node.source(keyword).filter(|count| count.is_u64()) {
+                said.push(keyword, Written::Value(count.clone()));
             }
         }
         // At most so many of what is now more than it was: that would forbid what is allowed.
-        if self.form.is_lenient() && (is_exact || !said.contains_key("maxContains")) {
+        if self.form.is_lenient() && (is_exact || !said.has("maxContains")) {
             making.out.extend(said);
         } else {
-            for (keyword, value) in &said {
-                self.describe(keyword, value, making);
-            }
+            said.iter().for_each(|(keyword, value)| self.describe_written(keyword, value, making));
         }
         Ok(())
     }
 
-    pub(super) fn content_schema<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
-        let done = self.measuring(|walker| walker.step(&["contentSchema"], value))?;
+    pub(super) fn content_schema(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+        let done = self.measuring(|walker| walker.step(&["contentSchema"], value.clone()))?;
         let schema = done.map_or_else(nothing, |done| done.described().0);
         match self.form.is_lenient() {
-            true => making.keep("contentSchema", schema),
-            false => self.describe("contentSchema", &schema, making),
+            true => making.set("contentSchema", schema),
+            false => self.describe_written("contentSchema", &schema.into(), making),
         }
         Ok(())
     }

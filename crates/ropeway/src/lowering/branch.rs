@@ -7,24 +7,23 @@ use serde_json::{Map, Value};
 use super::How;
 use super::arguments::Shape;
 use super::keywords::Making;
-use super::node::{GROUPS, Node};
+use super::node::{self, GROUPS, Node};
 use super::note::Notes;
 use super::object::nothing;
+use super::types::Types;
 use super::walker::{Done, Failure, Walker};
+use super::written::{Object, Written};
 
 /// So many alternatives are compared with each other.
 const MAX_COMPARED: usize = 64;
 
 impl<'d> Walker<'d> {
     /// Lowers a node for a form that takes nothing beside alternatives: what is beside goes into each of them.
-    pub(super) fn with_alternatives<'s>(
+    pub(super) fn with_alternatives(
         &mut self,
-        mut node: Node<'s>,
+        mut node: Node<'d>,
         mut notes: Notes,
-    ) -> Result<Option<Done>, Failure>
-    where
-        'd: 's,
-    {
+    ) -> Result<Option<Done<'d>>, Failure> {
         let is_list = |keyword: &&str| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
         let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(is_list) else { return self.keywords(&node, notes) };
         let Some(list) = node.remove(keyword) else { return self.keywords(&node, notes) };
@@ -43,8 +42,8 @@ impl<'d> Walker<'d> {
         }
         let mut making = Making { notes, ..Making::default() };
         self.each(&annotations, None, &mut making)?;
-        let mut branches: Vec<Value> = Vec::new();
-        for (at, branch) in list.as_array().into_iter().flatten().enumerate() {
+        let mut branches: Vec<Written<'d>> = Vec::new();
+        for (at, branch) in node::items(&list).into_iter().enumerate() {
             let length = self.path.len();
             self.path.push_str(&format!("/{keyword}/{at}"));
             let done = self.schema(branch, beside.clone())?;
@@ -55,39 +54,37 @@ impl<'d> Walker<'d> {
             0 => return Ok(None),
             1 => {
                 // What is said of the whole is said last, and wins.
-                if let Some(Value::Object(mut only)) = branches.pop() {
+                if let Some(Written::Object(mut only)) = branches.pop() {
                     only.extend(std::mem::take(&mut making.out));
                     making.out = only;
                 }
             }
-            _ => making.keep("anyOf", Value::Array(branches)),
+            _ => making.set("anyOf", Written::List(branches)),
         }
         Ok(Some(making.done()))
     }
 
     /// Lowers alternatives, or parts; false where nothing is allowed.
-    pub(super) fn branches<'s>(
+    pub(super) fn branches(
         &mut self,
-        node: &'s Node<'s>,
-        keyword: &'s str,
-        value: &'s Value,
-        making: &mut Making,
-    ) -> Result<bool, Failure>
-    where
-        'd: 's,
-    {
-        let Some(list) = value.as_array().filter(|list| !list.is_empty()) else {
+        node: &Node<'d>,
+        keyword: &Cow<'d, str>,
+        value: &Cow<'d, Value>,
+        making: &mut Making<'d>,
+    ) -> Result<bool, Failure> {
+        let list = node::items(value);
+        if list.is_empty() {
             self.report(keyword, How::Dropped);
             return Ok(true);
-        };
-        let loosened = self.loosened;
-        let mut branches = Vec::with_capacity(list.len());
-        for (at, branch) in list.iter().enumerate() {
+        }
+        let (count, loosened) = (list.len(), self.loosened);
+        let mut branches = Vec::with_capacity(count);
+        for (at, branch) in list.into_iter().enumerate() {
             let at = at.to_string();
-            let steps = [keyword, at.as_str()];
-            let done = match keyword {
-                "allOf" => self.measuring(|walker| walker.step(&steps, branch))?,
-                _ => self.step(&steps, branch)?,
+            let steps = [&**keyword, at.as_str()];
+            let done = match keyword == "allOf" {
+                true => self.measuring(|walker| walker.step(&steps, branch))?,
+                false => self.step(&steps, branch)?,
             };
             if done.is_none() && keyword == "allOf" {
                 return Ok(false);
@@ -97,75 +94,68 @@ impl<'d> Walker<'d> {
         if branches.is_empty() {
             return Ok(false);
         }
-        let branches = Value::Array(branches);
-        if keyword != "oneOf" || self.loosened == loosened {
-            making.keep(keyword, branches);
+        // What is there twice can never be the only one.
+        let is_exact = self.loosened == loosened && branches.len() == count;
+        let branches = Written::List(branches);
+        if keyword != "oneOf" || is_exact {
+            making.out.set(keyword.clone(), branches);
         } else if node.has("anyOf") {
-            self.describe(keyword, &branches, making);
+            self.describe_written(keyword, &branches, making);
         } else {
             // Alternatives that allow more than they should may overlap.
+            self.loosened += 1;
             self.report(keyword, How::Rewritten("anyOf".to_owned()));
-            making.keep("anyOf", branches);
+            making.set("anyOf", branches);
         }
         Ok(true)
     }
 
-    pub(super) fn negation<'s>(&mut self, value: &'s Value, making: &mut Making) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
+    pub(super) fn negation(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
         let (schema, is_exact) = self.measured("not", value, making)?;
         match self.form.is_lenient() && is_exact {
-            true => making.keep("not", schema),
-            false => self.describe("not", &schema, making),
+            true => making.set("not", schema),
+            false => self.describe_written("not", &schema.into(), making),
         }
         Ok(())
     }
 
-    pub(super) fn condition<'s>(
+    pub(super) fn condition(
         &mut self,
-        node: &'s Node<'s>,
-        value: &'s Value,
-        making: &mut Making,
-    ) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
+        node: &Node<'d>,
+        value: &Cow<'d, Value>,
+        making: &mut Making<'d>,
+    ) -> Result<(), Failure> {
         let (condition, is_exact) = self.measured("if", value, making)?;
-        let mut said = Map::new();
-        said.insert("if".to_owned(), condition);
+        let mut said = Object::default();
+        said.push("if", condition);
         for keyword in ["then", "else"] {
-            if let Some(value) = node.get(keyword) {
-                let (schema, _) = self.measured(keyword, value, making)?;
-                said.insert(keyword.to_owned(), schema);
+            if let Some(value) = node.source(keyword) {
+                said.push(keyword, self.measured(keyword, value, making)?.0);
             }
         }
         match self.form.is_lenient() && is_exact {
             true => making.out.extend(said),
-            false => said.iter().for_each(|(keyword, value)| self.describe(keyword, value, making)),
+            false => said.iter().for_each(|(keyword, value)| self.describe_written(keyword, value, making)),
         }
         Ok(())
     }
 
     /// Lowers a schema that a value is only measured by; says whether it still allows just what it did.
-    pub(super) fn measured<'s>(
+    fn measured(
         &mut self,
         keyword: &str,
-        value: &'s Value,
-        making: &mut Making,
-    ) -> Result<(Value, bool), Failure>
-    where
-        'd: 's,
-    {
+        value: &Cow<'d, Value>,
+        making: &mut Making<'d>,
+    ) -> Result<(Object<'d>, bool), Failure> {
         let loosened = self.loosened;
-        let done = self.measuring(|walker| walker.step(&[keyword], value))?;
+        let done = self.measuring(|walker| walker.step(&[keyword], value.clone()))?;
         let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
         making.shape.join(shape);
         Ok((schema, self.loosened == loosened))
     }
 
     /// Writes older forms of keywords as they are written today.
-    pub(super) fn modernise(&mut self, node: &mut Node<'_>, notes: &mut Notes) {
+    pub(super) fn modernise(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             let Some(is_exclusive) = node.get(keyword).and_then(Value::as_bool) else { continue };
             node.remove(keyword);
@@ -212,11 +202,11 @@ impl<'d> Walker<'d> {
                 }
             }
         }
-        if let Some(Cow::Borrowed(Value::Bool(true))) = node.remove("nullable")
+        if node.remove("nullable").is_some_and(|nullable| *nullable == Value::Bool(true))
             && let Some(types) = node.types()
         {
             self.report("nullable", How::Rewritten("type".to_owned()));
-            node.set("type", types.and(super::types::Types::NULL).to_value());
+            node.set("type", types.and(Types::NULL).to_value());
         }
         if self.form.is_strict() {
             self.untuple(node, notes);
@@ -224,7 +214,7 @@ impl<'d> Walker<'d> {
     }
 
     /// A tuple, for a form that has none, is a list of what may be in it.
-    fn untuple(&mut self, node: &mut Node<'_>, notes: &mut Notes) {
+    fn untuple(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         let Some(prefix) = node.remove("prefixItems") else { return };
         let Value::Array(mut kinds) = prefix.into_owned() else { return };
         self.report("prefixItems", How::Rewritten("items".to_owned()));
@@ -241,10 +231,11 @@ impl<'d> Walker<'d> {
 }
 
 /// Takes what a branch became, unless it allows nothing or was there before.
-fn take(done: Option<Done>, branches: &mut Vec<Value>, shape: &mut Shape) {
+fn take<'d>(done: Option<Done<'d>>, branches: &mut Vec<Written<'d>>, shape: &mut Shape) {
     let Some(done) = done else { return };
     let (schema, branch_shape) = done.described();
     shape.join(branch_shape);
+    let schema = Written::Object(schema);
     if branches.len() > MAX_COMPARED || !branches.contains(&schema) {
         branches.push(schema);
     }

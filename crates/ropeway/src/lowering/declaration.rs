@@ -3,6 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
+use super::written::Object;
 use crate::message::Dialect;
 
 /// One tool as it stands in a request.
@@ -10,7 +11,7 @@ pub(super) struct Declaration<'a> {
     pub(super) dialect: Dialect,
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
-    pub(super) schema: &'a Map<String, Value>,
+    pub(super) schema: &'a Object<'a>,
     /// Is the model held to the schema? Where nothing is said, nobody asked.
     pub(super) strict: Option<bool>,
     /// What the definition says to this provider.

@@ -1,5 +1,7 @@
 //! A form: what a dialect takes of JSON Schema, and what it takes when it holds the model to it.
 
+use serde_json::Value;
+
 use super::name::Alphabet;
 use super::pattern;
 use crate::message::Dialect;
@@ -94,8 +96,8 @@ impl Form {
     }
 
     /// Does it take a count as it is? Only Anthropic looks at the number.
-    pub(super) fn takes_count(self, keyword: &str, count: u64) -> bool {
-        self == Self::StrictAnthropic && keyword == "minItems" && count <= 1
+    pub(super) fn takes_count(self, keyword: &str, count: &Value) -> bool {
+        self == Self::StrictAnthropic && keyword == "minItems" && count.as_u64().is_some_and(|count| count <= 1)
     }
 
     /// Does it take this format?

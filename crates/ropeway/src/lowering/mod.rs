@@ -14,6 +14,7 @@ mod note;
 mod object;
 mod output;
 mod pattern;
+mod plain;
 mod reference;
 mod root;
 #[cfg(test)]
@@ -21,7 +22,9 @@ mod tests;
 mod tool;
 mod toolset;
 mod types;
+mod values;
 mod walker;
+mod written;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -14,10 +14,12 @@ pub(crate) struct Alphabet {
     others: &'static str,
     /// May it begin with anything but a letter or `_`?
     begins_anyhow: bool,
+    /// What stands for a name that is empty.
+    nameless: &'static str,
 }
 
 /// What every registry makes its names of.
-pub(crate) const EVERYWHERE: Alphabet = Alphabet { most: 64, others: "-", begins_anyhow: true };
+pub(crate) const EVERYWHERE: Alphabet = Alphabet { most: 64, others: "-", begins_anyhow: true, nameless: "tool" };
 
 /// What every dialect understands.
 const PLAIN: Alphabet = Alphabet { begins_anyhow: false, ..EVERYWHERE };
@@ -26,19 +28,19 @@ impl Alphabet {
     /// What a dialect wants tools to be called by.
     pub(super) fn of_tools(dialect: Dialect) -> &'static Self {
         match dialect {
-            Dialect::Anthropic => &Self { most: 128, others: "-", begins_anyhow: true },
+            Dialect::Anthropic => &Self { most: 128, ..EVERYWHERE },
             Dialect::Responses | Dialect::Chat => &EVERYWHERE,
-            Dialect::Gemini => &Self { most: 128, others: "-.:", begins_anyhow: false },
+            Dialect::Gemini => &Self { most: 128, others: "-.:", begins_anyhow: false, nameless: "tool" },
         }
     }
 
     /// What a dialect wants arguments to be called by, if it cares.
     pub(super) fn of_arguments(dialect: Dialect) -> Option<&'static Self> {
         match dialect {
-            Dialect::Anthropic => Some(&Self { most: 64, others: "-.", begins_anyhow: true }),
+            Dialect::Anthropic => Some(&Self { most: 64, others: "-.", begins_anyhow: true, nameless: "_" }),
             Dialect::Responses | Dialect::Chat => None,
             // Said of the older form of schema only, but names that both take cannot be wrong.
-            Dialect::Gemini => Some(&Self { most: 64, others: "", begins_anyhow: false }),
+            Dialect::Gemini => Some(&Self { most: 64, others: "", begins_anyhow: false, nameless: "_" }),
         }
     }
 
@@ -53,7 +55,7 @@ impl Alphabet {
     pub(crate) fn legal(&self, raw: &str) -> String {
         let mut name: String = raw.chars().map(|c| if self.has(c) { c } else { '_' }).collect();
         if name.is_empty() {
-            return "tool".to_owned();
+            return self.nameless.to_owned();
         }
         if !self.begins_anyhow && !self.begins(&name) {
             name.insert(0, '_');

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::written::Object;
 
 /// How long one note may be, in bytes.
 const LONGEST: usize = 300;
@@ -30,10 +33,15 @@ impl Notes {
 
     /// Tells what a keyword says.
     pub(super) fn keyword(&mut self, keyword: &str, value: &Value) {
-        let text = match value {
-            Value::String(text) => Cow::Borrowed(text.as_str()),
-            value => Cow::Owned(value.to_string()),
-        };
+        match value {
+            Value::String(text) => self.say(&format!("{keyword}: {}", short(text))),
+            value => self.json(keyword, value),
+        }
+    }
+
+    /// Tells what a keyword says, as JSON.
+    pub(super) fn json(&mut self, keyword: &str, value: &impl Serialize) {
+        let text = serde_json::to_string(value).unwrap_or_default();
         self.say(&format!("{keyword}: {}", short(&text)));
     }
 
@@ -56,10 +64,10 @@ impl Notes {
     }
 
     /// Puts the notes into a schema's description.
-    pub(super) fn append_to(&self, schema: &mut Map<String, Value>) {
+    pub(super) fn append_to(&self, schema: &mut Object<'_>) {
         if !self.is_empty() {
-            let text = self.after(schema.get("description").and_then(Value::as_str)).map(Cow::into_owned);
-            schema.insert("description".to_owned(), text.into());
+            let text = self.after(schema.value("description").and_then(Value::as_str)).map(Cow::into_owned);
+            schema.set("description", Value::from(text));
         }
     }
 }

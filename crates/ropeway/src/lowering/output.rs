@@ -49,7 +49,8 @@ pub fn lower_output(schema: &Value, dialect: Dialect) -> Result<LoweredOutput, C
     };
     let Root { mut schema, notes, shape, alterations, .. } = root;
     notes.append_to(&mut schema);
-    Ok(LoweredOutput { schema: Value::Object(schema), strict: is_strict, alterations, shape })
+    let schema = serde_json::to_value(&schema).map_err(|error| CannotLower(error.to_string()))?;
+    Ok(LoweredOutput { schema, strict: is_strict, alterations, shape })
 }
 
 fn cannot(failure: Failure) -> CannotLower {

@@ -1,13 +1,16 @@
 //! The root of a schema: always an object, and never a choice.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::arguments::Shape;
 use super::form::Form;
-use super::node::Node;
+use super::node::{self, Node};
 use super::note::Notes;
 use super::types::Types;
-use super::walker::{Failure, Tally, Walker};
+use super::walker::{Done, Failure, Tally, Walker};
+use super::written::Object;
 use super::{Alteration, How};
 use crate::schema::bounds;
 
@@ -23,8 +26,8 @@ const MAX_STRICT: Tally =
 
 /// A whole schema, lowered.
 #[derive(Debug)]
-pub(super) struct Root {
-    pub(super) schema: Map<String, Value>,
+pub(super) struct Root<'d> {
+    pub(super) schema: Object<'d>,
     /// What is to be told of the whole.
     pub(super) notes: Notes,
     pub(super) shape: Option<Shape>,
@@ -33,16 +36,16 @@ pub(super) struct Root {
 }
 
 /// Lowers a whole schema.
-pub(super) fn lower(document: &Value, form: Form) -> Result<Root, Failure> {
+pub(super) fn lower(document: &Value, form: Form) -> Result<Root<'_>, Failure> {
     bounds::schema_size(document).map_err(|error| Failure::Hopeless(format!("its schema is too large: {error}")))?;
     let (root, is_much) = walk(document, form, 2)?;
     if is_much { walk(document, form, 1).map(|(root, _)| root) } else { Ok(root) }
 }
 
 /// Lowers a whole schema; says whether there is much of it because it stands inside itself.
-fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root, bool), Failure> {
+fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root<'_>, bool), Failure> {
     let mut walker = Walker::new(document, form, unroll);
-    let root = walker.root(document)?;
+    let done = walker.root(document)?;
     let is_much = walker.recursed && walker.schemas() > MANY;
     let tally = walker.tally;
     let is_too_much = tally.properties > MAX_STRICT.properties
@@ -51,18 +54,18 @@ fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root, bool), Fai
     if form.is_strict() && is_too_much {
         return Err(walker.not_strict("has too many properties or values"));
     }
-    let (schema, notes, shape) = root;
+    let Done { schema, notes, shape } = done;
     Ok((Root { schema, notes, shape, alterations: walker.alterations, tally }, is_much))
 }
 
 impl<'d> Walker<'d> {
-    fn root(&mut self, document: &'d Value) -> Result<(Map<String, Value>, Notes, Option<Shape>), Failure> {
+    fn root(&mut self, document: &'d Value) -> Result<Done<'d>, Failure> {
         let hopeless = |why: &str| Failure::Hopeless(why.to_owned());
         if !document.is_object() && !document.is_boolean() {
             return Err(hopeless("its schema is neither an object nor a boolean"));
         }
         let mut notes = Notes::default();
-        let expanded = self.expand(document, 0, &mut notes)?;
+        let expanded = self.expand(Cow::Borrowed(document), 0, &mut notes)?;
         let mut node = expanded.ok_or_else(|| hopeless("its schema allows nothing"))?;
         if let Some(types) = node.types().filter(|types| !types.has(Types::OBJECT)) {
             let article = if types.name().starts_with(['a', 'i']) { "an" } else { "a" };
@@ -85,26 +88,24 @@ impl<'d> Walker<'d> {
                 "enum" | "const" => notes.keyword(keyword, &value),
                 _ => {
                     // Only for its words.
-                    let told = self.measuring(|walker| walker.step(&[keyword], &value)).ok().flatten();
-                    let schema = told.map(|done| done.described().0);
-                    notes.keyword(keyword, schema.as_ref().unwrap_or(&value));
+                    match self.measuring(|walker| walker.step(&[keyword], value))? {
+                        Some(done) => notes.json(keyword, &done.described().0),
+                        None => notes.json(keyword, &false),
+                    }
                 }
             }
         }
-        let done = self.keywords(&node, notes)?.ok_or_else(|| hopeless("its schema allows nothing"))?;
-        Ok((done.schema, done.notes, done.shape))
+        self.keywords(&node, notes)?.ok_or_else(|| hopeless("its schema allows nothing"))
     }
 
     /// Folds alternatives into one object that has the properties of all.
-    fn fold<'s>(&mut self, node: &mut Node<'s>, keyword: &'static str, notes: &mut Notes) -> Result<(), Failure>
-    where
-        'd: 's,
-    {
+    fn fold(&mut self, node: &mut Node<'d>, keyword: &'static str, notes: &mut Notes) -> Result<(), Failure> {
         let Some(list) = node.remove(keyword) else { return Ok(()) };
-        let Some(list) = list.as_array().filter(|list| !list.is_empty()) else {
+        let list = node::items(&list);
+        if list.is_empty() {
             self.report(keyword, How::Dropped);
             return Ok(());
-        };
+        }
         self.report(keyword, How::Rewritten("properties of all of them, alternatives in the description".to_owned()));
         self.loosened += 1;
         let mut forms: Vec<Arguments> = Vec::new();
@@ -119,7 +120,7 @@ impl<'d> Walker<'d> {
         let all_closed = forms.iter().all(|form| form.is_closed);
         let mut required: Vec<String> = forms.first().map(|form| form.required.clone()).unwrap_or_default();
         required.retain(|name| forms.iter().all(|form| form.required.contains(name)));
-        let mut properties = match node.remove("properties").map(std::borrow::Cow::into_owned) {
+        let mut properties = match node.remove("properties").map(Cow::into_owned) {
             Some(Value::Object(properties)) => properties,
             _ => Map::new(),
         };
@@ -157,7 +158,7 @@ impl<'d> Walker<'d> {
     }
 
     /// The forms of arguments that one branch stands for; none where it is not an object.
-    fn arguments(&mut self, branch: &Value, depth: usize) -> Result<Vec<Arguments>, Failure> {
+    fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> Result<Vec<Arguments>, Failure> {
         let Some(mut node) = self.expand_apart(branch)? else { return Ok(Vec::new()) };
         if node.types().is_some_and(|types| !types.has(Types::OBJECT)) {
             return Ok(Vec::new());
@@ -165,7 +166,7 @@ impl<'d> Walker<'d> {
         let mut forms = Vec::new();
         for keyword in ["anyOf", "oneOf"] {
             let Some(list) = node.remove(keyword) else { continue };
-            for inner in list.as_array().into_iter().flatten() {
+            for inner in node::items(&list) {
                 if depth < 4 && forms.len() < 100 {
                     forms.extend(self.arguments(inner, depth + 1)?);
                 }

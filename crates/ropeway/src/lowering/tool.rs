@@ -85,7 +85,7 @@ pub(super) fn lower(
     })
 }
 
-fn strictly(schema: &Value, dialect: Dialect, strictness: &mut Strictness) -> Result<Root, Failure> {
+fn strictly<'d>(schema: &'d Value, dialect: Dialect, strictness: &mut Strictness) -> Result<Root<'d>, Failure> {
     let form = Form::of(dialect, true);
     let root = root::lower(schema, form)?;
     match strictness.take(form, &root.tally) {

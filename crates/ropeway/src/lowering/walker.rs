@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::arguments::Shape;
 use super::form::Form;
-use super::node::Node;
+use super::name::Alphabet;
+use super::node::{self, Node};
 use super::note::{self, Notes};
 use super::reference::Document;
+use super::types::Types;
+use super::written::Object;
 use super::{Alteration, How, name};
 use crate::schema::pointer;
 
@@ -45,17 +48,17 @@ pub(super) enum Failure {
 
 /// What a schema became.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) schema: Map<String, Value>,
+pub(super) struct Done<'d> {
+    pub(super) schema: Object<'d>,
     pub(super) notes: Notes,
     pub(super) shape: Option<Shape>,
 }
 
-impl Done {
+impl<'d> Done<'d> {
     /// The schema, with what could not be said otherwise in its description.
-    pub(super) fn described(mut self) -> (Value, Option<Shape>) {
+    pub(super) fn described(mut self) -> (Object<'d>, Option<Shape>) {
         self.notes.append_to(&mut self.schema);
-        (Value::Object(self.schema), self.shape)
+        (self.schema, self.shape)
     }
 }
 
@@ -92,6 +95,8 @@ pub(super) struct Walker<'d> {
     schemas_left: usize,
     text_left: usize,
     names: Option<Names>,
+    /// Is there a name that has to be changed? Asked once.
+    renames: Option<bool>,
 }
 
 /// The names of arguments that had to be changed, the same in the whole tool.
@@ -118,6 +123,7 @@ impl<'d> Walker<'d> {
             schemas_left: MAX_SCHEMAS,
             text_left: MAX_TEXT,
             names: None,
+            renames: None,
         }
     }
 
@@ -127,10 +133,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Lowers the schema that is one step away; `None` where it allows nothing.
-    pub(super) fn step<'s>(&mut self, steps: &[&str], schema: &'s Value) -> Result<Option<Done>, Failure>
-    where
-        'd: 's,
-    {
+    pub(super) fn step(&mut self, steps: &[&str], schema: Cow<'d, Value>) -> Result<Option<Done<'d>>, Failure> {
         let length = self.path.len();
         for step in steps {
             pointer::push(&mut self.path, step);
@@ -141,10 +144,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Lowers a schema, where `beside` is to hold as well; `None` where nothing is allowed.
-    pub(super) fn schema<'s>(&mut self, schema: &'s Value, beside: Node<'s>) -> Result<Option<Done>, Failure>
-    where
-        'd: 's,
-    {
+    pub(super) fn schema(&mut self, schema: Cow<'d, Value>, beside: Node<'d>) -> Result<Option<Done<'d>>, Failure> {
         let mark = self.stack.len();
         self.levels += 1;
         let done = self.at_this_level(schema, beside, mark);
@@ -153,17 +153,19 @@ impl<'d> Walker<'d> {
         done
     }
 
-    fn at_this_level<'s>(&mut self, schema: &'s Value, beside: Node<'s>, mark: usize) -> Result<Option<Done>, Failure>
-    where
-        'd: 's,
-    {
-        if self.form.is_strict() && self.levels > MAX_STRICT_LEVELS {
+    fn at_this_level(
+        &mut self,
+        schema: Cow<'d, Value>,
+        beside: Node<'d>,
+        mark: usize,
+    ) -> Result<Option<Done<'d>>, Failure> {
+        if self.form.is_strict() && !self.measures && self.levels > MAX_STRICT_LEVELS {
             return Err(self.not_strict("nests too deeply"));
         }
         let mut notes = Notes::default();
         if self.levels > MAX_LEVELS {
             self.report("type", How::Rewritten("an open schema, because it nests too deeply".to_owned()));
-            let node = self.open(Some(schema), &mut notes, "nested further")?;
+            let node = self.open(Some(&schema), &mut notes, "nested further")?;
             return self.keywords(&node, notes);
         }
         let Some(mut node) = self.expand(schema, mark, &mut notes)? else { return Ok(None) };
@@ -177,26 +179,25 @@ impl<'d> Walker<'d> {
     }
 
     /// One schema with its references followed and its parts put together; `None` where it allows nothing.
-    pub(super) fn expand<'s>(
+    pub(super) fn expand(
         &mut self,
-        schema: &'s Value,
+        schema: Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<Option<Node<'s>>, Failure>
-    where
-        'd: 's,
-    {
-        let map = match schema {
+    ) -> Result<Option<Node<'d>>, Failure> {
+        match *schema {
             Value::Bool(true) => return Ok(Some(Node::default())),
             Value::Bool(false) => return Ok(None),
-            Value::Object(map) => map,
-            _ => {
-                self.report("", How::Dropped);
-                return Ok(Some(Node::default()));
-            }
+            _ => {}
+        }
+        let Some(mut node) = Node::of(schema) else {
+            self.report("", How::Dropped);
+            return Ok(Some(Node::default()));
         };
-        self.spend(map.len());
-        let mut node = Node::of(map);
+        self.spend(node.len());
+        if !node.is_laborious() {
+            return Ok(Some(node));
+        }
         self.modernise(&mut node, notes);
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             let Some(reference) = node.remove(keyword) else { continue };
@@ -209,21 +210,16 @@ impl<'d> Walker<'d> {
         if self.form.takes_all_of() && self.levels > 0 {
             return Ok(Some(node));
         }
-        if let Some(Cow::Borrowed(Value::Array(parts))) = node.remove("allOf") {
-            self.report("allOf", How::Rewritten("one schema".to_owned()));
-            self.hops += 1;
-            let is_possible = self.put_together(&mut node, parts, mark, notes)?;
-            self.hops -= 1;
-            return Ok(is_possible.then_some(node));
-        }
-        Ok(Some(node))
+        let Some(parts) = node.remove("allOf") else { return Ok(Some(node)) };
+        self.report("allOf", How::Rewritten("one schema".to_owned()));
+        self.hops += 1;
+        let is_possible = self.put_together(&mut node, &parts, mark, notes)?;
+        self.hops -= 1;
+        Ok(is_possible.then_some(node))
     }
 
     /// The same for a schema that the one we are at is not put together of.
-    pub(super) fn expand_apart<'s>(&mut self, schema: &'s Value) -> Result<Option<Node<'s>>, Failure>
-    where
-        'd: 's,
-    {
+    pub(super) fn expand_apart(&mut self, schema: Cow<'d, Value>) -> Result<Option<Node<'d>>, Failure> {
         let mark = self.stack.len();
         let node = self.expand(schema, mark, &mut Notes::default());
         self.stack.truncate(mark);
@@ -231,19 +227,16 @@ impl<'d> Walker<'d> {
     }
 
     /// Makes a node want other schemas as well; false where nothing fits them all.
-    fn put_together<'s>(
+    fn put_together(
         &mut self,
-        node: &mut Node<'s>,
-        parts: &'s [Value],
+        node: &mut Node<'d>,
+        parts: &Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<bool, Failure>
-    where
-        'd: 's,
-    {
-        for part in parts {
+    ) -> Result<bool, Failure> {
+        for part in node::items(parts) {
             let part = match self.hops > MAX_HOPS {
-                true => Some(self.open(Some(part), notes, "nested further")?),
+                true => Some(self.open(Some(&part), notes, "nested further")?),
                 false => self.expand(part, mark, notes)?,
             };
             let Some(part) = part else { return Ok(false) };
@@ -291,23 +284,23 @@ impl<'d> Walker<'d> {
         self.report(keyword, How::Inlined);
         self.stack.push(target);
         self.hops += 1;
-        let node = self.expand(target, mark, notes);
+        let node = self.expand(Cow::Borrowed(target), mark, notes);
         self.hops -= 1;
         node
     }
 
     /// A schema that allows all that another one may allow: of that, only the type is known.
-    fn open(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'static>, Failure> {
-        if self.form.is_strict() {
+    fn open(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'d>, Failure> {
+        if self.form.is_strict() && !self.measures {
             return Err(self.not_strict("leads back to itself, or nowhere"));
         }
         self.loosened += 1;
         let mut node = Node::default();
         if let Some(Value::Object(target)) = target {
-            let types = Node::of(target).types().map(super::types::Types::to_value);
-            let is_object = || target.contains_key("properties").then(|| Value::from("object"));
+            let types = target.get("type").map(Types::read).filter(|types| !types.is_empty());
+            let is_object = || target.contains_key("properties").then_some(Types::OBJECT);
             if let Some(types) = types.or_else(is_object) {
-                node.set("type", types);
+                node.set("type", types.to_value());
             }
             if let Some(Value::String(text)) = target.get("description") {
                 node.set("description", Value::from(note::short(text)));
@@ -318,12 +311,13 @@ impl<'d> Walker<'d> {
     }
 
     /// Makes a node want another one as well; false where nothing fits both.
-    pub(super) fn merge<'s>(&mut self, node: &mut Node<'s>, other: Node<'s>, notes: &mut Notes) -> bool {
+    pub(super) fn merge(&mut self, node: &mut Node<'d>, other: Node<'d>, notes: &mut Notes) -> bool {
         if node.is_empty() {
             *node = other;
             return true;
         }
         self.spend(1);
+        self.loosened += usize::from(node.minds(&other) || other.minds(node));
         let mut leftovers = Vec::new();
         let merged = node.merge(other, &mut |keyword, value| {
             notes.keyword(keyword, value);
@@ -367,6 +361,13 @@ impl<'d> Walker<'d> {
         Failure::NotStrict(format!("`{place}` {why}"))
     }
 
+    /// Has any argument a name that has to be changed? Then what the schema says of names is not about those that are there.
+    pub(super) fn renames(&mut self) -> bool {
+        let Some(alphabet) = self.form.alphabet() else { return false };
+        let root = self.document.root();
+        *self.renames.get_or_insert_with(|| has_other_names(root, alphabet))
+    }
+
     /// The dialect's name for an argument.
     pub(super) fn wire_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         let Some(alphabet) = self.form.alphabet().filter(|alphabet| !alphabet.takes(name)) else {
@@ -407,4 +408,27 @@ fn collect_names(value: &Value, names: &mut HashSet<String>) {
         Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
         _ => {}
     }
+}
+
+/// Does a document speak of arguments that have names of another alphabet?
+fn has_other_names(value: &Value, alphabet: &Alphabet) -> bool {
+    let is_other = |name: &str| !alphabet.takes(name);
+    match value {
+        Value::Object(map) => map.iter().any(|(keyword, value)| {
+            let is_here = match (keyword.as_str(), value) {
+                ("properties" | "dependentSchemas" | "dependentRequired" | "dependencies", Value::Object(map)) => {
+                    map.keys().any(|name| is_other(name)) || map.values().flat_map(names_in).any(is_other)
+                }
+                ("required", value) => names_in(value).any(is_other),
+                _ => false,
+            };
+            is_here || has_other_names(value, alphabet)
+        }),
+        Value::Array(items) => items.iter().any(|item| has_other_names(item, alphabet)),
+        _ => false,
+    }
+}
+
+fn names_in(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }

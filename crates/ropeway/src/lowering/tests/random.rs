@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::schema::Validator;
 
-const NAMES: [&str; 10] = [
+/// None of them is what another one becomes.
+const NAMES: [&str; 9] = [
     "a",
     "b",
     "$c",
     "d e",
-    "_c",
     "",
     "type",
     "ü",
@@ -131,11 +131,11 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A schema without what is understood in another way than it is written: older drafts, and types that go without saying.
+/// A schema without what is understood in another way than it is written: older drafts, addresses, and types that go without saying.
 fn modern(schema: Value) -> Value {
     match schema {
         Value::Object(map) => {
-            let older = ["dependencies", "additionalItems", "nullable"];
+            let older = ["dependencies", "additionalItems", "nullable", "$id", "$schema"];
             let kept = map.into_iter().filter(|(keyword, _)| !older.contains(&keyword.as_str()));
             let mut map: Map<String, Value> = kept.map(|(keyword, value)| (keyword, modern(value))).collect();
             let types = [("properties", "object"), ("items", "array"), ("prefixItems", "array")];
@@ -152,8 +152,6 @@ fn modern(schema: Value) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn whatever_a_schema_is_it_is_lowered_by_the_rules_or_left_out(schema in schema(), strict in any::<bool>()) {
         let definition = if strict { strict_definition(schema.clone()) } else { definition(schema.clone()) };
@@ -180,10 +178,7 @@ proptest! {
             for entries in &values {
                 let own: Arguments = entries.iter().cloned().collect();
                 let wire = tool.to_wire(&own).into_owned();
-                // One that has a name of our making itself is not what anybody sends.
-                if wire.len() == own.len() && wire.keys().zip(own.keys()).all(|(wire, own)| wire == own || !NAMES.contains(&wire.as_str())) {
-                    prop_assert_eq!(&tool.from_wire(wire.clone()), &own);
-                }
+                prop_assert_eq!(&tool.from_wire(wire.clone()), &own);
                 if original.warning().is_none() && original.validate(&Value::Object(own.clone())).is_ok() {
                     let verdict = checked.validate(&Value::Object(wire.clone()));
                     prop_assert!(verdict.is_ok(), "{dialect}: {schema}\nbecame {lowered}\n{}\n{verdict:?}", Value::Object(wire));

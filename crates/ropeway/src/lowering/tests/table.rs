@@ -159,34 +159,33 @@ fn outer() -> Vec<Row> {
     ]
 }
 
-/// What became of a keyword, judged by nothing but the schema before and the schema after.
+/// What became of a keyword, judged by nothing but the schema before and the schema after, and what is told with it.
 fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
-    let (value, now) = (before.get(keyword), after.get(keyword));
-    let is_told = told.contains(&format!("{keyword}: "));
-    let added = |name: &&str| before.get(*name).is_none();
-    let new: Vec<&str> = after
-        .as_object()
-        .expect("a schema")
-        .keys()
-        .map(String::as_str)
-        .filter(|name| *name != "description")
-        .filter(added)
-        .collect();
-    match (value, now) {
-        (Some(value), Some(now)) if value == now => "as it is".to_owned(),
-        (None, Some(_)) => "added".to_owned(),
+    let is_new = |name: &&str| before.get(*name).is_none() && *name != "description";
+    // Objects that a model is held to are closed, whatever the keyword is.
+    let is_closing =
+        |name: &str| matches!(name, "additionalProperties" | "required") && keyword != "unevaluatedProperties";
+    let names = after.as_object().expect("a schema").keys().map(String::as_str);
+    let mut new: Vec<&str> = names.filter(is_new).filter(|name| !is_closing(name)).collect();
+    if new.len() > 1 {
+        new.retain(|name| !matches!(*name, "type" | "required"));
+    }
+    let becomes = || format!("becomes `{}`", new.join("`, `"));
+    match (before.get(keyword), after.get(keyword)) {
         (None, None) => "as it is".to_owned(),
-        (Some(_), None) if is_told => "in the description".to_owned(),
-        (Some(_), None) if told.contains("give ") => "folded, told in the description".to_owned(),
-        (Some(_), None) if told.contains("again") || told.contains("as in ") => {
+        (None, Some(_)) => "added".to_owned(),
+        (Some(value), Some(now)) if value == now => "as it is".to_owned(),
+        (Some(_), Some(_)) if !new.is_empty() => becomes(),
+        (Some(_), Some(_)) => "rewritten".to_owned(),
+        (Some(_), None) if told.contains("(give ") => "folded, told in the description".to_owned(),
+        (Some(_), None) if told.contains(" again, ") || told.contains("(as in ") => {
             "left open, told in the description".to_owned()
         }
-        (Some(_), None) if keyword.ends_with("Ref") || keyword == "$ref" => "inlined".to_owned(),
+        (Some(_), None) if told.contains(": ") && told.contains('(') => "in the description".to_owned(),
+        (Some(_), None) if matches!(keyword, "$ref" | "$dynamicRef") => "inlined".to_owned(),
         (Some(_), None) if keyword == "allOf" => "merged".to_owned(),
-        (Some(_), None) if !new.is_empty() => format!("becomes `{}`", new.join("`, `")),
-        (Some(_), Some(now)) if now.is_array() || now.is_object() || now.is_boolean() => "rewritten".to_owned(),
-        (Some(_), Some(now)) => format!("becomes `{now}`"),
-        (Some(_), None) if keyword == "nullable" => "becomes `type`".to_owned(),
+        (Some(_), None) if !new.is_empty() => becomes(),
+        (Some(_), None) if before.get("type") != after.get("type") => "becomes `type`".to_owned(),
         (Some(_), None) => "dropped".to_owned(),
     }
 }
@@ -214,13 +213,13 @@ fn cell(row: &Row, is_root: bool, column: &Column) -> String {
     let whole = schema_of(&tool, column.dialect);
     if is_root {
         let function = if column.dialect == Dialect::Chat { &declared["function"] } else { &declared };
-        return outcome(keyword, probe, &whole, function["description"].as_str().expect("a description"));
+        let told = function["description"].as_str().expect("a description");
+        return outcome(keyword, probe, &whole, told);
     }
     let after = &whole["properties"]["a"];
-    // What is left of a schema inside itself is inside it.
-    let inside = serde_json::to_string(after).expect("JSON");
-    let told = if *keyword == "$ref" { inside.as_str() } else { after["description"].as_str().unwrap_or_default() };
-    outcome(keyword, probe, after, told)
+    // What is left of a schema inside itself is told inside it.
+    let innermost = after.pointer("/properties/again/properties/again").unwrap_or(after);
+    outcome(keyword, probe, after, innermost["description"].as_str().unwrap_or_default())
 }
 
 fn table() -> String {
