@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Serialize, Serializer};
+
 use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, decode_base64};
 
 /// A text in a blob is shown up to this many bytes of base64.
@@ -62,7 +64,27 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// Data that is made a `data:` URL of while it is written, and so is never copied for it.
+#[derive(Debug)]
+pub(super) struct DataUrl<'a>(pub(super) Data<'a>);
+
+impl Serialize for DataUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("data:{};base64,{}", self.0.mime_type, self.0.base64))
+    }
+}
+
 impl Data<'_> {
+    /// The name of a PDF as a file's: the last of its address. Providers look at how it ends.
+    pub(super) fn file_name(&self) -> String {
+        let path = self.name.as_deref().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
+        match path.rsplit(['/', '\\', ':']).next().unwrap_or_default() {
+            "" => "document.pdf".to_owned(),
+            name if name.to_ascii_lowercase().ends_with(".pdf") => name.to_owned(),
+            name => format!("{name}.pdf"),
+        }
+    }
+
     /// A line that says what is not shown.
     pub(super) fn line(&self, kind: &str) -> String {
         let name = self.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();

@@ -44,7 +44,12 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field("messages", &messages);
     body.field_if_some("tool_choice", choice(request, &lowered)?);
     body.field_if_some("container", container(&turns));
-    body.field_if_some("thinking", thinking(request.effort));
+    match request.effort {
+        Some(Effort::Off) if always_thinks(request.model) => {
+            body.warn(format!("`{}` cannot be told not to think", request.model));
+        }
+        effort => body.field_if_some("thinking", thinking(effort)),
+    }
     let output = output(request)?;
     if output.as_ref().is_some_and(|output| !output.strict) {
         body.warn("Anthropic may refuse the schema of the answer: it cannot hold a model to it");
@@ -158,6 +163,11 @@ fn choice<'a>(request: &'a ChatRequest<'_>, lowered: &'a Lowered) -> Result<Opti
         }
     };
     Ok(Some(Choice { r#type: kind, name, disable_parallel_tool_use: one_at_a_time }))
+}
+
+/// Models that refuse to be told not to think.
+fn always_thinks(model: &str) -> bool {
+    ["fable", "mythos", "opus-5-5"].iter().any(|name| model.contains(name))
 }
 
 #[derive(Serialize)]

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::provider::encoded::Extra;
-use crate::provider::piece::{Data, Piece};
+use crate::provider::piece::{DataUrl, Piece};
 
 /// What a message says: text alone wherever possible, because many a chat template takes nothing else.
 #[derive(Debug, Serialize)]
@@ -64,16 +64,6 @@ pub(super) struct Thought<'a> {
     text: &'a str,
 }
 
-/// Data that is made a URL of while it is written, and so is never copied for it.
-#[derive(Debug)]
-pub(super) struct DataUrl<'a>(Data<'a>);
-
-impl Serialize for DataUrl<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("data:{};base64,{}", self.0.mime_type, self.0.base64))
-    }
-}
-
 impl<'a> Part<'a> {
     /// A piece as the protocol takes it in a message of the person; what it does not take is a line of text.
     pub(super) fn of(piece: Piece<'a>) -> Self {
@@ -83,7 +73,7 @@ impl<'a> Part<'a> {
                 Some(format) => Self::InputAudio { input_audio: InputAudio { data: data.base64, format } },
                 None => Self::text(Piece::Audio(data).into_text()),
             },
-            Piece::Pdf(data) => Self::File { file: File { filename: file_name(&data), file_data: DataUrl(data) } },
+            Piece::Pdf(data) => Self::File { file: File { filename: data.file_name(), file_data: DataUrl(data) } },
             text => Self::text(text.into_text()),
         }
     }
@@ -138,15 +128,5 @@ fn format(mime_type: &str) -> Option<&'static str> {
         "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => Some("wav"),
         "audio/mpeg" | "audio/mp3" | "audio/x-mp3" | "audio/mpeg3" => Some("mp3"),
         _ => None,
-    }
-}
-
-/// A name for a document: OpenAI wants one.
-fn file_name(data: &Data<'_>) -> String {
-    let address = data.name.as_deref().unwrap_or_default();
-    let path = address.split(['?', '#']).next().unwrap_or_default();
-    match path.rsplit('/').next() {
-        None | Some("") => "document.pdf".to_owned(),
-        Some(name) => name.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::item::{PART, is_whole, item_of, part_of, text_field};
 use crate::message::{AssistantMessage, AssistantText};
 use crate::provider::history::{Answer, Call, Outcome, Part, Turn};
-use crate::provider::piece::{Data, Piece};
+use crate::provider::piece::{DataUrl, Piece};
 
 /// What stands for an answer without any content: an empty one looks to a model as if something had gone wrong.
 const NO_OUTPUT: &str = "(no output)";
@@ -48,9 +48,9 @@ enum InputPart<'a> {
     #[serde(rename = "input_text")]
     Text { text: Cow<'a, str> },
     #[serde(rename = "input_image")]
-    Image { image_url: Url<'a>, detail: &'static str },
+    Image { image_url: DataUrl<'a>, detail: &'static str },
     #[serde(rename = "input_file")]
-    File { filename: Cow<'a, str>, file_data: Url<'a> },
+    File { filename: String, file_data: DataUrl<'a> },
 }
 
 #[derive(Debug, Serialize)]
@@ -58,16 +58,6 @@ enum InputPart<'a> {
 enum Output<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<InputPart<'a>>),
-}
-
-/// A `data:` URL, written without being put together first: pictures are large.
-#[derive(Debug)]
-struct Url<'a>(Data<'a>);
-
-impl Serialize for Url<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("data:{};base64,{}", self.0.mime_type, self.0.base64))
-    }
 }
 
 impl<'a> Input<'a> {
@@ -112,19 +102,9 @@ fn push_answer<'a>(answer: &'a Answer<'a>, items: &mut Vec<Item<'a>>) {
 
 fn input_part(piece: Piece<'_>) -> InputPart<'_> {
     match piece {
-        Piece::Image(data) => InputPart::Image { image_url: Url(data), detail: "auto" },
-        Piece::Pdf(data) => InputPart::File { filename: filename(data.name.as_deref()), file_data: Url(data) },
+        Piece::Image(data) => InputPart::Image { image_url: DataUrl(data), detail: "auto" },
+        Piece::Pdf(data) => InputPart::File { filename: data.file_name(), file_data: DataUrl(data) },
         piece => InputPart::Text { text: piece.into_text() },
-    }
-}
-
-/// The last name of a URI; the provider looks at how it ends.
-fn filename<'a>(name: Option<&str>) -> Cow<'a, str> {
-    let path = name.unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
-    match path.rsplit(['/', '\\', ':']).next().unwrap_or_default() {
-        "" => "document.pdf".into(),
-        name if name.to_ascii_lowercase().ends_with(".pdf") => name.to_owned().into(),
-        name => format!("{name}.pdf").into(),
     }
 }
 

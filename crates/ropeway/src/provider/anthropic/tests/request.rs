@@ -145,6 +145,15 @@ fn effort_is_adaptive_thinking_with_a_guide() {
 }
 
 #[test]
+fn a_model_that_always_thinks_is_not_told_to_stop() {
+    let conversation = hello();
+    let request = ChatRequest::new("claude-opus-5-5", &conversation).with_effort(Effort::Off);
+    let encoded = encode(&settings(), &request).expect("a request");
+    assert_eq!(encoded.warnings, ["`claude-opus-5-5` cannot be told not to think"]);
+    assert!(!body(&encoded).as_object().expect("an object").contains_key("thinking"));
+}
+
+#[test]
 fn json_is_asked_for_with_a_schema_that_the_model_can_be_held_to() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
     let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
