@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use ropeway::tool::{Schema, ToolDefinition};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A tool of a real server.
@@ -30,8 +29,16 @@ impl Real {
     }
 }
 
-/// The tools in the recorded lists of a folder.
+/// The tools in the recorded lists of a folder: one file for each server, with its answer to `tools/list` as `tools_list`.
 pub fn recorded(folder: &Path) -> Result<Vec<Real>> {
+    #[derive(Deserialize)]
+    struct Recording {
+        tools_list: Option<List>,
+    }
+    #[derive(Deserialize)]
+    struct List {
+        tools: Vec<Tool>,
+    }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Tool {
@@ -39,36 +46,19 @@ pub fn recorded(folder: &Path) -> Result<Vec<Real>> {
         description: Option<String>,
         input_schema: Box<RawValue>,
     }
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .with_context(|| format!("could not read `{}`", folder.display()))?
-        .collect::<std::io::Result<_>>()?;
+    let unreadable = || format!("could not read `{}`", folder.display());
+    let mut files: Vec<_> = fs::read_dir(folder).with_context(unreadable)?.collect::<std::io::Result<_>>()?;
     files.sort_by_key(fs::DirEntry::path);
     let mut tools = Vec::new();
     for file in files {
-        let server: Value = serde_json::from_str(&fs::read_to_string(file.path())?)?;
-        for list in lists(&server) {
-            for tool in list {
-                let Ok(tool) = Tool::deserialize(tool) else { continue };
-                tools.push(Real { name: tool.name, description: tool.description, schema: tool.input_schema });
-            }
-        }
+        let recording: Recording = serde_json::from_str(&fs::read_to_string(file.path())?)
+            .with_context(|| format!("`{}` is no recording", file.path().display()))?;
+        let list = recording.tools_list.map(|list| list.tools).unwrap_or_default();
+        tools.extend(list.into_iter().map(|Tool { name, description, input_schema: schema }| Real {
+            name,
+            description,
+            schema,
+        }));
     }
     Ok(tools)
-}
-
-/// The lists of tools in a recording, wherever they stand.
-fn lists(value: &Value) -> Vec<&Vec<Value>> {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .flat_map(|(name, value)| match value {
-                Value::Array(list) if name == "tools" && list.iter().all(|tool| tool.get("inputSchema").is_some()) => {
-                    vec![list]
-                }
-                other => lists(other),
-            })
-            .collect(),
-        Value::Array(values) => values.iter().flat_map(lists).collect(),
-        _ => Vec::new(),
-    }
 }

@@ -25,6 +25,11 @@ pub fn fixtures() -> PathBuf {
     root().join("fixtures").join("servers")
 }
 
+/// What the model vendors' SDKs are installed from.
+pub fn sdk_fixtures() -> PathBuf {
+    root().join("fixtures").join("sdks")
+}
+
 /// What the command lines of others are installed from.
 pub fn command_line_fixtures() -> PathBuf {
     root().join("fixtures").join("clis")

@@ -1,5 +1,5 @@
-//! The real servers that tests talk to, and the command lines that ours is measured against: installed at pinned
-//! versions, once.
+//! The real parts that tests need, installed at pinned versions, once: servers to talk to, SDKs that judge what is said, and
+//! the command lines that ours is measured against.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -211,6 +211,20 @@ fn parts(home: &Path) -> Vec<Part> {
         python(home, "mcp1", &["python", "uvicorn", "mcp-server-sqlite"]),
         python(home, "mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch"]),
         python(home, "fastmcp", FASTMCP),
+        Part {
+            folder: home.join("sdks-python"),
+            pins: place::sdk_fixtures().join("python.txt"),
+            kind: Kind::Python,
+            proof: vec![home.join("sdks-python/bin/python")],
+        },
+        Part {
+            folder: home.join("sdks-node"),
+            pins: place::sdk_fixtures().join("package-lock.json"),
+            kind: Kind::Npm,
+            proof: ["typescript/lib/tsc.js", "@anthropic-ai/sdk", "@google/genai", "openai"]
+                .map(|package| home.join("sdks-node/node_modules").join(package))
+                .to_vec(),
+        },
     ]
 }
 

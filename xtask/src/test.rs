@@ -13,10 +13,11 @@ use crate::{conformance, servers};
 const REAL: &str = "real::";
 
 /// What is linted: all of it, and the library with less than its usual features.
-const LINTED: [&[&str]; 3] = [
+const LINTED: [&[&str]; 4] = [
     &["--workspace", "--all-targets"],
     &["--package", "ropeway", "--no-default-features"],
     &["--package", "ropeway", "--no-default-features", "--features", "mcp"],
+    &["--package", "ropeway", "--no-default-features", "--features", "providers"],
 ];
 
 /// How many tests passed, failed and were skipped.

@@ -1,9 +1,10 @@
 //! Ropeway carries the tools of any MCP server to any model.
 //!
 //! The modules are layers, lowest first: what a tool answers ([`content`]), what nobody may see ([`secret`]), what a tool is
-//! ([`tool`]), then records and pure functions beside each other ([`config`], [`event`], [`protocol`], [`schema`],
-//! [`envelope`]), then parts that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection
-//! ([`mcp`]); above them the tools of many servers as one value ([`registry`]), and the servers under one roof ([`bridge`]).
+//! ([`tool`]), what is said ([`message`]), then records and pure functions beside each other ([`config`], [`event`], [`protocol`],
+//! [`schema`], [`envelope`]), then parts that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection
+//! ([`mcp`]), tools as a model's dialect takes them ([`lowering`]); above them the tools of many servers as one value ([`registry`])
+//! and a model that is asked ([`provider`]), and the servers under one roof ([`bridge`]).
 
 #[cfg(feature = "bridge")]
 pub mod bridge;

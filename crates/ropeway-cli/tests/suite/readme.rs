@@ -7,9 +7,10 @@ use ropeway::config::{Config, Secrets};
 use crate::Ropeway;
 
 const README: &str = include_str!("../../../../README.md");
-const EXAMPLES: [&str; 2] = [
+const EXAMPLES: [&str; 3] = [
     include_str!("../../../ropeway/examples/many_servers.rs"),
     include_str!("../../../ropeway/examples/first_call.rs"),
+    include_str!("../../../ropeway/examples/ask_a_model.rs"),
 ];
 
 /// The lines of all code blocks of a language.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings};
+use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings, ToolChoice};
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::secret::{self, Mask, Secret};
@@ -55,6 +55,8 @@ pub struct Encoded {
     offered: Vec<usize>,
     /// Where their JSON stands in the body.
     place: Range<usize>,
+    /// Where the whole field stands, with the comma before it, if the request makes sense without it.
+    field: Option<Range<usize>>,
 }
 
 impl Encoded {
@@ -68,28 +70,37 @@ impl Encoded {
         self.offered.get(place as usize).map(|&at| self.lowered.tools[at].name.as_str())
     }
 
-    /// The same request without one of its tools; `None` if it is the only one.
+    /// The same request without one of its tools; `None` if there is no such tool, or if one must be called and it is the last.
     pub fn without_tool(&self, place: u32) -> Option<Self> {
         let place = place as usize;
-        if self.offered.len() < 2 || place >= self.offered.len() {
+        if place >= self.offered.len() {
             return None;
         }
         let mut offered = self.offered.clone();
         offered.remove(place);
-        let tools = join(&self.lowered, &offered);
         let body = &self.request.body;
+        if offered.is_empty() {
+            let field = self.field.clone()?;
+            let body = [&body[..field.start], &body[field.end..]].concat();
+            let request = HttpRequest { body: body.into(), ..self.request.clone() };
+            return Some(Self { request, offered, place: 0..0, field: None, ..self.clone() });
+        }
+        let tools = join(&self.lowered, &offered);
         let body = [&body[..self.place.start], tools.as_bytes(), &body[self.place.end..]].concat();
         let place = self.place.start..self.place.start + tools.len();
+        let shorter = self.place.len() - tools.len();
+        let field = self.field.clone().map(|field| field.start..field.end - shorter);
         let request = HttpRequest { body: body.into(), ..self.request.clone() };
-        Some(Self { request, offered, place, ..self.clone() })
+        Some(Self { request, offered, place, field, ..self.clone() })
     }
 
     /// The same request with one more field in its body.
     pub(super) fn with_field(&self, name: &str, value: &Value) -> Self {
         let field = format!("{{{}:{value},", Value::from(name));
         let body = [field.as_bytes(), &self.request.body[1..]].concat();
-        let place = self.place.start + field.len() - 1..self.place.end + field.len() - 1;
-        Self { request: HttpRequest { body: body.into(), ..self.request.clone() }, place, ..self.clone() }
+        let moved = |range: &Range<usize>| range.start + field.len() - 1..range.end + field.len() - 1;
+        let (place, whole) = (moved(&self.place), self.field.as_ref().map(moved));
+        Self { request: HttpRequest { body: body.into(), ..self.request.clone() }, place, field: whole, ..self.clone() }
     }
 }
 
@@ -189,6 +200,7 @@ impl<'a> Body<'a> {
         // Tools that run at the provider stand beside ours.
         let others: &[Value] = request.extra.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice);
         let mut place = 0..0;
+        let before = self.json.len();
         if !offered.is_empty() || !others.is_empty() {
             self.name("tools");
             self.json.push(b'[');
@@ -214,6 +226,8 @@ impl<'a> Body<'a> {
             }
             self.json.push(b']');
         }
+        let is_free = request.tool_choice == ToolChoice::Auto && request.parallel_calls.is_none() && others.is_empty();
+        let field = (is_free && before > 1).then_some(before..self.json.len());
         self.json.push(b'}');
         if let Some(error) = self.broken {
             let mut broken = ProviderError::new(ErrorKind::Unusable, dialect, "the request cannot be written as JSON");
@@ -227,6 +241,7 @@ impl<'a> Body<'a> {
             lowered: self.lowered,
             offered,
             place,
+            field,
         })
     }
 }
@@ -250,3 +265,62 @@ pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String,
 
 /// Fields that go back to where they came from.
 pub(super) type Extra = Map<String, Value>;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::lowering::Toolset;
+    use crate::message::Conversation;
+    use crate::provider::encode;
+    use crate::tool::ToolDefinition;
+
+    fn body(encoded: &Encoded) -> Value {
+        serde_json::from_slice(&encoded.request.body).expect("JSON")
+    }
+
+    /// The names of the tools in a body, wherever the dialect has them.
+    fn names(encoded: &Encoded) -> Vec<String> {
+        let body = body(encoded);
+        let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+        let declared = |tool: &Value| match tool.get("functionDeclarations") {
+            Some(Value::Array(declarations)) => declarations.clone(),
+            _ => vec![tool.get("function").unwrap_or(tool).clone()],
+        };
+        tools.iter().flat_map(declared).map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_tool_can_be_taken_out_of_a_request_in_every_dialect_down_to_the_last() {
+        let conversation = Conversation::new().with("hi");
+        let tools = Toolset::new(["a", "b", "c"].map(ToolDefinition::new));
+        for dialect in Dialect::ALL {
+            let request = ChatRequest::new("m", &conversation).with_tools(&tools);
+            let whole = encode(&Settings::new(dialect), &request).expect("a request");
+            assert_eq!(names(&whole), ["a", "b", "c"], "{dialect}");
+            assert_eq!((whole.tool(1), whole.tool(3)), (Some("b"), None));
+            let two = whole.without_tool(1).expect("two tools").with_field("more", &json!(1));
+            assert_eq!((names(&two), two.tool(1)), (vec!["a".to_owned(), "c".to_owned()], Some("c")));
+            assert_eq!(body(&two)["more"], 1);
+            let none = two.without_tool(0).and_then(|one| one.without_tool(0)).expect("no tools");
+            let bare = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation)).expect("a request");
+            let mut expected = body(&bare);
+            expected["more"] = 1.into();
+            assert_eq!(body(&none), expected, "{dialect}");
+            assert!(none.without_tool(0).is_none() && whole.without_tool(3).is_none());
+        }
+    }
+
+    #[test]
+    fn the_last_tool_stays_where_one_must_be_called() {
+        let conversation = Conversation::new().with("hi");
+        let tools = Toolset::new([ToolDefinition::new("a")]);
+        for dialect in Dialect::ALL {
+            let request =
+                ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
+            let encoded = encode(&Settings::new(dialect), &request).expect("a request");
+            assert!(encoded.without_tool(0).is_none(), "{dialect}");
+        }
+    }
+}

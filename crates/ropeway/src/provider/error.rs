@@ -163,3 +163,38 @@ impl std::error::Error for ProviderError {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("could not say `{0}`")]
+    struct Loose(String, #[source] std::io::Error);
+
+    fn broken(words: &str) -> ProviderError {
+        let source = Loose("hello".to_owned(), std::io::Error::other(words.to_owned()));
+        let mut error = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "sk-12345678 is no key");
+        (error.code, error.request_id) = (Some("sk-12345678".to_owned()), Some("r-sk-12345678".to_owned()));
+        error.source = Some(Box::new(source));
+        error.hidden(&Mask::new(&[Secret::new("sk-12345678")]))
+    }
+
+    #[test]
+    fn a_secret_is_hidden_all_the_way_down() {
+        let error = broken("Bearer sk-12345678");
+        let text = format!("{error:?} {:?} {:?} {}", error.code, error.request_id, error.message);
+        assert!(!text.contains("1234"), "{text}");
+        let source = std::error::Error::source(&error).expect("a source");
+        let last = source.source().expect("another");
+        assert_eq!((source.to_string(), last.to_string()), ("could not say `hello`".into(), "Bearer ***".into()));
+    }
+
+    #[test]
+    fn a_cause_that_shows_nothing_is_left_as_it_is() {
+        let error = broken("nothing");
+        let source = std::error::Error::source(&error).expect("a source");
+        assert!(source.downcast_ref::<Loose>().is_some());
+    }
+}

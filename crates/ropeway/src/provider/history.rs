@@ -381,6 +381,23 @@ mod tests {
     }
 
     #[test]
+    fn arguments_go_back_as_they_were_written_unless_somebody_has_changed_them() {
+        let written = |arguments: serde_json::Value| {
+            let conversation = conversation(json!([{
+                "role": "assistant",
+                "from": {"dialect": "chat", "endpoint": "here", "model": "m"},
+                "parts": [{"type": "tool_call", "id": "x", "name": "t", "arguments": arguments, "extra": {"arguments": "{ \"a\": 1.0 }"}}],
+            }]));
+            let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+            let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
+            let Part::Call(call) = &parts[0] else { panic!("a call") };
+            call.written.map(str::to_owned)
+        };
+        assert_eq!(written(json!({"a": 1.0})), Some("{ \"a\": 1.0 }".to_owned()));
+        assert_eq!(written(json!({"a": 2})), None);
+    }
+
+    #[test]
     fn messages_that_say_nothing_are_gone() {
         let conversation = Conversation::new()
             .with(UserMessage::default())

@@ -39,6 +39,10 @@ use crate::message::Dialect;
 
 /// Writes a request in the dialect of the settings. It is pure: nothing is sent.
 pub fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+    if request.is_silent() {
+        let message = "there is no message that the model could answer";
+        return Err(ProviderError::new(ErrorKind::Unusable, settings.dialect, message));
+    }
     match settings.dialect {
         Dialect::Anthropic => anthropic::encode(settings, request),
         Dialect::Responses => responses::encode(settings, request),

@@ -66,7 +66,9 @@ impl Data<'_> {
     /// A line that says what is not shown.
     pub(super) fn line(&self, kind: &str) -> String {
         let name = self.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();
-        format!("[{kind}{name}, {}, {}: it cannot be shown here]", self.mime_type, size(self.base64.len() / 4 * 3))
+        let padding = self.base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+        let bytes = size(self.base64.len() / 4 * 3 - padding);
+        format!("[{kind}{name}, {}, {bytes}: it cannot be shown here]", self.mime_type)
     }
 }
 

@@ -5,8 +5,9 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::Reply;
+use crate::content::ContentPart;
 use crate::lowering::{Lower, lower_output};
-use crate::message::Conversation;
+use crate::message::{Conversation, Message};
 use crate::schema::Validator;
 use crate::tool::{Problem, Schema};
 
@@ -133,6 +134,18 @@ impl<'a> ChatRequest<'a> {
             output: None,
             extra: Map::new(),
         }
+    }
+
+    /// Is nothing said that a model could answer? Whoever writes the messages himself knows what he says.
+    pub(super) fn is_silent(&self) -> bool {
+        let by_hand = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
+        let is_empty = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
+        let says_nothing = |message: &Message| match message {
+            Message::User(message) => message.content.iter().all(is_empty),
+            Message::Assistant(message) => message.parts.is_empty(),
+            Message::Tool(message) => message.results.is_empty(),
+        };
+        !by_hand && self.conversation.messages.iter().all(says_nothing)
     }
 
     /// Offers tools.

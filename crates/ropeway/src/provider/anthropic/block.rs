@@ -184,9 +184,7 @@ impl<'a> From<Data<'a>> for Source<'a> {
 
 /// Arguments as the model wrote them, where they still mean the same: numbers, for one, are not written twice in one way.
 fn input<'a>(call: &'a Call<'a>) -> Input<'a> {
-    let written = call.extra.and_then(|extra| extra.get(WRITTEN)).and_then(Value::as_str);
-    let same = |text: &&str| serde_json::from_str::<Arguments>(text).is_ok_and(|read| read == *call.arguments);
-    match written.filter(same).and_then(|text| serde_json::from_str(text).ok()) {
+    match call.written.and_then(|text| serde_json::from_str(text).ok()) {
         Some(written) => Input::Written(written),
         None => Input::Object(&call.arguments),
     }

@@ -118,7 +118,7 @@ impl Serialize for Function<'_> {
         let Self(made) = self;
         let extra = |name: &str| made.extra.and_then(|extra| extra.get(name));
         // A cache at the provider holds the text that the model wrote, blanks and all.
-        let arguments = match extra(WRITTEN).and_then(Value::as_str) {
+        let arguments = match made.written {
             Some(written) => Cow::Borrowed(written),
             None => serde_json::to_string(&made.arguments).map_err(serde::ser::Error::custom)?.into(),
         };

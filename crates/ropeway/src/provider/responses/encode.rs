@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::Input;
-use crate::lowering::{Lowered, lower_output, wire_name};
+use crate::lowering::{Lowered, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::{
@@ -30,7 +30,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     if let Some(output) = &request.output {
         body.field("text", &Text { format: format(output)? });
     }
-    let (choice, only) = tool_choice(&request.tool_choice, &lowered, settings.is_openai())?;
+    let (choice, only) = tool_choice(&request.tool_choice, &lowered, settings)?;
     if body.has_tools() {
         body.field_if_some("tool_choice", choice);
         body.field_if_some("parallel_tool_calls", request.parallel_calls);
@@ -90,12 +90,8 @@ fn reasoning(effort: Effort) -> Reasoning {
 }
 
 fn format(output: &OutputFormat) -> Result<Format, ProviderError> {
-    let lowered = lower_output(&output.schema.read(), Dialect::Responses).map_err(|error| {
-        let words = "the answer cannot be asked for in this form";
-        let mut unusable = ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words);
-        unusable.source = Some(error.into());
-        unusable
-    })?;
+    let lowered =
+        lower_output(&output.schema.read(), Dialect::Responses).map_err(|error| unusable(error.to_string()))?;
     let name = wire_name(&output.name);
     Ok(Format { r#type: "json_schema", name, schema: lowered.schema, strict: lowered.strict })
 }
@@ -104,20 +100,27 @@ fn format(output: &OutputFormat) -> Result<Format, ProviderError> {
 fn tool_choice<'a>(
     choice: &'a ToolChoice,
     lowered: &'a Lowered,
-    is_openai: bool,
+    settings: &Settings,
 ) -> Result<(Option<Choice<'a>>, Option<&'a str>), ProviderError> {
     Ok(match choice {
         ToolChoice::Auto => (None, None),
         ToolChoice::None => (Some(Choice::Mode("none")), None),
         ToolChoice::Required => (Some(Choice::Mode("required")), None),
-        ToolChoice::Tool(name) => match lowered.get(name) {
-            Some(tool) if is_openai => (Some(Choice::Tool { r#type: "function", name: &tool.wire_name }), None),
-            // llama.cpp takes a choice by name for no choice at all; but it cannot choose what is not there.
-            Some(tool) => (Some(Choice::Mode("required")), Some(&tool.name)),
-            None => {
-                let words = format!("the tool `{name}` must be called, but it is not offered");
-                return Err(ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words));
+        ToolChoice::Tool(name) => {
+            let place = lowered.tools.iter().position(|tool| tool.name == *name);
+            let place =
+                place.ok_or_else(|| unusable(format!("the tool `{name}` must be called, but it is not offered")))?;
+            let tool = &lowered.tools[place];
+            let most = settings.quirks.most_tools.or(most_tools(Dialect::Responses)).unwrap_or(usize::MAX);
+            // llama.cpp takes a choice by name for no choice at all; but nobody can choose what is not there.
+            match settings.is_openai() && place < most {
+                true => (Some(Choice::Tool { r#type: "function", name: &tool.wire_name }), None),
+                false => (Some(Choice::Mode("required")), Some(&tool.name)),
             }
-        },
+        }
     })
+}
+
+fn unusable(words: String) -> ProviderError {
+    ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words)
 }

@@ -43,11 +43,14 @@ enum Item<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum InputPart<'a> {
-    InputText { text: Cow<'a, str> },
-    InputImage { image_url: Url<'a>, detail: &'static str },
-    InputFile { filename: Cow<'a, str>, file_data: Url<'a> },
+    #[serde(rename = "input_text")]
+    Text { text: Cow<'a, str> },
+    #[serde(rename = "input_image")]
+    Image { image_url: Url<'a>, detail: &'static str },
+    #[serde(rename = "input_file")]
+    File { filename: Cow<'a, str>, file_data: Url<'a> },
 }
 
 #[derive(Debug, Serialize)]
@@ -109,9 +112,9 @@ fn push_answer<'a>(answer: &'a Answer<'a>, items: &mut Vec<Item<'a>>) {
 
 fn input_part(piece: Piece<'_>) -> InputPart<'_> {
     match piece {
-        Piece::Image(data) => InputPart::InputImage { image_url: Url(data), detail: "auto" },
-        Piece::Pdf(data) => InputPart::InputFile { filename: filename(data.name.as_deref()), file_data: Url(data) },
-        piece => InputPart::InputText { text: piece.into_text() },
+        Piece::Image(data) => InputPart::Image { image_url: Url(data), detail: "auto" },
+        Piece::Pdf(data) => InputPart::File { filename: filename(data.name.as_deref()), file_data: Url(data) },
+        piece => InputPart::Text { text: piece.into_text() },
     }
 }
 
@@ -130,11 +133,11 @@ fn output<'a>(outcome: &'a Outcome<'a>) -> Output<'a> {
     if outcome.is_error {
         mark(&mut parts);
     }
-    if !parts.iter().all(|part| matches!(part, InputPart::InputText { .. })) {
+    if !parts.iter().all(|part| matches!(part, InputPart::Text { .. })) {
         return Output::Parts(parts);
     }
     let mut texts = parts.into_iter().filter_map(|part| match part {
-        InputPart::InputText { text } => Some(text),
+        InputPart::Text { text } => Some(text),
         _ => None,
     });
     let mut whole = texts.next().unwrap_or_default();
@@ -149,10 +152,10 @@ fn output<'a>(outcome: &'a Outcome<'a>) -> Output<'a> {
 /// Says that these parts are those of an error.
 fn mark(parts: &mut Vec<InputPart<'_>>) {
     match parts.first_mut() {
-        Some(InputPart::InputText { text }) if says_error(text) => {}
-        Some(InputPart::InputText { text }) if !text.is_empty() => text.to_mut().insert_str(0, ERROR),
-        Some(InputPart::InputText { text }) => *text = FAILED.into(),
-        _ => parts.insert(0, InputPart::InputText { text: FAILED.into() }),
+        Some(InputPart::Text { text }) if says_error(text) => {}
+        Some(InputPart::Text { text }) if !text.is_empty() => text.to_mut().insert_str(0, ERROR),
+        Some(InputPart::Text { text }) => *text = FAILED.into(),
+        _ => parts.insert(0, InputPart::Text { text: FAILED.into() }),
     }
 }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 use ropeway::lowering::Toolset;
 use ropeway::message::Dialect;
 use ropeway::provider::{
-    ErrorKind, Exchange, Provider, ProviderError, Proxy, Recording, Reply, ReplyEvent, Retries, Settings, StopReason,
-    Timeouts,
+    ErrorKind, Exchange, Provider, ProviderError, Proxy, Quirks, Recording, Reply, ReplyEvent, Retries, Settings,
+    StopReason, Timeouts, ToolChoice,
 };
 use ropeway::secret::Secret;
 use ropeway::testing::{ModelAnswer, ModelServer};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{KEY, end, question, request, rest, settings, shown, word};
+use super::{KEY, end, question, request, rest, settings, shown, soon, word};
 
 async fn started(answers: impl IntoIterator<Item = ModelAnswer>) -> ModelServer {
     ModelServer::start(answers).await.expect("a server")
@@ -114,7 +114,7 @@ async fn dropping_the_stream_closes_the_connection() {
     let mut stream = provider(settings(&server)).stream(&request(&question()));
     stream.next().await.expect("an event").expect("no error");
     drop(stream);
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]
@@ -124,9 +124,9 @@ async fn dropping_the_stream_before_the_answer_ends_the_request() {
     let conversation = question();
     tokio::select! {
         answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
-        () = server.asked(1) => {}
+        () = soon(server.asked(1)) => {}
     }
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
         (error.kind, error.to_string()),
         (ErrorKind::Timeout, "the answer stalled: nothing came for 30ms".into())
     );
-    server.left().await;
+    soon(server.left()).await;
 }
 
 #[tokio::test]
@@ -227,13 +227,13 @@ async fn a_provider_that_says_nothing_is_a_timeout() {
     for silent in [ModelAnswer::silence(), ModelAnswer::events("").stall(), ModelAnswer::events("").then("\n").wait()] {
         let server = started([silent.clone(), silent]).await;
         let mut timeouts = Timeouts::default();
-        timeouts.first_byte = Duration::from_millis(30);
-        timeouts.idle = Duration::from_millis(30);
+        timeouts.first_byte = Duration::from_millis(150);
+        timeouts.idle = Duration::from_millis(150);
         let mut retries = Retries::default();
         (retries.most, retries.first_pause) = (1, Duration::ZERO);
         let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(retries)).await;
         assert_eq!(error.kind, ErrorKind::Timeout);
-        assert!(error.to_string().contains("30ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
+        assert!(error.to_string().contains("150ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
         assert_eq!(server.requests().len(), 2);
     }
 }
@@ -444,10 +444,21 @@ async fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_rest_answere
 async fn a_tool_that_cannot_be_left_out_is_named() {
     let server = started([bad_tool(0)]).await;
     let (tools, conversation) = (Toolset::new([weather("only")]), question());
-    let asked = request(&conversation).with_tools(&tools);
+    let asked = request(&conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
     let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
     assert!(error.to_string().starts_with("tool `only` is not taken: the provider refused with status 400"), "{error}");
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_only_tool_is_left_out_too_if_none_must_be_called() {
+    let server = started([bad_tool(0), hello()]).await;
+    let (tools, conversation) = (Toolset::new([weather("only")]), question());
+    let asked = request(&conversation).with_tools(&tools);
+    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    assert_eq!(reply.warnings.len(), 1);
+    assert!(reply.warnings[0].starts_with("tool `only` is left out: "), "{:?}", reply.warnings);
+    assert!(!server.bodies()[1].as_object().expect("an object").contains_key("tools"));
 }
 
 #[tokio::test]
@@ -484,6 +495,34 @@ async fn an_event_that_is_too_large_is_unreadable() {
     let error = complete(&scripted([Exchange::events(huge)])).await.expect_err("no answer");
     let message = "an event of the answer is larger than 64 MiB";
     assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unreadable, message));
+}
+
+#[tokio::test]
+async fn warnings_come_first_and_are_in_the_reply_and_are_no_part_of_the_answer() {
+    let server = started([ModelAnswer::new(503, "text/plain", ""), hello()]).await;
+    let (tools, conversation) = (Toolset::new(["a", "b"].map(weather)), question());
+    let mut quirks = Quirks::default();
+    quirks.most_tools = Some(1);
+    let provider = provider(settings(&server).with_quirks(quirks));
+    let mut stream = provider.stream(&request(&conversation).with_tools(&tools));
+    let mut events: Vec<ReplyEvent> =
+        rest(&mut stream).await.into_iter().map(|event| event.expect("no error")).collect();
+    let Some(ReplyEvent::Finished(reply)) = events.pop() else { panic!("finished, not {events:?}") };
+    let warning = "1 of 2 tools are left out: chat takes no more than 1".to_owned();
+    assert_eq!(events, [ReplyEvent::Warning(warning.clone()), ReplyEvent::Text("Hello.".into())]);
+    assert_eq!((reply.warnings, server.requests().len()), (vec![warning], 2));
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_written_is_the_only_thing_told() {
+    let server = started([hello()]).await;
+    let conversation = question();
+    let asked = request(&conversation).with_tool_choice(ToolChoice::Tool("nobody".into()));
+    let settings = Settings::new(Dialect::Anthropic).with_base_url(server.url());
+    let events = rest(&mut provider(settings).stream(&asked)).await;
+    let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
+    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(server.requests(), []);
 }
 
 #[tokio::test]

@@ -1,7 +1,17 @@
-//! Providers from the outside: what goes over a socket, and what comes back.
+//! Providers from the outside: what is sent in each dialect, what goes over a socket, what is read in what comes back.
 
+mod case;
+mod cases;
+mod content_table;
+pub(crate) mod golden;
 mod http;
+mod parts;
 mod record;
+mod requests;
+mod round_trip;
+mod rules;
+pub(crate) mod streams;
+mod wishes;
 
 use std::time::Duration;
 
@@ -48,6 +58,11 @@ async fn rest(stream: &mut ReplyStream) -> Vec<Result<ReplyEvent, ProviderError>
         events.push(event);
     }
     events
+}
+
+/// What must happen soon; what does not is a failure, not a hang.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
 }
 
 /// Everything that an error shows.

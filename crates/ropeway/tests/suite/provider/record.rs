@@ -7,7 +7,7 @@ use ropeway::provider::{
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
-use super::{KEY, end, question, request, rest, settings, word};
+use super::{KEY, end, question, request, rest, settings, soon, word};
 
 /// What can be compared of what came.
 fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
@@ -93,6 +93,17 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
     assert_eq!(Recording::load(&path).expect("a recording").exchanges.len(), 4);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_cannot_be_written_spoils_no_answer_and_is_told() {
+    let recorder = Recorder::to_file("/dev/full").expect("a file");
+    let recording = Recording::new([Exchange::events(word("a") + &end())]);
+    let provider = Provider::replaying(Settings::new(Dialect::Chat), recording).with_recorder(recorder.clone());
+    assert!(asked(&provider, &question()).await.iter().all(Result::is_ok));
+    assert_eq!(recorder.trouble().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
+    assert!(recorder.trouble().is_none());
+}
+
 #[tokio::test]
 async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     let answers = [ModelAnswer::events(word("Hel")).stall(), ModelAnswer::silence()];
@@ -105,7 +116,7 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     drop(stream);
     tokio::select! {
         answer = provider.complete(&request(&conversation)) => panic!("no answer, not {answer:?}"),
-        () = server.asked(2) => {}
+        () = soon(server.asked(2)) => {}
     }
     let recording = recorder.recording();
     let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod resources;
+mod sdks;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

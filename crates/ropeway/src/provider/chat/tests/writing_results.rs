@@ -130,6 +130,6 @@ fn pictures_come_first_in_what_the_person_says_next() {
 fn pictures_are_only_told_of_where_nobody_could_see_them() {
     let conversation = Conversation::new().with("hi").with(calls(["c1"])).with(vec![result("c1", json!([image()]))]);
     let quirks = Quirks { chat_text_only: true, ..Quirks::default() };
-    let told = json!([tool("c1", "[image, image/png, 18 bytes: it cannot be shown here]")]);
+    let told = json!([tool("c1", "[image, image/png, 16 bytes: it cannot be shown here]")]);
     assert_eq!(messages(&conversation, quirks), told);
 }

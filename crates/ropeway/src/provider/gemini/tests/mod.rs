@@ -71,12 +71,12 @@ fn calls(calls: &[ToolCall]) -> AssistantMessage {
 
 /// Reads an answer to a request without tools.
 fn decoder() -> Decoder {
-    encoded(&settings(), &ChatRequest::new(NEW, &Conversation::new())).decoder()
+    encoded(&settings(), &ChatRequest::new(NEW, &Conversation::new().with("hi"))).decoder()
 }
 
 /// Reads frames to their end.
 fn read(frames: &[Value]) -> Result<(Reply, Vec<ReplyEvent>), ProviderError> {
-    let conversation = Conversation::new();
+    let conversation = Conversation::new().with("hi");
     let toolset = toolset();
     let mut decoder = encoded(&settings(), &ChatRequest::new(NEW, &conversation).with_tools(&toolset)).decoder();
     let mut events = Vec::new();

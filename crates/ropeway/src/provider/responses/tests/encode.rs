@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{body, conversation, encode, input, local, openai, tools};
 use crate::message::Conversation;
-use crate::provider::{ChatRequest, Effort, ErrorKind, ToolChoice};
+use crate::provider::{ChatRequest, Effort, ErrorKind, Quirks, ToolChoice};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
 
@@ -104,6 +104,28 @@ fn a_choice_is_said_in_the_way_that_the_server_understands() {
     let by_name = Some(json!({"type": "function", "name": "files_read"}));
     assert_eq!(sent(&openai(), this.clone()), (by_name, both));
     assert_eq!(sent(&local(), this), (Some(json!("required")), r#""files_read""#.to_owned()));
+}
+
+#[test]
+fn a_tool_that_must_be_called_is_there_even_if_there_are_too_many() {
+    let (conversation, tools) = (Conversation::new().with("hi"), tools());
+    let choice = ToolChoice::Tool("files.read".to_owned());
+    let request = ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice);
+    let settings = openai().with_quirks(Quirks { most_tools: Some(1), ..Quirks::default() });
+    let sent = body(&settings, &request);
+    assert_eq!(
+        [&sent["tool_choice"], &sent["tools"][0]["name"], &sent["tools"][1]],
+        [&json!("required"), &json!("files_read"), &Value::Null]
+    );
+}
+
+#[test]
+fn a_schema_that_cannot_be_used_is_an_error_at_once() {
+    let conversation = Conversation::new().with("hi");
+    let request = ChatRequest::new("m", &conversation).with_output("answer", json!({"type": "string"}));
+    let error = crate::provider::encode(&openai(), &request).expect_err("no schema");
+    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert!(error.to_string().starts_with("the answer cannot be asked for: "), "{error}");
 }
 
 #[test]

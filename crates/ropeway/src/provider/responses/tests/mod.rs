@@ -48,7 +48,7 @@ fn tools() -> Toolset {
 
 fn decoder() -> Decoder {
     static ENCODED: LazyLock<Encoded> = LazyLock::new(|| {
-        let (conversation, tools) = (Conversation::new(), tools());
+        let (conversation, tools) = (Conversation::new().with("hi"), tools());
         encode(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools))
     });
     ENCODED.decoder()

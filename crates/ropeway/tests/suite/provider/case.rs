@@ -1,0 +1,108 @@
+//! One request, before it is put into a dialect.
+
+use ropeway::lowering::Toolset;
+use ropeway::message::{Conversation, Dialect, ToolCall};
+use ropeway::provider::{ChatRequest, Encoded, ProviderError, Settings, encode};
+use ropeway::tool::ToolDefinition;
+use serde_json::{Value, json};
+
+/// One request, in no dialect yet.
+pub(super) struct Case {
+    pub(super) name: String,
+    conversation: Conversation,
+    tools: Option<Toolset>,
+    ask: fn(&mut ChatRequest<'_>),
+    /// The one dialect that it is about, if it is about one, with its model and settings.
+    only: Option<Only>,
+}
+
+struct Only {
+    dialect: Dialect,
+    model: &'static str,
+    set: fn(&mut Settings),
+}
+
+impl Case {
+    pub(super) fn new(name: impl Into<String>, conversation: Conversation) -> Self {
+        Self { name: name.into(), conversation, tools: None, ask: |_| {}, only: None }
+    }
+
+    pub(super) fn with_tools(mut self, tools: Vec<ToolDefinition>) -> Self {
+        self.tools = Some(Toolset::new(tools));
+        self
+    }
+
+    pub(super) fn asking(mut self, ask: fn(&mut ChatRequest<'_>)) -> Self {
+        self.ask = ask;
+        self
+    }
+
+    pub(super) fn only(mut self, dialect: Dialect, model: &'static str, set: fn(&mut Settings)) -> Self {
+        self.only = Some(Only { dialect, model, set });
+        self
+    }
+
+    /// The dialects that it is asked in.
+    pub(super) fn dialects(&self) -> Vec<Dialect> {
+        self.only.as_ref().map_or_else(|| Dialect::ALL.to_vec(), |only| vec![only.dialect])
+    }
+
+    /// The request in a dialect.
+    pub(super) fn encode(&self, dialect: Dialect) -> Encoded {
+        self.try_encode(dialect).unwrap_or_else(|error| panic!("`{}` for {dialect}: {error}", self.name))
+    }
+
+    /// The request in a dialect, if it can be written.
+    pub(super) fn try_encode(&self, dialect: Dialect) -> Result<Encoded, ProviderError> {
+        let mut settings = settings(dialect);
+        let mut asked = model(dialect);
+        if let Some(only) = &self.only {
+            asked = only.model;
+            (only.set)(&mut settings);
+        }
+        let mut request = ChatRequest::new(asked, &self.conversation);
+        if let Some(tools) = &self.tools {
+            request = request.with_tools(tools);
+        }
+        (self.ask)(&mut request);
+        encode(&settings, &request)
+    }
+}
+
+/// A provider of a dialect, at an address of its own.
+pub(super) fn settings(dialect: Dialect) -> Settings {
+    let path = match dialect {
+        Dialect::Responses | Dialect::Chat => "/v1",
+        _ => "",
+    };
+    Settings::new(dialect).with_base_url(format!("https://{dialect}.example.com{path}")).with_key("test-key")
+}
+
+/// A model that speaks the dialect.
+pub(super) fn model(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Anthropic => "claude-opus-5-5",
+        Dialect::Responses => "gpt-6-sol",
+        Dialect::Gemini => "gemini-3.8-flash",
+        Dialect::Chat => "local-model",
+        other => panic!("no model speaks {other}"),
+    }
+}
+
+/// The tools that most cases offer.
+pub(super) fn tools() -> Vec<ToolDefinition> {
+    vec![
+        ToolDefinition::new("wind").with_description("Reads the wind at a station").with_input_schema(json!({
+            "type": "object",
+            "properties": {"station": {"type": "string"}, "unit": {"type": "string", "enum": ["km/h", "m/s"]}},
+            "required": ["station"]
+        })),
+        ToolDefinition::new("cabins")
+            .with_description("Counts the cabins on the line")
+            .with_input_schema(json!({"type": "object", "properties": {}})),
+    ]
+}
+
+pub(super) fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
+    ToolCall::new(id, name, arguments.as_object().cloned().expect("an object"))
+}

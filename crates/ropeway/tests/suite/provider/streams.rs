@@ -1,0 +1,207 @@
+//! Streams of answers as servers send them, and what is read out of them, each kept in a file.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use ropeway::message::{Conversation, Dialect};
+use ropeway::provider::{Encoded, ErrorKind, ProviderError, Reply, ReplyEvent};
+use ropeway::web::SseParser;
+use serde_json::{Value, json};
+
+use super::case::{Case, tools};
+use super::golden;
+
+/// One stream.
+pub(crate) struct Stream {
+    /// Its dialect and name, such as `chat/tools`.
+    pub(crate) name: String,
+    pub(crate) dialect: Dialect,
+    bytes: Vec<u8>,
+}
+
+/// What a decoder makes of a stream.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) events: Vec<ReplyEvent>,
+    pub(crate) end: Result<Reply, ProviderError>,
+}
+
+/// All of them.
+pub(crate) fn streams() -> Vec<Stream> {
+    let folder = golden::folder("streams");
+    let files = golden::files(&folder, "sse");
+    let read = |file: String| {
+        let name = file.trim_end_matches(".sse").to_owned();
+        let dialect = name.split('/').next().expect("a folder").parse().expect("a dialect");
+        Stream { name, dialect, bytes: fs::read(folder.join(file)).expect("a stream") }
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// The stream of a name.
+pub(super) fn stream(dialect: Dialect, name: &str) -> Stream {
+    let name = format!("{dialect}/{name}");
+    streams().into_iter().find(|stream| stream.name == name).expect("a stream")
+}
+
+/// A request that any of the streams could be the answer to.
+fn question(dialect: Dialect) -> Encoded {
+    Case::new("question", Conversation::new().with("How is the wind?")).with_tools(tools()).encode(dialect)
+}
+
+/// The frames of a stream that comes in these chunks.
+fn frames<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let mut parser = SseParser::new(1 << 20);
+    let mut frames = Vec::new();
+    for chunk in chunks {
+        parser.push(chunk, |event| frames.push(event.data.to_vec()));
+    }
+    // Events without data only keep the connection open.
+    frames.retain(|frame| !frame.is_empty());
+    frames
+}
+
+fn decode(question: &Encoded, frames: &[Vec<u8>]) -> Decoded {
+    let mut decoder = question.decoder();
+    let mut events = Vec::new();
+    for frame in frames {
+        if decoder.is_over() {
+            break;
+        }
+        if let Err(error) = decoder.frame(frame, &mut events) {
+            return Decoded { events, end: Err(error) };
+        }
+    }
+    let end = decoder.end(&mut events);
+    Decoded { events, end }
+}
+
+impl Stream {
+    pub(crate) fn decode(&self) -> Decoded {
+        decode(&question(self.dialect), &self.frames())
+    }
+
+    fn frames(&self) -> Vec<Vec<u8>> {
+        frames([&self.bytes[..]])
+    }
+}
+
+impl Decoded {
+    fn seen(&self) -> Value {
+        let events: Vec<Value> = self.events.iter().map(event).collect();
+        match &self.end {
+            Ok(reply) => json!({"events": events, "reply": reply}),
+            Err(error) => {
+                let kind = format!("{:?}", error.kind);
+                let error = json!({"kind": kind, "message": error.message, "status": error.status, "code": error.code});
+                json!({"events": events, "error": error})
+            }
+        }
+    }
+}
+
+fn event(event: &ReplyEvent) -> Value {
+    match event {
+        ReplyEvent::Text(text) => json!({"text": text}),
+        ReplyEvent::Reasoning(text) => json!({"reasoning": text}),
+        ReplyEvent::ToolCallStarted { index, id, name } => json!({"call": index, "id": id, "name": name}),
+        ReplyEvent::ToolCallDelta { index, json } => json!({"call": index, "delta": json}),
+        ReplyEvent::ToolCall { index, call } => json!({"call": index, "whole": call}),
+        ReplyEvent::Usage(usage) => json!({"usage": usage}),
+        ReplyEvent::Warning(warning) => json!({"warning": warning}),
+        other => panic!("no decoder gives {other:?}"),
+    }
+}
+
+#[test]
+fn every_stream_is_read_as_it_was() {
+    let seen = streams().into_iter().map(|stream| (format!("{}.json", stream.name), stream.decode().seen()));
+    golden::compare(&golden::folder("streams"), &seen.collect::<BTreeMap<_, _>>());
+}
+
+#[test]
+fn what_is_told_piece_by_piece_is_what_is_told_at_the_end() {
+    for stream in streams() {
+        let decoded = stream.decode();
+        let Ok(reply) = &decoded.end else { continue };
+        let (mut text, mut calls, mut usage) = (String::new(), Vec::new(), None);
+        for event in &decoded.events {
+            match event {
+                ReplyEvent::Text(piece) => text.push_str(piece),
+                ReplyEvent::ToolCall { call, .. } => calls.push(call.clone()),
+                ReplyEvent::Usage(so_far) => usage = Some(*so_far),
+                _ => {}
+            }
+        }
+        let whole: Vec<_> = reply.message.calls().cloned().collect();
+        let told = (text, calls, usage.unwrap_or_default());
+        assert_eq!(told, (reply.message.to_text(), whole, reply.usage), "{}", stream.name);
+    }
+}
+
+#[test]
+fn a_stream_that_comes_byte_by_byte_is_the_same_stream() {
+    for stream in streams() {
+        assert_eq!(frames(stream.bytes.chunks(1)), stream.frames(), "{}", stream.name);
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_in_two_anywhere_is_the_same_stream() {
+    for stream in Dialect::ALL.into_iter().flat_map(|dialect| [stream(dialect, "tools"), stream(dialect, "text")]) {
+        let whole = stream.frames();
+        for cut in 0..stream.bytes.len() {
+            let (first, second) = stream.bytes.split_at(cut);
+            assert!(frames([first, second]) == whole, "{} cut at byte {cut}", stream.name);
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_truncated_or_was_whole() {
+    for stream in streams() {
+        let (question, frames) = (question(stream.dialect), stream.frames());
+        let whole = decode(&question, &frames).end;
+        for end in 0..frames.len() {
+            match (decode(&question, &frames[..end]).end, &whole) {
+                // The trouble was told already.
+                (Err(error), Err(whole)) if error.kind == whole.kind => {}
+                (Err(error), _) => {
+                    assert_eq!(error.kind, ErrorKind::Truncated, "{} after {end} frames: {error}", stream.name);
+                }
+                (Ok(reply), Ok(whole)) => {
+                    assert_eq!(reply.message, whole.message, "{} after {end} frames", stream.name);
+                }
+                (Ok(reply), Err(error)) => panic!("{} after {end} frames: {reply:?}, not {error}", stream.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_is_cut_or_garbled_is_an_error_or_passed_over_but_never_a_panic() {
+    for dialect in Dialect::ALL {
+        let (question, frames) = (question(dialect), stream(dialect, "tools").frames());
+        for (at, frame) in frames.iter().enumerate() {
+            for cut in (0..frame.len()).step_by(41) {
+                let mut garbled = frames.clone();
+                garbled[at].truncate(cut);
+                let _ = decode(&question, &garbled);
+                garbled[at] = frame.clone();
+                garbled[at][cut] ^= 0x15;
+                let _ = decode(&question, &garbled);
+            }
+            // Frames that come twice, or not at all.
+            let mut doubled = frames.clone();
+            doubled.insert(at, frame.clone());
+            let _ = decode(&question, &doubled);
+            let mut gap = frames.clone();
+            gap.remove(at);
+            let _ = decode(&question, &gap);
+        }
+        for odd in ["", "null", "[]", "0", "\"\"", "{}", "{\"type\":3}", "{\"choices\":{}}", "{\"candidates\":[null]}"]
+        {
+            let _ = decode(&question, &[odd.as_bytes().to_vec()]);
+        }
+    }
+}
