@@ -13,6 +13,10 @@ use super::written::{Object, Written};
 
 impl<'d> Walker<'d> {
     pub(super) fn items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+        if let Some(schema) = self.untouched(value) {
+            making.out.set("items", Written::Value(Cow::Borrowed(schema)));
+            return Ok(());
+        }
         let schema = match self.step(&["items"], value.clone())? {
             Some(done) => {
                 let (schema, shape) = done.described();

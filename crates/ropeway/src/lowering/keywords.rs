@@ -44,7 +44,7 @@ impl<'d> Walker<'d> {
     /// Lowers a node; `None` where it allows nothing.
     pub(super) fn keywords(&mut self, node: &Node<'d>, notes: Notes) -> Result<Option<Done<'d>>, Failure> {
         self.spend(1);
-        let mut making = Making { notes, ..Making::default() };
+        let mut making = Making { out: Object::with_capacity(node.len() + 1), notes, shape: Shape::default() };
         let types = self.types(node);
         if self.form.is_strict() && !self.measures {
             self.check_strict(node, types)?;
@@ -144,7 +144,8 @@ impl<'d> Walker<'d> {
         if node.has("items") || node.has("prefixItems") {
             return Some(Types::ARRAY);
         }
-        let is_open = !["anyOf", "oneOf", "allOf"].into_iter().any(|keyword| node.has(keyword));
+        let is_list = |keyword| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        let is_open = !["anyOf", "oneOf", "allOf"].into_iter().any(is_list);
         // Some that compile schemas understand `{}`, but nothing else that has no type.
         (is_open && !node.is_empty() && !self.form.is_strict()).then_some(Types::ALL)
     }
@@ -152,19 +153,17 @@ impl<'d> Walker<'d> {
     /// Adds what the form wants to be there.
     fn complete(&mut self, node: &Node<'d>, types: Option<Types>, making: &mut Making<'d>) -> Result<(), Failure> {
         let has = |types: Option<Types>, one: Types| types.is_some_and(|types| types.has(one));
-        if !self.measures {
-            if self.form.wants_items() && has(types, Types::ARRAY) && !making.out.has("items") {
-                self.report("items", How::Added);
-                making.set("items", Object::default());
-            }
-            let is_object = types == Some(Types::OBJECT);
-            if (self.is_root() || (self.form.wants_properties() && is_object)) && !making.out.has("properties") {
-                self.report("properties", How::Added);
-                making.set("properties", Object::default());
-                // Some take a list of properties for all there are.
-                if !self.is_root() && self.form == Form::OpenAi && !making.out.has("additionalProperties") {
-                    making.set("additionalProperties", Value::Bool(true));
-                }
+        if self.form.wants_items() && has(types, Types::ARRAY) && !making.out.has("items") {
+            self.report("items", How::Added);
+            making.set("items", Object::default());
+        }
+        let wants_properties = self.form.wants_properties() && types == Some(Types::OBJECT);
+        if (self.is_root() || wants_properties) && !making.out.has("properties") {
+            self.report("properties", How::Added);
+            making.set("properties", Object::default());
+            // Some take a list of properties for all there are.
+            if !self.is_root() && self.form == Form::OpenAi && !making.out.has("additionalProperties") {
+                making.set("additionalProperties", Value::Bool(true));
             }
         }
         self.unevaluated(node, making)?;

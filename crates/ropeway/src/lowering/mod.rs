@@ -16,12 +16,14 @@ mod output;
 mod pattern;
 mod plain;
 mod reference;
+mod rename;
 mod root;
 #[cfg(test)]
 mod tests;
 mod tool;
 mod toolset;
 mod types;
+mod untouched;
 mod values;
 mod walker;
 mod written;

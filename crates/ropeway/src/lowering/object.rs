@@ -52,8 +52,12 @@ impl<'d> Walker<'d> {
         let properties = node::entries(value);
         let mut lowered = Object::with_capacity(properties.len());
         for (name, schema) in properties {
+            if let Some(schema) = self.untouched(&schema).filter(|_| self.names.takes(&name)) {
+                lowered.push(name, Written::Value(Cow::Borrowed(schema)));
+                continue;
+            }
             let done = self.step(&["properties", &name], schema)?;
-            let wire = self.wire_name(&name);
+            let wire = self.names.wire_name(&name);
             let Some(mut done) = done else {
                 if self.measures {
                     making.shape.property(&wire, &name, false, None);
@@ -138,12 +142,12 @@ impl<'d> Walker<'d> {
     fn keeps_pattern_properties(&mut self, node: &Node<'d>) -> bool {
         let is_plain = |map: &Map<String, Value>| map.keys().all(|text| pattern::is_plain(text));
         let are_plain = node.get("patternProperties").and_then(Value::as_object).is_some_and(is_plain);
-        self.form.is_lenient() && are_plain && !self.renames()
+        self.form.is_lenient() && are_plain && !self.names.has_others()
     }
 
     /// The dialect's name for a property that need not be declared here.
     fn known_name<'n>(&mut self, name: &'n str, making: &mut Making<'d>) -> Cow<'n, str> {
-        let wire = self.wire_name(name);
+        let wire = self.names.wire_name(name);
         making.shape.property(&wire, name, false, None);
         wire
     }
@@ -218,7 +222,7 @@ impl<'d> Walker<'d> {
         let schema = done.map_or_else(nothing, |done| done.described().0);
         let is_string = |value: &Written<'_>| value.value().is_some_and(|value| value == "string");
         let says_nothing = schema.iter().all(|(keyword, value)| keyword == "type" && is_string(value));
-        match self.form.is_lenient() && !self.renames() {
+        match self.form.is_lenient() && !self.names.has_others() {
             true => making.set(keyword, schema),
             // Names are strings anyhow.
             false if says_nothing => self.report(keyword, How::Dropped),

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 
 /// What a keyword must be.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Text,
     Flag,
     Number,
@@ -76,7 +76,7 @@ impl<'d> Walker<'d> {
 }
 
 impl Kind {
-    fn of(keyword: &str) -> Option<Self> {
+    pub(super) fn of(keyword: &str) -> Option<Self> {
         Some(match keyword {
             "title" | "format" | "pattern" | "contentEncoding" | "contentMediaType" => Self::Text,
             "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => Self::Flag,
@@ -89,7 +89,7 @@ impl Kind {
         })
     }
 
-    fn is(self, value: &Value) -> bool {
+    pub(super) fn is(self, value: &Value) -> bool {
         match self {
             Self::Text => value.is_string(),
             Self::Flag => value.is_boolean(),

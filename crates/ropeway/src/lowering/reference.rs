@@ -11,6 +11,8 @@ pub(super) struct Document<'d> {
     root: &'d Value,
     /// Made when the first reference by name is met.
     names: Option<Names<'d>>,
+    /// Where references were found to lead.
+    known: HashMap<String, Option<&'d Value>>,
 }
 
 /// The schemas of a document that have names.
@@ -22,15 +24,20 @@ struct Names<'d> {
 
 impl<'d> Document<'d> {
     pub(super) fn new(root: &'d Value) -> Self {
-        Self { root, names: None }
-    }
-
-    pub(super) fn root(&self) -> &'d Value {
-        self.root
+        Self { root, names: None, known: HashMap::new() }
     }
 
     /// What a reference leads to, if it is in this document.
     pub(super) fn resolve(&mut self, reference: &str) -> Option<&'d Value> {
+        if let Some(known) = self.known.get(reference) {
+            return *known;
+        }
+        let target = self.look_up(reference);
+        self.known.insert(reference.to_owned(), target);
+        target
+    }
+
+    fn look_up(&mut self, reference: &str) -> Option<&'d Value> {
         let (address, fragment) = reference.split_at(reference.find('#').unwrap_or(reference.len()));
         let is_pointer = matches!(fragment, "" | "#") || fragment.starts_with("#/");
         if is_pointer && address.is_empty() {

@@ -9,13 +9,16 @@ use super::form::Form;
 use super::node::{self, Node};
 use super::note::Notes;
 use super::types::Types;
-use super::walker::{Done, Failure, Tally, Walker};
+use super::walker::{Done, Failure, Reach, Tally, Walker};
 use super::written::Object;
 use super::{Alteration, How};
 use crate::schema::bounds;
 
-/// With more schemas than this, those that stand inside themselves are told once only.
-const MANY: usize = 400;
+/// How often a schema may stand inside itself, and how many references may lead into each other, the most first.
+const REACHES: [(usize, usize); 4] = [(2, usize::MAX), (1, usize::MAX), (1, 3), (1, 2)];
+
+/// So many schemas are never too much, even where they stand inside themselves.
+const FEW: usize = 400;
 
 /// How many kinds of one property are told apart.
 const MAX_KINDS: usize = 300;
@@ -37,16 +40,22 @@ pub(super) struct Root<'d> {
 
 /// Lowers a whole schema.
 pub(super) fn lower(document: &Value, form: Form) -> Result<Root<'_>, Failure> {
-    bounds::schema_size(document).map_err(|error| Failure::Hopeless(format!("its schema is too large: {error}")))?;
-    let (root, is_much) = walk(document, form, 2)?;
-    if is_much { walk(document, form, 1).map(|(root, _)| root) } else { Ok(root) }
+    let size = bounds::schema_size(document);
+    let size = size.map_err(|error| Failure::Hopeless(format!("its schema is too large: {error}")))?;
+    // A model reads all of it, and somebody pays for it: what stands inside itself need not be told at length.
+    let schemas = FEW.max(2 * size.nodes);
+    for (unroll, references) in REACHES {
+        match walk(document, form, Reach { unroll, references, schemas }) {
+            Err(Failure::TooMuch) => {}
+            done => return done,
+        }
+    }
+    walk(document, form, Reach { unroll: 1, references: 1, schemas: usize::MAX })
 }
 
-/// Lowers a whole schema; says whether there is much of it because it stands inside itself.
-fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root<'_>, bool), Failure> {
-    let mut walker = Walker::new(document, form, unroll);
-    let done = walker.root(document)?;
-    let is_much = walker.recursed && walker.schemas() > MANY;
+fn walk(document: &Value, form: Form, reach: Reach) -> Result<Root<'_>, Failure> {
+    let mut walker = Walker::new(document, form, reach);
+    let Done { schema, notes, shape } = walker.root(document)?;
     let tally = walker.tally;
     let is_too_much = tally.properties > MAX_STRICT.properties
         || tally.enum_values > MAX_STRICT.enum_values
@@ -54,8 +63,7 @@ fn walk(document: &Value, form: Form, unroll: usize) -> Result<(Root<'_>, bool),
     if form.is_strict() && is_too_much {
         return Err(walker.not_strict("has too many properties or values"));
     }
-    let Done { schema, notes, shape } = done;
-    Ok((Root { schema, notes, shape, alterations: walker.alterations, tally }, is_much))
+    Ok(Root { schema, notes, shape, alterations: walker.alterations, tally })
 }
 
 impl<'d> Walker<'d> {
@@ -189,14 +197,14 @@ impl<'d> Walker<'d> {
             let mut names = Vec::new();
             let mut optional = Vec::new();
             for name in &form.required {
-                let wire = self.wire_name(name);
+                let wire = self.names.wire_name(name);
                 match form.properties.get(name).and_then(|schema| schema.get("const")) {
                     Some(value) => names.push(format!("`{wire}` = {}", super::note::short(&value.to_string()))),
                     None => names.push(format!("`{wire}`")),
                 }
             }
             for name in form.properties.keys().filter(|name| !form.required.contains(name)).take(20) {
-                optional.push(format!("`{}`", self.wire_name(name)));
+                optional.push(format!("`{}`", self.names.wire_name(name)));
             }
             let mut text = names.join(" and ");
             if !optional.is_empty() {

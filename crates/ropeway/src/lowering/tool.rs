@@ -97,6 +97,7 @@ fn strictly<'d>(schema: &'d Value, dialect: Dialect, strictness: &mut Strictness
 pub(super) fn words(failure: Failure) -> String {
     match failure {
         Failure::Hopeless(why) | Failure::NotStrict(why) => why,
+        Failure::TooMuch => "its schema leads too far".to_owned(),
     }
 }
 

@@ -1,19 +1,18 @@
 //! A walker: goes through a schema once and writes it down as a form wants it.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::arguments::Shape;
 use super::form::Form;
-use super::name::Alphabet;
 use super::node::{self, Node};
 use super::note::{self, Notes};
 use super::reference::Document;
+use super::rename::Names;
 use super::types::Types;
 use super::written::Object;
-use super::{Alteration, How, name};
+use super::{Alteration, How};
 use crate::schema::pointer;
 
 /// How many schemas may stand inside each other. Real ones go down to thirteen.
@@ -44,6 +43,8 @@ pub(super) enum Failure {
     Hopeless(String),
     /// A model cannot be held to it.
     NotStrict(String),
+    /// It goes too far.
+    TooMuch,
 }
 
 /// What a schema became.
@@ -62,6 +63,17 @@ impl<'d> Done<'d> {
     }
 }
 
+/// How far references are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// How often a schema may stand inside itself.
+    pub(super) unroll: usize,
+    /// How many references may lead into each other.
+    pub(super) references: usize,
+    /// How many schemas there may be if one of them stands inside itself.
+    pub(super) schemas: usize,
+}
+
 /// What there is of things that providers count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
@@ -76,16 +88,16 @@ pub(super) struct Tally {
 pub(super) struct Walker<'d> {
     document: Document<'d>,
     pub(super) form: Form,
-    /// How often a schema may stand inside itself.
-    unroll: usize,
+    reach: Reach,
     /// Where we are, as a JSON pointer.
     pub(super) path: String,
     pub(super) alterations: Vec<Alteration>,
+    pub(super) names: Names<'d>,
     pub(super) tally: Tally,
     /// How often more was allowed than the schema allows.
     pub(super) loosened: usize,
     /// Did a schema stand inside itself?
-    pub(super) recursed: bool,
+    recursed: bool,
     /// Is this a schema that a value is only measured by, and not one that it is made by?
     pub(super) measures: bool,
     /// The targets of the references that lead here, and of those that this schema is put together of.
@@ -94,25 +106,17 @@ pub(super) struct Walker<'d> {
     hops: usize,
     schemas_left: usize,
     text_left: usize,
-    names: Option<Names>,
-    /// Is there a name that has to be changed? Asked once.
-    renames: Option<bool>,
-}
-
-/// The names of arguments that had to be changed, the same in the whole tool.
-struct Names {
-    taken: HashSet<String>,
-    given: HashMap<String, String>,
 }
 
 impl<'d> Walker<'d> {
-    pub(super) fn new(document: &'d Value, form: Form, unroll: usize) -> Self {
+    pub(super) fn new(document: &'d Value, form: Form, reach: Reach) -> Self {
         Self {
             document: Document::new(document),
             form,
-            unroll,
+            reach,
             path: String::new(),
             alterations: Vec::new(),
+            names: Names::new(document, form.alphabet()),
             tally: Tally::default(),
             loosened: 0,
             recursed: false,
@@ -122,13 +126,11 @@ impl<'d> Walker<'d> {
             hops: 0,
             schemas_left: MAX_SCHEMAS,
             text_left: MAX_TEXT,
-            names: None,
-            renames: None,
         }
     }
 
     /// How many schemas were written down.
-    pub(super) fn schemas(&self) -> usize {
+    fn schemas(&self) -> usize {
         MAX_SCHEMAS - self.schemas_left
     }
 
@@ -161,6 +163,9 @@ impl<'d> Walker<'d> {
     ) -> Result<Option<Done<'d>>, Failure> {
         if self.form.is_strict() && !self.measures && self.levels > MAX_STRICT_LEVELS {
             return Err(self.not_strict("nests too deeply"));
+        }
+        if self.recursed && self.schemas() > self.reach.schemas {
+            return Err(Failure::TooMuch);
         }
         let mut notes = Notes::default();
         if self.levels > MAX_LEVELS {
@@ -269,15 +274,15 @@ impl<'d> Walker<'d> {
         }
         let name = reference.rsplit('/').next().filter(|name| !matches!(*name, "" | "#")).unwrap_or("the whole");
         let within_itself = self.stack.iter().take(mark).filter(|other| is(other)).count();
-        if within_itself >= self.unroll {
+        if within_itself >= self.reach.unroll {
             self.recursed = true;
             self.report(keyword, How::Rewritten("an open schema, because it leads back to itself".to_owned()));
             let note = format!("{} again, in the same form", note::short(name));
             return self.open(Some(target), notes, &note).map(Some);
         }
         self.recursed |= within_itself > 0;
-        let is_too_much = parts.len() >= MAX_PARTS || self.schemas_left == 0 || self.text_left == 0;
-        if is_too_much || self.hops >= MAX_HOPS {
+        let is_far = self.stack.len() > self.reach.references;
+        if is_far || parts.len() >= MAX_PARTS || self.hops >= MAX_HOPS || self.is_spent() {
             self.report(keyword, How::Rewritten("an open schema, because there is too much of it".to_owned()));
             return self.open(Some(target), notes, note::short(name).as_ref()).map(Some);
         }
@@ -344,6 +349,11 @@ impl<'d> Walker<'d> {
         self.schemas_left == 0 || self.text_left == 0
     }
 
+    /// Are there so many levels that each has to be counted?
+    pub(super) fn is_deep(&self) -> bool {
+        self.levels > MAX_LEVELS / 2
+    }
+
     pub(super) fn is_root(&self) -> bool {
         self.levels == 0
     }
@@ -360,75 +370,4 @@ impl<'d> Walker<'d> {
         let place = if self.path.is_empty() { "the whole" } else { &self.path };
         Failure::NotStrict(format!("`{place}` {why}"))
     }
-
-    /// Has any argument a name that has to be changed? Then what the schema says of names is not about those that are there.
-    pub(super) fn renames(&mut self) -> bool {
-        let Some(alphabet) = self.form.alphabet() else { return false };
-        let root = self.document.root();
-        *self.renames.get_or_insert_with(|| has_other_names(root, alphabet))
-    }
-
-    /// The dialect's name for an argument.
-    pub(super) fn wire_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
-        let Some(alphabet) = self.form.alphabet().filter(|alphabet| !alphabet.takes(name)) else {
-            return Cow::Borrowed(name);
-        };
-        let document = self.document.root();
-        let names = self.names.get_or_insert_with(|| {
-            let mut taken = HashSet::new();
-            collect_names(document, &mut taken);
-            Names { taken, given: HashMap::new() }
-        });
-        if let Some(given) = names.given.get(name) {
-            return Cow::Owned(given.clone());
-        }
-        let mut wire = alphabet.legal(name);
-        if !names.taken.insert(wire.clone()) {
-            wire = name::hashed(&wire, name, alphabet.most);
-            let mut numbers = 2_u32..;
-            while !names.taken.insert(wire.clone()) {
-                let number = numbers.next().unwrap_or_default();
-                wire = name::ending(&wire, &format!("_{number}"), alphabet.most);
-            }
-        }
-        names.given.insert(name.to_owned(), wire.clone());
-        Cow::Owned(wire)
-    }
-}
-
-/// Every key in a document: no new name may be one of them.
-fn collect_names(value: &Value, names: &mut HashSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map {
-                names.insert(name.clone());
-                collect_names(value, names);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
-        _ => {}
-    }
-}
-
-/// Does a document speak of arguments that have names of another alphabet?
-fn has_other_names(value: &Value, alphabet: &Alphabet) -> bool {
-    let is_other = |name: &str| !alphabet.takes(name);
-    match value {
-        Value::Object(map) => map.iter().any(|(keyword, value)| {
-            let is_here = match (keyword.as_str(), value) {
-                ("properties" | "dependentSchemas" | "dependentRequired" | "dependencies", Value::Object(map)) => {
-                    map.keys().any(|name| is_other(name)) || map.values().flat_map(names_in).any(is_other)
-                }
-                ("required", value) => names_in(value).any(is_other),
-                _ => false,
-            };
-            is_here || has_other_names(value, alphabet)
-        }),
-        Value::Array(items) => items.iter().any(|item| has_other_names(item, alphabet)),
-        _ => false,
-    }
-}
-
-fn names_in(list: &Value) -> impl Iterator<Item = &str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }

@@ -102,28 +102,3 @@ fn every_real_call_fits_the_lowered_schema_and_comes_back_as_it_was() {
     }
     assert!(count >= 100, "{count} calls");
 }
-
-#[test]
-fn timing() {
-    let Some(folder) = folder() else { return };
-    let mut all: Vec<ToolDefinition> = Vec::new();
-    for (server, record) in files(&folder.join("servers")) {
-        for mut definition in definitions(&record) {
-            definition.name = format!("{server}{}", definition.name);
-            let text = serde_json::value::to_raw_value(&*definition.input_schema).expect("x");
-            definition.input_schema = crate::tool::Schema::from_text(text);
-            all.push(definition);
-        }
-    }
-    all.truncate(1600);
-    for dialect in Dialect::ALL {
-        let start = std::time::Instant::now();
-        let lowered = lower(&all, dialect);
-        eprintln!("{dialect} {:?} {} bytes", start.elapsed(), lowered.json().len());
-    }
-    let start = std::time::Instant::now();
-    for d in &all {
-        d.input_schema.read();
-    }
-    eprintln!("parse {:?}", start.elapsed());
-}

@@ -8,6 +8,7 @@ mod random;
 mod rules;
 mod strict;
 mod table;
+mod untouched;
 
 use serde_json::{Value, json};
 

@@ -303,18 +303,9 @@ impl Judge {
         self.properties += properties.len();
         let required: Vec<&str> =
             map.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        if map.get("type").is_some_and(|types| types == "object")
-            && self.is(&[Rulebook::OpenAi, Rulebook::OpenAiStrict])
-            && !map.contains_key("properties")
-            && !at.contains("/not")
-            && !at.contains("/if")
-            && !at.contains("/then")
-            && !at.contains("/else")
-            && !at.contains("/contains")
-            && !at.contains("/dependentSchemas")
-            && !at.contains("/propertyNames")
-            && !at.contains("/contentSchema")
-        {
+        let is_plain_object = map.get("type").is_some_and(|types| types == "object");
+        let wants_properties = self.is(&[Rulebook::OpenAi, Rulebook::OpenAiStrict]);
+        if is_plain_object && wants_properties && !map.contains_key("properties") {
             self.breaks(at, "an object without properties");
         }
         if self.is(&[Rulebook::OpenAiStrict, Rulebook::AnthropicStrict])
@@ -363,13 +354,7 @@ impl Judge {
 
     fn arrays(&mut self, map: &Map<String, Value>, at: &str, depth: usize) {
         let is_array = map.get("type").is_some_and(|types| types == "array");
-        let measures =
-            ["/not", "/if", "/then", "/else", "/contains", "/dependentSchemas", "/propertyNames", "/contentSchema"];
-        if is_array
-            && self.book != Rulebook::Anthropic
-            && !map.contains_key("items")
-            && !measures.iter().any(|step| at.contains(step))
-        {
+        if is_array && self.book != Rulebook::Anthropic && !map.contains_key("items") {
             self.breaks(at, "an array without items");
         }
         if self.book == Rulebook::AnthropicStrict

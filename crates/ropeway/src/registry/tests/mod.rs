@@ -261,3 +261,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_unchanged_registry_lowers_nothing_again() {
+    let (mut registry, _) = assembled(TWO, Collisions::Suffix);
+    let first = registry.lowered(Dialect::Chat);
+    assert_eq!(first.tools.len(), 4);
+    assert!(Arc::ptr_eq(&first, &registry.lowered(Dialect::Chat)));
+    assert!(Arc::ptr_eq(&first, &registry.clone().lowered(Dialect::Chat)));
+    registry.register(local("another", ""));
+    let second = registry.lowered(Dialect::Chat);
+    assert_eq!((first.tools.len(), second.tools.len()), (4, 5));
+    assert!(second.get("another").is_some());
+}
