@@ -96,22 +96,22 @@ impl Shape {
     }
 
     /// A value as the tool wants it.
-    pub(super) fn from_wire(&self, value: Value) -> Value {
+    pub(super) fn back(&self, value: Value) -> Value {
         match value {
-            Value::Object(map) => Value::Object(self.object_from_wire(map)),
+            Value::Object(map) => Value::Object(self.object_back(map)),
             Value::Array(items) => match &self.items {
-                Some(shape) => items.into_iter().map(|item| shape.from_wire(item)).collect(),
+                Some(shape) => items.into_iter().map(|item| shape.back(item)).collect(),
                 None => Value::Array(items),
             },
             value => value,
         }
     }
 
-    pub(super) fn object_from_wire(&self, map: Map<String, Value>) -> Map<String, Value> {
+    pub(super) fn object_back(&self, map: Map<String, Value>) -> Map<String, Value> {
         let entries = map.into_iter().filter_map(|(wire, value)| {
             let Some(argument) = self.properties.get(&wire) else {
                 let value = match &self.others {
-                    Some(shape) => shape.from_wire(value),
+                    Some(shape) => shape.back(value),
                     None => value,
                 };
                 return Some((wire, value));
@@ -120,7 +120,7 @@ impl Shape {
                 return None;
             }
             let value = match &argument.shape {
-                Some(shape) => shape.from_wire(value),
+                Some(shape) => shape.back(value),
                 None => value,
             };
             Some((argument.name.clone(), value))

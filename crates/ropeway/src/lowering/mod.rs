@@ -2,6 +2,11 @@
 //!
 //! A pure function with a report. One tool can never spoil the others: what cannot be lowered is left out, and said so.
 
+#![allow(
+    clippy::ptr_arg,
+    reason = "what is borrowed from the definition stays borrowed, so it matters whether a value is"
+)]
+
 mod arguments;
 mod array;
 mod branch;
@@ -200,7 +205,7 @@ impl LoweredTool {
     /// Arguments as the tool wants them, of a call as the model wrote it.
     pub fn from_wire(&self, arguments: Arguments) -> Arguments {
         match &self.shape {
-            Some(shape) => shape.object_from_wire(arguments),
+            Some(shape) => shape.object_back(arguments),
             None => arguments,
         }
     }

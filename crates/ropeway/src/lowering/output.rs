@@ -33,7 +33,7 @@ impl LoweredOutput {
     /// The answer as the schema wanted it, of the one that the model wrote.
     pub fn from_wire(&self, answer: Value) -> Value {
         match &self.shape {
-            Some(shape) => shape.from_wire(answer),
+            Some(shape) => shape.back(answer),
             None => answer,
         }
     }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::form::{Fate, Form};
+use super::keywords::MAX_ENUM;
 use super::plain::{Kind, is_deep};
 use super::types::Types;
 use super::walker::Walker;
@@ -123,12 +124,9 @@ fn are_different_strings(values: &[Value]) -> bool {
     if values.is_empty() || !values.iter().all(Value::is_string) {
         return false;
     }
-    match values.len() {
-        ..=FEW => values.iter().enumerate().all(|(at, value)| !values[..at].contains(value)),
-        ..=1_000 => {
-            let mut seen = HashSet::new();
-            values.iter().filter_map(Value::as_str).all(|value| seen.insert(value))
-        }
-        _ => false,
+    if values.len() <= FEW {
+        return values.iter().enumerate().all(|(at, value)| !values[..at].contains(value));
     }
+    let mut seen = HashSet::new();
+    values.len() <= MAX_ENUM && values.iter().filter_map(Value::as_str).all(|value| seen.insert(value))
 }
