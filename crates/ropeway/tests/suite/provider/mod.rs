@@ -6,6 +6,7 @@ mod content_table;
 pub(crate) mod golden;
 mod http;
 mod parts;
+mod real_model;
 mod record;
 mod requests;
 mod round_trip;
