@@ -209,14 +209,12 @@ impl Work {
     }
 
     async fn listen(&mut self, exchange: &mut Exchanging, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
-        let mut chunk = self.beginning(exchange).await?;
+        let (mut chunk, mut size) = self.beginning(exchange).await?;
         let mut parser = SseParser::new(LARGEST_EVENT);
-        let (mut size, mut tail) = (0, Vec::new());
+        let mut tail = Vec::new();
         loop {
             size += chunk.len();
-            if size > LARGEST_ANSWER {
-                return Err(self.unreadable(format!("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)));
-            }
+            self.check_size(size)?;
             keep_tail(&mut tail, &chunk);
             self.take(&chunk, &mut parser, decoder).await?;
             if decoder.is_over() {
@@ -239,16 +237,22 @@ impl Work {
         }
     }
 
-    /// Reads until it is sure that events come, and gives what came.
-    async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<Bytes, ProviderError> {
-        let mut start = Bytes::new();
+    fn check_size(&self, size: usize) -> Result<(), ProviderError> {
+        match size > LARGEST_ANSWER {
+            true => Err(self.unreadable(format!("the answer is larger than {} MiB", LARGEST_ANSWER >> 20))),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads until it is sure that events come; gives what came, and how much blank space stood before it.
+    async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<(Bytes, usize), ProviderError> {
+        let (mut start, mut blank) = (Bytes::new(), 0);
         let mut ended = false;
         loop {
-            let bare = start.trim_ascii_start();
-            let bare = bare.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bare);
+            let bare = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
             match bare.first() {
                 Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
-                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok(start),
+                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok((start, blank)),
                 // The longest beginning that tells an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
@@ -259,10 +263,17 @@ impl Work {
                 _ => {}
             }
             match exchange.chunk().await? {
-                Some(chunk) => {
-                    exchange.has_begun(self.provider.settings.timeouts.idle);
-                    start = if start.is_empty() { chunk } else { [start, chunk].concat().into() };
+                Some(chunk) if start.is_empty() => {
+                    // Blank space says nothing: it is not kept, and the first byte is still to come.
+                    let skipped = chunk.len() - chunk.trim_ascii_start().len();
+                    blank += skipped;
+                    self.check_size(blank)?;
+                    start = chunk.slice(skipped..);
+                    if !start.is_empty() {
+                        exchange.has_begun(self.provider.settings.timeouts.idle);
+                    }
                 }
+                Some(chunk) => start = [start, chunk].concat().into(),
                 None => ended = true,
             }
         }

@@ -239,6 +239,16 @@ async fn a_provider_that_says_nothing_is_a_timeout() {
 }
 
 #[tokio::test]
+async fn blank_lines_are_not_the_first_byte_of_an_answer() {
+    let server = started([ModelAnswer::events("\n").then("\r\n ").wait()]).await;
+    let mut timeouts = Timeouts::default();
+    (timeouts.first_byte, timeouts.idle) = (Duration::from_millis(150), Duration::from_secs(2));
+    let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(once())).await;
+    let message = "the provider did not answer within 150ms".to_owned();
+    assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, message));
+}
+
+#[tokio::test]
 async fn an_answer_that_is_none_is_told_for_what_it_is() {
     use ErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
     let page = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad Gateway</h1></body></html>";
