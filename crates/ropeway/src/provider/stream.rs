@@ -216,13 +216,20 @@ impl Work {
             size += chunk.len();
             self.check_size(size)?;
             keep_tail(&mut tail, &chunk);
-            self.take(&chunk, &mut parser, decoder).await?;
+            let is_news = self.take(&chunk, &mut parser, decoder).await?;
             if decoder.is_over() {
                 return Ok(tail);
+            }
+            let has_stopped = decoder.has_stopped();
+            // A server that only shows that it is alive is not waited for any longer.
+            if has_stopped && is_news {
+                exchange.has_stopped(self.provider.settings.timeouts.idle);
             }
             match exchange.chunk().await {
                 Ok(Some(next)) => chunk = next,
                 Ok(None) => break,
+                // Everything was said: not every server closes, nor closes well.
+                Err(error) if has_stopped && matches!(error.kind, ErrorKind::Timeout | ErrorKind::Connection) => break,
                 Err(error) if error.kind == ErrorKind::Connection => {
                     let message = "the answer broke off".to_owned();
                     return Err(ProviderError { kind: ErrorKind::Truncated, message, ..error });
@@ -300,8 +307,13 @@ impl Work {
         ProviderError::new(ErrorKind::Unreadable, self.provider.dialect(), message)
     }
 
-    /// Takes a piece of an answer, and hands on what it tells.
-    async fn take(&mut self, chunk: &[u8], parser: &mut SseParser, decoder: &mut Decoder) -> Result<(), ProviderError> {
+    /// Takes a piece of an answer, and hands on what it tells; did an event end in it?
+    async fn take(
+        &mut self,
+        chunk: &[u8],
+        parser: &mut SseParser,
+        decoder: &mut Decoder,
+    ) -> Result<bool, ProviderError> {
         let mut frames: Vec<SseEvent> = Vec::new();
         parser.push(chunk, |frame| frames.push(frame));
         let mut events = Vec::new();
@@ -319,7 +331,7 @@ impl Work {
         }
         // What came before the trouble is told before it.
         self.hand_on(events).await;
-        outcome
+        outcome.map(|()| frames.iter().any(|frame| !frame.data.trim_ascii().is_empty()))
     }
 
     /// The whole answer, once the stream has ended.

@@ -24,6 +24,9 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How long the end of a body is waited for whose answer is over.
 const LAST_BYTES: Duration = Duration::from_millis(50);
 
+/// How long more is waited for of an answer that has said why it stopped.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
+
 /// More than anybody waits, and less than a clock can hold.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
@@ -111,7 +114,7 @@ enum Body {
 
 /// How long the next piece is waited for.
 enum Patience {
-    /// Until then: nothing of the answer was seen yet.
+    /// Until then: nothing of the answer was seen yet, or nearly everything.
     Until { deadline: Instant, given: Duration },
     /// So long.
     For(Duration),
@@ -243,6 +246,12 @@ impl Exchanging {
     /// The first byte was seen: from now on each piece has its own time.
     pub(super) fn has_begun(&mut self, idle: Duration) {
         self.patience = Patience::For(idle);
+    }
+
+    /// The answer has said why it stopped: little more will come, and soon.
+    pub(super) fn has_stopped(&mut self, idle: Duration) {
+        let given = idle.min(LAST_EVENTS);
+        self.patience = Patience::Until { deadline: Instant::now() + given, given };
     }
 
     /// The answer has said that it is over. For a moment the end of the body is waited for: then the connection can be

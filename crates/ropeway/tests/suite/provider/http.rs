@@ -248,6 +248,56 @@ async fn blank_lines_are_not_the_first_byte_of_an_answer() {
     assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, message));
 }
 
+/// An answer in each dialect that has said why it stopped, and not that it is over.
+fn stopped() -> [(Dialect, String); 3] {
+    let frames = |frames: &[Value]| frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>();
+    let candidate = json!({"content": {"parts": [{"text": "Hello."}], "role": "model"}, "finishReason": "STOP"});
+    let anthropic = [
+        json!({"type": "message_start", "message": {"id": "m", "model": "c"}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello."}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+    ];
+    let chat = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    [
+        (Dialect::Anthropic, frames(&anthropic)),
+        (Dialect::Gemini, frames(&[json!({"candidates": [candidate]})])),
+        (Dialect::Chat, word("Hello.") + &frames(&[chat])),
+    ]
+}
+
+#[tokio::test]
+async fn an_answer_that_has_stopped_is_whole_though_the_connection_stalls_or_breaks() {
+    for (dialect, text) in stopped() {
+        let server =
+            started([ModelAnswer::events(text.clone()).stall(), ModelAnswer::events(text.clone()).cut_off()]).await;
+        let mut timeouts = Timeouts::default();
+        timeouts.idle = Duration::from_millis(100);
+        let settings = Settings::new(dialect).with_base_url(server.url()).with_timeouts(timeouts).with_retries(once());
+        let provider = provider(settings);
+        for _ in 0..2 {
+            let reply = complete(&provider).await.expect("an answer");
+            assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn), "{dialect}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_of_an_answer_that_has_stopped_is_waited_for_only_shortly() {
+    for (dialect, text) in stopped() {
+        let server = started([ModelAnswer::events(text).stall()]).await;
+        let provider = provider(Settings::new(dialect).with_base_url(server.url()));
+        let mut stream = provider.stream(&request(&question()));
+        stream.next().await.expect("an event").expect("no error");
+        tokio::time::pause();
+        let start = tokio::time::Instant::now();
+        let reply = stream.finish().await.expect("an answer");
+        assert_eq!(reply.message.to_text(), "Hello.");
+        assert!(start.elapsed() < Duration::from_secs(6), "{dialect}: {:?}", start.elapsed());
+        tokio::time::resume();
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_is_none_is_told_for_what_it_is() {
     use ErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
