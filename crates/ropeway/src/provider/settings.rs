@@ -6,6 +6,20 @@ use std::time::Duration;
 use crate::message::{Dialect, Speaker};
 use crate::secret::{self, Mask, Secret};
 
+/// Headers whose values are no secrets; others may be called anything and hold a key.
+const HARMLESS: [&str; 10] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "http-referer",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
+    "user-agent",
+    "x-title",
+];
+
 /// Where a provider is, who asks, and how patient we are.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -260,7 +274,9 @@ impl Settings {
 
     /// Hides everything in these settings that must not be seen.
     pub(super) fn mask(&self) -> Mask {
-        let headers = self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose()));
+        let is_harmless = |name: &str| HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name));
+        let headers = self.headers.iter().filter(|(name, _)| !is_harmless(name));
+        let headers = headers.flat_map(|(name, value)| secret::in_secret_header(name, value.expose()));
         let proxy = match &self.proxy {
             Proxy::Url(url) => secret::in_url(url.expose()),
             _ => Vec::new(),
@@ -307,6 +323,18 @@ mod tests {
         assert_eq!(settings.speaker("m").endpoint, "https://host:81");
         assert!(Settings::new(Dialect::Chat).is_openai());
         assert!(!settings.is_openai());
+    }
+
+    #[test]
+    fn a_header_is_hidden_whatever_its_name_unless_it_is_known_to_be_harmless() {
+        let settings = Settings::new(Dialect::Chat)
+            .with_header("X-Team", "Scheme some-value")
+            .with_header("X-Flag", "true")
+            .with_header("User-Agent", "some-agent")
+            .with_header("anthropic-beta", "some-beta");
+        let mask = settings.mask();
+        assert_eq!(mask.hide("Scheme some-value, some-value"), "***, ***");
+        assert_eq!(mask.hide("true some-agent some-beta"), "true some-agent some-beta");
     }
 
     #[test]

@@ -445,17 +445,20 @@ async fn no_key_is_seen_in_any_error() {
         ModelAnswer::new(301, "text/plain", "").with_header("Location", &format!("http://b.invalid/?key={KEY}")),
         ModelAnswer::events("").cut_off(),
     ] {
-        let server = started([answer.clone(), answer]).await;
-        let settings = settings(&server).with_retries(once());
-        let in_url = Settings::new(Dialect::Chat).with_retries(once());
-        let in_url = in_url.with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
-        for settings in [settings, in_url] {
-            let provider = provider(settings);
-            let error = complete(&provider).await.expect_err("no answer");
-            for text in [shown(&error), format!("{provider:?}{:?}", provider.stream(&request(&question())))] {
-                assert!(!text.contains("0123456"), "{text}");
-                assert!(!text.contains("sk-test"), "{text}");
-                assert!(!text.contains("sk%2Dtest"), "{text}");
+        for dialect in Dialect::ALL {
+            let server = started([answer.clone(), answer.clone(), answer.clone()]).await;
+            let plain = Settings::new(dialect).with_retries(once());
+            let in_url = plain.clone().with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
+            let plain = plain.with_base_url(server.url());
+            let in_header = plain.clone().with_header("X-Team", format!("Team {KEY}"));
+            for settings in [plain.with_key(KEY), in_url, in_header] {
+                let provider = provider(settings);
+                let error = complete(&provider).await.expect_err("no answer");
+                for text in [shown(&error), format!("{provider:?}{:?}", provider.stream(&request(&question())))] {
+                    for key in ["0123456", "sk-test", "sk%2Dtest"] {
+                        assert!(!text.contains(key), "{dialect}: {text}");
+                    }
+                }
             }
         }
     }
