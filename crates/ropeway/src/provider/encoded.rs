@@ -78,13 +78,10 @@ impl Encoded {
         }
         let mut offered = self.offered.clone();
         offered.remove(place);
-        let body = &self.request.body;
         if offered.is_empty() {
-            let field = self.field.clone()?;
-            let body = [&body[..field.start], &body[field.end..]].concat();
-            let request = HttpRequest { body: body.into(), ..self.request.clone() };
-            return Some(Self { request, offered, place: 0..0, field: None, ..self.clone() });
+            return self.without_tools();
         }
+        let body = &self.request.body;
         let tools = join(&self.lowered, &offered);
         let body = [&body[..self.place.start], tools.as_bytes(), &body[self.place.end..]].concat();
         let place = self.place.start..self.place.start + tools.len();
@@ -92,6 +89,20 @@ impl Encoded {
         let field = self.field.clone().map(|field| field.start..field.end - shorter);
         let request = HttpRequest { body: body.into(), ..self.request.clone() };
         Some(Self { request, offered, place, field, ..self.clone() })
+    }
+
+    /// The same request without any tools; `None` if there are none, or if it makes no sense without them.
+    pub fn without_tools(&self) -> Option<Self> {
+        let field = self.field.clone().filter(|_| !self.offered.is_empty())?;
+        let body = &self.request.body;
+        let body = [&body[..field.start], &body[field.end..]].concat();
+        let request = HttpRequest { body: body.into(), ..self.request.clone() };
+        Some(Self { request, offered: Vec::new(), place: 0..0, field: None, ..self.clone() })
+    }
+
+    /// How many tools there are in it.
+    pub(super) fn tools(&self) -> usize {
+        self.offered.len()
     }
 
     /// The same request with one more field in its body.
@@ -309,6 +320,8 @@ mod tests {
             expected["more"] = 1.into();
             assert_eq!(body(&none), expected, "{dialect}");
             assert!(none.without_tool(0).is_none() && whole.without_tool(3).is_none());
+            assert_eq!(whole.without_tools().map(|none| body(&none)), Some(body(&bare)), "{dialect}");
+            assert!(none.without_tools().is_none());
         }
     }
 
@@ -320,7 +333,7 @@ mod tests {
             let request =
                 ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
             let encoded = encode(&Settings::new(dialect), &request).expect("a request");
-            assert!(encoded.without_tool(0).is_none(), "{dialect}");
+            assert!(encoded.without_tool(0).is_none() && encoded.without_tools().is_none(), "{dialect}");
         }
     }
 }

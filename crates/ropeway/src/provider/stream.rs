@@ -21,7 +21,7 @@ const LARGEST_EVENT: usize = 64 << 20;
 /// How large a whole answer may be.
 const LARGEST_ANSWER: usize = 512 << 20;
 
-/// How many tools are left out of one request at most, because the provider does not take them.
+/// How many tools are left out of one request one by one, because the provider does not take them; then all are.
 const MOST_LEFT_OUT: usize = 8;
 
 /// How often one answer may be continued.
@@ -155,11 +155,17 @@ impl Work {
                 Err(error) => error,
             };
             if let Some((place, name)) = error.tool.and_then(|place| Some((place, encoded.tool(place)?.to_owned()))) {
-                if left_out < MOST_LEFT_OUT
-                    && let Some(fewer) = encoded.without_tool(place)
-                {
+                let (fewer, what) = match left_out < MOST_LEFT_OUT {
+                    true => (encoded.without_tool(place), format!("tool `{name}` is left out")),
+                    false => {
+                        let count = encoded.tools();
+                        let why = format!("{left_out} were not taken, and `{name}` is not either");
+                        (encoded.without_tools(), format!("all {count} other tools are left out: {why}"))
+                    }
+                };
+                if let Some(fewer) = fewer {
                     left_out += 1;
-                    self.warn(&format!("tool `{name}` is left out: {}", error.message)).await;
+                    self.warn(&format!("{what}: {}", error.message)).await;
                     encoded = fewer;
                     continue;
                 }

@@ -525,11 +525,28 @@ async fn the_only_tool_is_left_out_too_if_none_must_be_called() {
 }
 
 #[tokio::test]
-async fn no_more_than_eight_tools_are_left_out_of_one_request() {
-    let server = started((0..20).map(|_| bad_tool(0))).await;
+async fn after_eight_tools_that_are_not_taken_the_rest_is_left_out_at_once() {
+    let server = started((0..9).map(|_| bad_tool(0)).chain([hello()])).await;
     let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
     let conversation = question();
     let asked = request(&conversation).with_tools(&tools);
+    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    assert_eq!((reply.message.to_text(), reply.warnings.len()), ("Hello.".into(), 9));
+    assert_eq!(
+        reply.warnings[8],
+        "all 12 other tools are left out: 8 were not taken, and `t8` is not either: the provider refused with status 400: Invalid schema for function in tools[0]: no (key ***)"
+    );
+    let bodies = server.bodies();
+    assert_eq!((bodies.len(), names(&bodies[8]).len()), (10, 12));
+    assert!(!bodies[9].as_object().expect("an object").contains_key("tools"));
+}
+
+#[tokio::test]
+async fn after_eight_tools_that_are_not_taken_there_is_no_answer_where_one_must_be_called() {
+    let server = started((0..20).map(|_| bad_tool(0))).await;
+    let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
+    let conversation = question();
+    let asked = request(&conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
     let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
     assert!(error.to_string().starts_with("tool `t8` is not taken"), "{error}");
     assert_eq!(server.requests().len(), 9);
