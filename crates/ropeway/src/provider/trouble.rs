@@ -15,7 +15,7 @@ use crate::web::readable;
 const MOST_WORDS: usize = 2000;
 
 /// Words for a conversation that is longer than the model's window.
-const TOO_LONG: [&str; 9] = [
+const TOO_LONG: [&str; 12] = [
     "context_length_exceeded",
     "exceed_context_size",
     "model_context_window_exceeded",
@@ -25,6 +25,9 @@ const TOO_LONG: [&str; 9] = [
     "reduce the length of the messages",
     "exceeds the maximum number of tokens allowed",
     "context window",
+    "exceed context limit",
+    "input is too long",
+    "than the context length",
 ];
 
 /// Words for an account that has nothing left to spend.
@@ -318,6 +321,16 @@ mod tests {
                 anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
             ),
             (ContextLength, 400, openai("context_length_exceeded", "too long")),
+            (
+                ContextLength,
+                400,
+                anthropic(
+                    "invalid_request_error",
+                    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+                ),
+            ),
+            (ContextLength, 400, json!({"message": "Input is too long for requested model."})),
+            (ContextLength, 400, json!({"error": "the prompt is greater than the context length (4096)"})),
             (
                 ContextLength,
                 400,
