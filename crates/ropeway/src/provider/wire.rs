@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Url};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -152,12 +152,14 @@ impl Provider {
             Wire::Socket(client) => {
                 let method = Method::from_bytes(request.method.as_bytes())
                     .map_err(|error| unusable(dialect, &format!("the method `{}`", request.method), error.into()))?;
-                let mut builder = client.request(method, url(&request.url, dialect)?).body(request.body.clone());
+                let mut headers = HeaderMap::new();
                 for (name, value) in &request.headers {
                     let (name, value) = header(name, value.expose(), dialect)?;
-                    builder = builder.header(name, value);
+                    headers.append(name, value);
                 }
-                let response = builder.send().await.map_err(|error| self.unreached(error))?;
+                // As a whole they take the place of what is made out of credentials in the URL.
+                let builder = client.request(method, url(&request.url, dialect)?).headers(headers);
+                let response = builder.body(request.body.clone()).send().await.map_err(|error| self.unreached(error))?;
                 let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
                 let headers = response.headers().iter().filter(|(name, _)| matters(name.as_str()));
                 let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();

@@ -414,6 +414,28 @@ async fn a_proxy_is_used_when_the_settings_say_so() {
 }
 
 #[tokio::test]
+async fn credentials_in_the_base_url_are_sent_only_where_no_key_is() {
+    let server = started([hello(), hello(), hello()]).await;
+    let base_url = format!("{}/v1", server.url()).replace("http://", "http://ada:open-sesame@");
+    let plain = Settings::new(Dialect::Chat).with_base_url(base_url);
+    let keyed = plain.clone().with_key(KEY);
+    let own = keyed.clone().with_header("Authorization", "Own way");
+    for settings in [plain, keyed, own] {
+        complete(&provider(settings)).await.expect("an answer");
+    }
+    let sent: Vec<Vec<String>> = server
+        .requests()
+        .iter()
+        .map(|request| {
+            let fields = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            fields.map(|(_, value)| value.clone()).collect()
+        })
+        .collect();
+    let bearer = format!("Bearer {KEY}");
+    assert_eq!(sent, [["Basic YWRhOm9wZW4tc2VzYW1l"], [bearer.as_str()], ["Own way"]]);
+}
+
+#[tokio::test]
 async fn a_redirect_is_followed_only_to_where_the_request_was_sent() {
     let moved = |to: &str| ModelAnswer::new(307, "text/plain", "").with_header("Location", to);
     let other = started([hello()]).await;
