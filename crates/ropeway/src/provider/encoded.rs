@@ -264,9 +264,9 @@ pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String,
         vec![("content-type".to_owned(), "application/json".into()), ("accept".to_owned(), "text/event-stream".into())];
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
     if let Some(key) = &settings.key {
-        headers.push(match settings.key_header {
+        headers.push(match &settings.key_header {
             KeyHeader::Bearer => ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose()))),
-            KeyHeader::Named(name) => (name.to_owned(), key.clone()),
+            KeyHeader::Named(name) => (name.clone().into_owned(), key.clone()),
         });
     }
     headers.retain(|(name, _)| !settings.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
@@ -323,6 +323,18 @@ mod tests {
             assert_eq!(whole.without_tools().map(|none| body(&none)), Some(body(&bare)), "{dialect}");
             assert!(none.without_tools().is_none());
         }
+    }
+
+    #[test]
+    fn a_key_is_sent_in_a_header_that_is_named_at_run_time() {
+        let mut settings = Settings::new(Dialect::Chat).with_key("k");
+        settings.key_header = crate::provider::KeyHeader::named(format!("x-{}-key", "team"));
+        let sent = headers(&settings, &[]);
+        let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        assert_eq!(
+            sent,
+            [("content-type", "application/json"), ("accept", "text/event-stream"), ("x-team-key", "k")]
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The settings of a provider: where it is, who asks, how patient we are.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -51,7 +52,14 @@ pub enum KeyHeader {
     /// As `Authorization: Bearer`.
     Bearer,
     /// As the value of a header of this name.
-    Named(&'static str),
+    Named(Cow<'static, str>),
+}
+
+impl KeyHeader {
+    /// As the value of a header of this name.
+    pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Named(name.into())
+    }
 }
 
 /// How long we wait for what.
@@ -149,9 +157,9 @@ impl Settings {
     /// The dialect's own provider, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
-            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::Named("x-api-key")),
+            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::named("x-api-key")),
             Dialect::Responses | Dialect::Chat => ("https://api.openai.com/v1", KeyHeader::Bearer),
-            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::Named("x-goog-api-key")),
+            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::named("x-goog-api-key")),
         };
         Self {
             dialect,
@@ -301,7 +309,7 @@ mod tests {
     fn keys_and_addresses_come_from_the_usual_variables() {
         let key = |settings: &Settings| settings.key.as_ref().map(|key| key.expose().to_owned());
         let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
-        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::Named("x-api-key")));
+        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::named("x-api-key")));
         let token = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "t")]);
         assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), KeyHeader::Bearer));
         let gemini = from(Dialect::Gemini, &[("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b")]);
