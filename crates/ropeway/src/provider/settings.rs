@@ -70,7 +70,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the request to the first byte of the answer.
     pub first_byte: Duration,
-    /// From one byte of the answer to the next.
+    /// From one byte of the answer to the next. There is no clock for the whole answer: one that keeps coming may take
+    /// as long as it likes.
     pub idle: Duration,
 }
 
