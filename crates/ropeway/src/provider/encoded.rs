@@ -331,10 +331,7 @@ mod tests {
         settings.key_header = crate::provider::KeyHeader::named(format!("x-{}-key", "team"));
         let sent = headers(&settings, &[]);
         let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
-        assert_eq!(
-            sent,
-            [("content-type", "application/json"), ("accept", "text/event-stream"), ("x-team-key", "k")]
-        );
+        assert_eq!(sent, [("content-type", "application/json"), ("accept", "text/event-stream"), ("x-team-key", "k")]);
     }
 
     #[test]

@@ -159,7 +159,8 @@ impl Provider {
                 }
                 // As a whole they take the place of what is made out of credentials in the URL.
                 let builder = client.request(method, url(&request.url, dialect)?).headers(headers);
-                let response = builder.body(request.body.clone()).send().await.map_err(|error| self.unreached(error))?;
+                let response =
+                    builder.body(request.body.clone()).send().await.map_err(|error| self.unreached(error))?;
                 let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
                 let headers = response.headers().iter().filter(|(name, _)| matters(name.as_str()));
                 let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();

@@ -486,6 +486,39 @@ async fn no_key_is_seen_in_any_error() {
     }
 }
 
+#[tokio::test]
+async fn a_refusal_is_of_the_same_kind_whatever_its_body() {
+    use ErrorKind::*;
+    let page = "<!DOCTYPE html><html><head><title>Sorry</title></head><body><h1>No</h1></body></html>";
+    for (status, kind, code, message) in [
+        (400, InvalidRequest, "invalid_request_error", "messages: at least one message is required"),
+        (401, Auth, "authentication_error", "invalid x-api-key"),
+        (403, Auth, "permission_error", "Your API key does not have permission to use the specified resource."),
+        (404, NotFound, "not_found_error", "model: claude-9"),
+        (413, TooLarge, "request_too_large", "Request exceeds the maximum size"),
+        (429, RateLimited, "rate_limit_error", "This request would exceed your organization's rate limit"),
+        (500, Server, "api_error", "Internal server error"),
+        (503, Overloaded, "overloaded_error", "Overloaded"),
+        (529, Overloaded, "overloaded_error", "Overloaded"),
+    ] {
+        let told = json!({"type": "error", "error": {"type": code, "message": message}, "request_id": "req_1"});
+        let refused = format!("the provider refused with status {status}");
+        for (answer, text, code, id) in [
+            (ModelAnswer::json(status, &told), format!("{refused}: {message}"), Some(code), Some("req_1")),
+            (ModelAnswer::new(status, "text/html", page), format!("{refused}: Sorry No"), None, None),
+            (ModelAnswer::new(status, "text/plain", ""), refused.clone(), None, None),
+        ] {
+            let server = started([answer]).await;
+            let settings = Settings::new(Dialect::Anthropic).with_base_url(server.url()).with_key(KEY);
+            let error = error_of(settings.with_retries(once())).await;
+            assert_eq!(
+                (error.kind, error.status, error.code.as_deref(), error.request_id.as_deref(), error.to_string()),
+                (kind, Some(status), code, id, text)
+            );
+        }
+    }
+}
+
 fn weather(name: &str) -> ToolDefinition {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     ToolDefinition::new(name).with_description("Tells the weather.").with_input_schema(schema)
