@@ -48,6 +48,16 @@ impl Decoder {
         }
     }
 
+    /// Has the answer said why it stopped? What may still come is its bill.
+    pub(super) fn has_stopped(&self) -> bool {
+        match &self.0 {
+            Kind::Anthropic(decoder) => decoder.has_stopped(),
+            Kind::Responses(decoder) => decoder.has_stopped(),
+            Kind::Gemini(decoder) => decoder.has_stopped(),
+            Kind::Chat(decoder) => decoder.has_stopped(),
+        }
+    }
+
     /// Takes the end of the stream: the whole answer, or an error if it broke off.
     pub fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         match &mut self.0 {

@@ -78,13 +78,10 @@ impl Encoded {
         }
         let mut offered = self.offered.clone();
         offered.remove(place);
-        let body = &self.request.body;
         if offered.is_empty() {
-            let field = self.field.clone()?;
-            let body = [&body[..field.start], &body[field.end..]].concat();
-            let request = HttpRequest { body: body.into(), ..self.request.clone() };
-            return Some(Self { request, offered, place: 0..0, field: None, ..self.clone() });
+            return self.without_tools();
         }
+        let body = &self.request.body;
         let tools = join(&self.lowered, &offered);
         let body = [&body[..self.place.start], tools.as_bytes(), &body[self.place.end..]].concat();
         let place = self.place.start..self.place.start + tools.len();
@@ -92,6 +89,20 @@ impl Encoded {
         let field = self.field.clone().map(|field| field.start..field.end - shorter);
         let request = HttpRequest { body: body.into(), ..self.request.clone() };
         Some(Self { request, offered, place, field, ..self.clone() })
+    }
+
+    /// The same request without any tools; `None` if there are none, or if it makes no sense without them.
+    pub fn without_tools(&self) -> Option<Self> {
+        let field = self.field.clone().filter(|_| !self.offered.is_empty())?;
+        let body = &self.request.body;
+        let body = [&body[..field.start], &body[field.end..]].concat();
+        let request = HttpRequest { body: body.into(), ..self.request.clone() };
+        Some(Self { request, offered: Vec::new(), place: 0..0, field: None, ..self.clone() })
+    }
+
+    /// How many tools there are in it.
+    pub(super) fn tools(&self) -> usize {
+        self.offered.len()
     }
 
     /// The same request with one more field in its body.
@@ -253,9 +264,9 @@ pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String,
         vec![("content-type".to_owned(), "application/json".into()), ("accept".to_owned(), "text/event-stream".into())];
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
     if let Some(key) = &settings.key {
-        headers.push(match settings.key_header {
+        headers.push(match &settings.key_header {
             KeyHeader::Bearer => ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose()))),
-            KeyHeader::Named(name) => (name.to_owned(), key.clone()),
+            KeyHeader::Named(name) => (name.clone().into_owned(), key.clone()),
         });
     }
     headers.retain(|(name, _)| !settings.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
@@ -309,7 +320,18 @@ mod tests {
             expected["more"] = 1.into();
             assert_eq!(body(&none), expected, "{dialect}");
             assert!(none.without_tool(0).is_none() && whole.without_tool(3).is_none());
+            assert_eq!(whole.without_tools().map(|none| body(&none)), Some(body(&bare)), "{dialect}");
+            assert!(none.without_tools().is_none());
         }
+    }
+
+    #[test]
+    fn a_key_is_sent_in_a_header_that_is_named_at_run_time() {
+        let mut settings = Settings::new(Dialect::Chat).with_key("k");
+        settings.key_header = crate::provider::KeyHeader::named(format!("x-{}-key", "team"));
+        let sent = headers(&settings, &[]);
+        let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        assert_eq!(sent, [("content-type", "application/json"), ("accept", "text/event-stream"), ("x-team-key", "k")]);
     }
 
     #[test]
@@ -320,7 +342,7 @@ mod tests {
             let request =
                 ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
             let encoded = encode(&Settings::new(dialect), &request).expect("a request");
-            assert!(encoded.without_tool(0).is_none(), "{dialect}");
+            assert!(encoded.without_tool(0).is_none() && encoded.without_tools().is_none(), "{dialect}");
         }
     }
 }

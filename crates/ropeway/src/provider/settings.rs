@@ -1,10 +1,25 @@
 //! The settings of a provider: where it is, who asks, how patient we are.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use crate::message::{Dialect, Speaker};
 use crate::secret::{self, Mask, Secret};
+
+/// Headers whose values are no secrets; others may be called anything and hold a key.
+const HARMLESS: [&str; 10] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "http-referer",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
+    "user-agent",
+    "x-title",
+];
 
 /// Where a provider is, who asks, and how patient we are.
 #[derive(Clone)]
@@ -37,7 +52,14 @@ pub enum KeyHeader {
     /// As `Authorization: Bearer`.
     Bearer,
     /// As the value of a header of this name.
-    Named(&'static str),
+    Named(Cow<'static, str>),
+}
+
+impl KeyHeader {
+    /// As the value of a header of this name.
+    pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Named(name.into())
+    }
 }
 
 /// How long we wait for what.
@@ -48,7 +70,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the request to the first byte of the answer.
     pub first_byte: Duration,
-    /// From one byte of the answer to the next.
+    /// From one byte of the answer to the next. There is no clock for the whole answer: one that keeps coming may take
+    /// as long as it likes.
     pub idle: Duration,
 }
 
@@ -135,9 +158,9 @@ impl Settings {
     /// The dialect's own provider, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
-            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::Named("x-api-key")),
+            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::named("x-api-key")),
             Dialect::Responses | Dialect::Chat => ("https://api.openai.com/v1", KeyHeader::Bearer),
-            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::Named("x-goog-api-key")),
+            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::named("x-goog-api-key")),
         };
         Self {
             dialect,
@@ -260,7 +283,9 @@ impl Settings {
 
     /// Hides everything in these settings that must not be seen.
     pub(super) fn mask(&self) -> Mask {
-        let headers = self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose()));
+        let is_harmless = |name: &str| HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name));
+        let headers = self.headers.iter().filter(|(name, _)| !is_harmless(name));
+        let headers = headers.flat_map(|(name, value)| secret::in_secret_header(name, value.expose()));
         let proxy = match &self.proxy {
             Proxy::Url(url) => secret::in_url(url.expose()),
             _ => Vec::new(),
@@ -285,7 +310,7 @@ mod tests {
     fn keys_and_addresses_come_from_the_usual_variables() {
         let key = |settings: &Settings| settings.key.as_ref().map(|key| key.expose().to_owned());
         let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
-        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::Named("x-api-key")));
+        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::named("x-api-key")));
         let token = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "t")]);
         assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), KeyHeader::Bearer));
         let gemini = from(Dialect::Gemini, &[("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b")]);
@@ -307,6 +332,18 @@ mod tests {
         assert_eq!(settings.speaker("m").endpoint, "https://host:81");
         assert!(Settings::new(Dialect::Chat).is_openai());
         assert!(!settings.is_openai());
+    }
+
+    #[test]
+    fn a_header_is_hidden_whatever_its_name_unless_it_is_known_to_be_harmless() {
+        let settings = Settings::new(Dialect::Chat)
+            .with_header("X-Team", "Scheme some-value")
+            .with_header("X-Flag", "true")
+            .with_header("User-Agent", "some-agent")
+            .with_header("anthropic-beta", "some-beta");
+        let mask = settings.mask();
+        assert_eq!(mask.hide("Scheme some-value, some-value"), "***, ***");
+        assert_eq!(mask.hide("true some-agent some-beta"), "true some-agent some-beta");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const LARGEST_EVENT: usize = 64 << 20;
 /// How large a whole answer may be.
 const LARGEST_ANSWER: usize = 512 << 20;
 
-/// How many tools are left out of one request at most, because the provider does not take them.
+/// How many tools are left out of one request one by one, because the provider does not take them; then all are.
 const MOST_LEFT_OUT: usize = 8;
 
 /// How often one answer may be continued.
@@ -155,11 +155,17 @@ impl Work {
                 Err(error) => error,
             };
             if let Some((place, name)) = error.tool.and_then(|place| Some((place, encoded.tool(place)?.to_owned()))) {
-                if left_out < MOST_LEFT_OUT
-                    && let Some(fewer) = encoded.without_tool(place)
-                {
+                let (fewer, what) = match left_out < MOST_LEFT_OUT {
+                    true => (encoded.without_tool(place), format!("tool `{name}` is left out")),
+                    false => {
+                        let count = encoded.tools();
+                        let why = format!("{left_out} were not taken, and `{name}` is not either");
+                        (encoded.without_tools(), format!("all {count} other tools are left out: {why}"))
+                    }
+                };
+                if let Some(fewer) = fewer {
                     left_out += 1;
-                    self.warn(&format!("tool `{name}` is left out: {}", error.message)).await;
+                    self.warn(&format!("{what}: {}", error.message)).await;
                     encoded = fewer;
                     continue;
                 }
@@ -209,22 +215,27 @@ impl Work {
     }
 
     async fn listen(&mut self, exchange: &mut Exchanging, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
-        let mut chunk = self.beginning(exchange).await?;
+        let (mut chunk, mut size) = self.beginning(exchange).await?;
         let mut parser = SseParser::new(LARGEST_EVENT);
-        let (mut size, mut tail) = (0, Vec::new());
+        let mut tail = Vec::new();
         loop {
             size += chunk.len();
-            if size > LARGEST_ANSWER {
-                return Err(self.unreadable(format!("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)));
-            }
+            self.check_size(size)?;
             keep_tail(&mut tail, &chunk);
-            self.take(&chunk, &mut parser, decoder).await?;
+            let is_news = self.take(&chunk, &mut parser, decoder).await?;
             if decoder.is_over() {
                 return Ok(tail);
+            }
+            let has_stopped = decoder.has_stopped();
+            // A server that only shows that it is alive is not waited for any longer.
+            if has_stopped && is_news {
+                exchange.has_stopped(self.provider.settings.timeouts.idle);
             }
             match exchange.chunk().await {
                 Ok(Some(next)) => chunk = next,
                 Ok(None) => break,
+                // Everything was said: not every server closes, nor closes well.
+                Err(error) if has_stopped && matches!(error.kind, ErrorKind::Timeout | ErrorKind::Connection) => break,
                 Err(error) if error.kind == ErrorKind::Connection => {
                     let message = "the answer broke off".to_owned();
                     return Err(ProviderError { kind: ErrorKind::Truncated, message, ..error });
@@ -239,16 +250,22 @@ impl Work {
         }
     }
 
-    /// Reads until it is sure that events come, and gives what came.
-    async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<Bytes, ProviderError> {
-        let mut start = Bytes::new();
+    fn check_size(&self, size: usize) -> Result<(), ProviderError> {
+        match size > LARGEST_ANSWER {
+            true => Err(self.unreadable(format!("the answer is larger than {} MiB", LARGEST_ANSWER >> 20))),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads until it is sure that events come; gives what came, and how much blank space stood before it.
+    async fn beginning(&mut self, exchange: &mut Exchanging) -> Result<(Bytes, usize), ProviderError> {
+        let (mut start, mut blank) = (Bytes::new(), 0);
         let mut ended = false;
         loop {
-            let bare = start.trim_ascii_start();
-            let bare = bare.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bare);
+            let bare = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
             match bare.first() {
                 Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
-                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok(start),
+                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok((start, blank)),
                 // The longest beginning that tells an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
@@ -259,10 +276,17 @@ impl Work {
                 _ => {}
             }
             match exchange.chunk().await? {
-                Some(chunk) => {
-                    exchange.has_begun(self.provider.settings.timeouts.idle);
-                    start = if start.is_empty() { chunk } else { [start, chunk].concat().into() };
+                Some(chunk) if start.is_empty() => {
+                    // Blank space says nothing: it is not kept, and the first byte is still to come.
+                    let skipped = chunk.len() - chunk.trim_ascii_start().len();
+                    blank += skipped;
+                    self.check_size(blank)?;
+                    start = chunk.slice(skipped..);
+                    if !start.is_empty() {
+                        exchange.has_begun(self.provider.settings.timeouts.idle);
+                    }
                 }
+                Some(chunk) => start = [start, chunk].concat().into(),
                 None => ended = true,
             }
         }
@@ -289,8 +313,13 @@ impl Work {
         ProviderError::new(ErrorKind::Unreadable, self.provider.dialect(), message)
     }
 
-    /// Takes a piece of an answer, and hands on what it tells.
-    async fn take(&mut self, chunk: &[u8], parser: &mut SseParser, decoder: &mut Decoder) -> Result<(), ProviderError> {
+    /// Takes a piece of an answer, and hands on what it tells; did an event end in it?
+    async fn take(
+        &mut self,
+        chunk: &[u8],
+        parser: &mut SseParser,
+        decoder: &mut Decoder,
+    ) -> Result<bool, ProviderError> {
         let mut frames: Vec<SseEvent> = Vec::new();
         parser.push(chunk, |frame| frames.push(frame));
         let mut events = Vec::new();
@@ -308,7 +337,7 @@ impl Work {
         }
         // What came before the trouble is told before it.
         self.hand_on(events).await;
-        outcome
+        outcome.map(|()| frames.iter().any(|frame| !frame.data.trim_ascii().is_empty()))
     }
 
     /// The whole answer, once the stream has ended.

@@ -15,7 +15,7 @@ use crate::web::readable;
 const MOST_WORDS: usize = 2000;
 
 /// Words for a conversation that is longer than the model's window.
-const TOO_LONG: [&str; 9] = [
+const TOO_LONG: [&str; 12] = [
     "context_length_exceeded",
     "exceed_context_size",
     "model_context_window_exceeded",
@@ -25,6 +25,9 @@ const TOO_LONG: [&str; 9] = [
     "reduce the length of the messages",
     "exceeds the maximum number of tokens allowed",
     "context window",
+    "exceed context limit",
+    "input is too long",
+    "than the context length",
 ];
 
 /// Words for an account that has nothing left to spend.
@@ -219,7 +222,7 @@ impl Said {
         let kind = self.kind(status);
         let mut error = ProviderError::new(kind, dialect, message);
         if kind == ErrorKind::InvalidRequest {
-            error.tool = tool(&self.field).or_else(|| tool(&self.message));
+            error.tool = tool(dialect, &self.field).or_else(|| tool(dialect, &self.message));
         }
         error.code = self.codes.into_iter().next();
         error.request_id = self.request_id;
@@ -229,9 +232,13 @@ impl Said {
 }
 
 /// The place of the tool that words are about: `tools.3.custom.name`, `tools[3].function`, `function_declarations[3]`.
-fn tool(words: &str) -> Option<u32> {
-    // Gemini's declarations stand in one tool: what is said of a declaration is more exact.
-    ["function_declarations", "functionDeclarations", "tools"].iter().find_map(|list| {
+fn tool(dialect: Dialect, words: &str) -> Option<u32> {
+    // Gemini's declarations stand all in one tool, whose own place says nothing.
+    let lists: &[&str] = match dialect {
+        Dialect::Gemini => &["function_declarations", "functionDeclarations"],
+        _ => &["function_declarations", "functionDeclarations", "tools"],
+    };
+    lists.iter().find_map(|list| {
         words.match_indices(list).find_map(|(at, _)| {
             let behind = &words[at + list.len()..];
             let number = behind.strip_prefix(['.', '['])?;
@@ -317,6 +324,16 @@ mod tests {
             (
                 ContextLength,
                 400,
+                anthropic(
+                    "invalid_request_error",
+                    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+                ),
+            ),
+            (ContextLength, 400, json!({"message": "Input is too long for requested model."})),
+            (ContextLength, 400, json!({"error": "the prompt is greater than the context length (4096)"})),
+            (
+                ContextLength,
+                400,
                 gemini(
                     "INVALID_ARGUMENT",
                     "The input token count (9) exceeds the maximum number of tokens allowed (8)",
@@ -389,6 +406,17 @@ mod tests {
             json!({"error": {"message": "Invalid 'tools[1].function.name'", "param": "tools[1].function.name"}});
         assert_eq!(refusal(400, &[], &by_field.to_string()).tool, Some(1));
         assert_eq!(refusal(500, &[], &by_field.to_string()).tool, None);
+    }
+
+    #[test]
+    fn the_place_of_all_of_geminis_tools_is_not_that_of_one() {
+        let place = |message: &str| {
+            let body = json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}).to_string();
+            in_reply(Dialect::Gemini, 400, &|_| None, body.as_bytes(), SystemTime::UNIX_EPOCH).tool
+        };
+        assert_eq!(place("Invalid JSON payload received. Unknown name \"x\" at 'tools[0]': Cannot find field."), None);
+        assert_eq!(place("* GenerateContentRequest.tools[0].function_declarations[2].name: Invalid"), Some(2));
+        assert_eq!(place("at 'tools[0].functionDeclarations[1].parameters'"), Some(1));
     }
 
     #[test]

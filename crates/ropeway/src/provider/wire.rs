@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Url};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -23,6 +23,9 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// How long the end of a body is waited for whose answer is over.
 const LAST_BYTES: Duration = Duration::from_millis(50);
+
+/// How long more is waited for of an answer that has said why it stopped.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
 
 /// More than anybody waits, and less than a clock can hold.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -111,7 +114,7 @@ enum Body {
 
 /// How long the next piece is waited for.
 enum Patience {
-    /// Until then: nothing of the answer was seen yet.
+    /// Until then: nothing of the answer was seen yet, or nearly everything.
     Until { deadline: Instant, given: Duration },
     /// So long.
     For(Duration),
@@ -149,12 +152,15 @@ impl Provider {
             Wire::Socket(client) => {
                 let method = Method::from_bytes(request.method.as_bytes())
                     .map_err(|error| unusable(dialect, &format!("the method `{}`", request.method), error.into()))?;
-                let mut builder = client.request(method, url(&request.url, dialect)?).body(request.body.clone());
+                let mut headers = HeaderMap::new();
                 for (name, value) in &request.headers {
                     let (name, value) = header(name, value.expose(), dialect)?;
-                    builder = builder.header(name, value);
+                    headers.append(name, value);
                 }
-                let response = builder.send().await.map_err(|error| self.unreached(error))?;
+                // As a whole they take the place of what is made out of credentials in the URL.
+                let builder = client.request(method, url(&request.url, dialect)?).headers(headers);
+                let response =
+                    builder.body(request.body.clone()).send().await.map_err(|error| self.unreached(error))?;
                 let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
                 let headers = response.headers().iter().filter(|(name, _)| matters(name.as_str()));
                 let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
@@ -243,6 +249,12 @@ impl Exchanging {
     /// The first byte was seen: from now on each piece has its own time.
     pub(super) fn has_begun(&mut self, idle: Duration) {
         self.patience = Patience::For(idle);
+    }
+
+    /// The answer has said why it stopped: little more will come, and soon.
+    pub(super) fn has_stopped(&mut self, idle: Duration) {
+        let given = idle.min(LAST_EVENTS);
+        self.patience = Patience::Until { deadline: Instant::now() + given, given };
     }
 
     /// The answer has said that it is over. For a moment the end of the body is waited for: then the connection can be

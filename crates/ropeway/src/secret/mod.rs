@@ -6,7 +6,7 @@ mod signs;
 use std::fmt;
 
 pub use self::mask::Mask;
-pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url};
+pub(crate) use self::signs::{in_arguments, in_header, in_named, in_secret_header, in_url};
 
 /// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
 #[derive(Clone, PartialEq, Eq)]

@@ -54,10 +54,23 @@ pub(crate) fn in_named(name: &str, value: &str) -> Vec<Secret> {
 
 /// The secrets in the value of a header: all of it, what stands behind its scheme, and each cookie by itself.
 pub(crate) fn in_header(name: &str, value: &str) -> Vec<Secret> {
-    let mut secrets = in_named(name, value);
-    if secrets.is_empty() {
-        return secrets;
+    match in_named(name, value) {
+        secrets if secrets.is_empty() => secrets,
+        secrets => with_parts(secrets, name, value),
     }
+}
+
+/// Like [`in_header`], for a header that is secret whatever its name.
+pub(crate) fn in_secret_header(name: &str, value: &str) -> Vec<Secret> {
+    if is_plain(value) {
+        return Vec::new();
+    }
+    let mut secrets = if value.contains("://") { in_url(value) } else { Vec::new() };
+    secrets.push(Secret::new(value));
+    with_parts(secrets, name, value)
+}
+
+fn with_parts(mut secrets: Vec<Secret>, name: &str, value: &str) -> Vec<Secret> {
     if name.to_ascii_lowercase().contains("cookie") {
         let values = value.split(';').filter_map(|pair| pair.split_once('='));
         secrets.extend(values.map(|(_, value)| Secret::new(value.trim())));

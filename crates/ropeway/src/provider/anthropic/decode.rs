@@ -98,6 +98,10 @@ impl Decoder {
         self.over
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.draft.stop.is_some()
+    }
+
     fn start(&mut self, message: Option<&RawValue>, events: &mut Vec<ReplyEvent>) {
         let Some(start) = read::<Start<'_>>(message) else { return };
         if !start.id.0.is_empty() {

@@ -68,6 +68,10 @@ impl Decoder {
         self.is_over
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.draft.stop.is_some()
+    }
+
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         if self.draft.stop.is_none() {
             // A server that says `[DONE]` has said everything; but nothing at all is no answer.

@@ -72,6 +72,10 @@ impl Decoder {
         false
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.draft.stop.is_some()
+    }
+
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         match self.draft.stop {
             None => {

@@ -56,6 +56,10 @@ impl Decoder {
         self.stage != Stage::Answering
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.draft.stop.is_some()
+    }
+
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         if self.stage != Stage::Whole {
             self.stage = Stage::Lost;

@@ -239,6 +239,66 @@ async fn a_provider_that_says_nothing_is_a_timeout() {
 }
 
 #[tokio::test]
+async fn blank_lines_are_not_the_first_byte_of_an_answer() {
+    let server = started([ModelAnswer::events("\n").then("\r\n ").wait()]).await;
+    let mut timeouts = Timeouts::default();
+    (timeouts.first_byte, timeouts.idle) = (Duration::from_millis(150), Duration::from_secs(2));
+    let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(once())).await;
+    let message = "the provider did not answer within 150ms".to_owned();
+    assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, message));
+}
+
+/// An answer in each dialect that has said why it stopped, and not that it is over.
+fn stopped() -> [(Dialect, String); 3] {
+    let frames = |frames: &[Value]| frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>();
+    let candidate = json!({"content": {"parts": [{"text": "Hello."}], "role": "model"}, "finishReason": "STOP"});
+    let anthropic = [
+        json!({"type": "message_start", "message": {"id": "m", "model": "c"}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello."}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+    ];
+    let chat = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    [
+        (Dialect::Anthropic, frames(&anthropic)),
+        (Dialect::Gemini, frames(&[json!({"candidates": [candidate]})])),
+        (Dialect::Chat, word("Hello.") + &frames(&[chat])),
+    ]
+}
+
+#[tokio::test]
+async fn an_answer_that_has_stopped_is_whole_though_the_connection_stalls_or_breaks() {
+    for (dialect, text) in stopped() {
+        let server =
+            started([ModelAnswer::events(text.clone()).stall(), ModelAnswer::events(text.clone()).cut_off()]).await;
+        let mut timeouts = Timeouts::default();
+        timeouts.idle = Duration::from_millis(100);
+        let settings = Settings::new(dialect).with_base_url(server.url()).with_timeouts(timeouts).with_retries(once());
+        let provider = provider(settings);
+        for _ in 0..2 {
+            let reply = complete(&provider).await.expect("an answer");
+            assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn), "{dialect}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_of_an_answer_that_has_stopped_is_waited_for_only_shortly() {
+    for (dialect, text) in stopped() {
+        let server = started([ModelAnswer::events(text).stall()]).await;
+        let provider = provider(Settings::new(dialect).with_base_url(server.url()));
+        let mut stream = provider.stream(&request(&question()));
+        stream.next().await.expect("an event").expect("no error");
+        tokio::time::pause();
+        let start = tokio::time::Instant::now();
+        let reply = stream.finish().await.expect("an answer");
+        assert_eq!(reply.message.to_text(), "Hello.");
+        assert!(start.elapsed() < Duration::from_secs(6), "{dialect}: {:?}", start.elapsed());
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_none_is_told_for_what_it_is() {
     use ErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
     let page = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad Gateway</h1></body></html>";
@@ -354,6 +414,28 @@ async fn a_proxy_is_used_when_the_settings_say_so() {
 }
 
 #[tokio::test]
+async fn credentials_in_the_base_url_are_sent_only_where_no_key_is() {
+    let server = started([hello(), hello(), hello()]).await;
+    let base_url = format!("{}/v1", server.url()).replace("http://", "http://ada:open-sesame@");
+    let plain = Settings::new(Dialect::Chat).with_base_url(base_url);
+    let keyed = plain.clone().with_key(KEY);
+    let own = keyed.clone().with_header("Authorization", "Own way");
+    for settings in [plain, keyed, own] {
+        complete(&provider(settings)).await.expect("an answer");
+    }
+    let sent: Vec<Vec<String>> = server
+        .requests()
+        .iter()
+        .map(|request| {
+            let fields = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            fields.map(|(_, value)| value.clone()).collect()
+        })
+        .collect();
+    let bearer = format!("Bearer {KEY}");
+    assert_eq!(sent, [["Basic YWRhOm9wZW4tc2VzYW1l"], [bearer.as_str()], ["Own way"]]);
+}
+
+#[tokio::test]
 async fn a_redirect_is_followed_only_to_where_the_request_was_sent() {
     let moved = |to: &str| ModelAnswer::new(307, "text/plain", "").with_header("Location", to);
     let other = started([hello()]).await;
@@ -385,18 +467,54 @@ async fn no_key_is_seen_in_any_error() {
         ModelAnswer::new(301, "text/plain", "").with_header("Location", &format!("http://b.invalid/?key={KEY}")),
         ModelAnswer::events("").cut_off(),
     ] {
-        let server = started([answer.clone(), answer]).await;
-        let settings = settings(&server).with_retries(once());
-        let in_url = Settings::new(Dialect::Chat).with_retries(once());
-        let in_url = in_url.with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
-        for settings in [settings, in_url] {
-            let provider = provider(settings);
-            let error = complete(&provider).await.expect_err("no answer");
-            for text in [shown(&error), format!("{provider:?}{:?}", provider.stream(&request(&question())))] {
-                assert!(!text.contains("0123456"), "{text}");
-                assert!(!text.contains("sk-test"), "{text}");
-                assert!(!text.contains("sk%2Dtest"), "{text}");
+        for dialect in Dialect::ALL {
+            let server = started([answer.clone(), answer.clone(), answer.clone()]).await;
+            let plain = Settings::new(dialect).with_retries(once());
+            let in_url = plain.clone().with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
+            let plain = plain.with_base_url(server.url());
+            let in_header = plain.clone().with_header("X-Team", format!("Team {KEY}"));
+            for settings in [plain.with_key(KEY), in_url, in_header] {
+                let provider = provider(settings);
+                let error = complete(&provider).await.expect_err("no answer");
+                for text in [shown(&error), format!("{provider:?}{:?}", provider.stream(&request(&question())))] {
+                    for key in ["0123456", "sk-test", "sk%2Dtest"] {
+                        assert!(!text.contains(key), "{dialect}: {text}");
+                    }
+                }
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_of_the_same_kind_whatever_its_body() {
+    use ErrorKind::*;
+    let page = "<!DOCTYPE html><html><head><title>Sorry</title></head><body><h1>No</h1></body></html>";
+    for (status, kind, code, message) in [
+        (400, InvalidRequest, "invalid_request_error", "messages: at least one message is required"),
+        (401, Auth, "authentication_error", "invalid x-api-key"),
+        (403, Auth, "permission_error", "Your API key does not have permission to use the specified resource."),
+        (404, NotFound, "not_found_error", "model: claude-9"),
+        (413, TooLarge, "request_too_large", "Request exceeds the maximum size"),
+        (429, RateLimited, "rate_limit_error", "This request would exceed your organization's rate limit"),
+        (500, Server, "api_error", "Internal server error"),
+        (503, Overloaded, "overloaded_error", "Overloaded"),
+        (529, Overloaded, "overloaded_error", "Overloaded"),
+    ] {
+        let told = json!({"type": "error", "error": {"type": code, "message": message}, "request_id": "req_1"});
+        let refused = format!("the provider refused with status {status}");
+        for (answer, text, code, id) in [
+            (ModelAnswer::json(status, &told), format!("{refused}: {message}"), Some(code), Some("req_1")),
+            (ModelAnswer::new(status, "text/html", page), format!("{refused}: Sorry No"), None, None),
+            (ModelAnswer::new(status, "text/plain", ""), refused.clone(), None, None),
+        ] {
+            let server = started([answer]).await;
+            let settings = Settings::new(Dialect::Anthropic).with_base_url(server.url()).with_key(KEY);
+            let error = error_of(settings.with_retries(once())).await;
+            assert_eq!(
+                (error.kind, error.status, error.code.as_deref(), error.request_id.as_deref(), error.to_string()),
+                (kind, Some(status), code, id, text)
+            );
         }
     }
 }
@@ -462,11 +580,28 @@ async fn the_only_tool_is_left_out_too_if_none_must_be_called() {
 }
 
 #[tokio::test]
-async fn no_more_than_eight_tools_are_left_out_of_one_request() {
-    let server = started((0..20).map(|_| bad_tool(0))).await;
+async fn after_eight_tools_that_are_not_taken_the_rest_is_left_out_at_once() {
+    let server = started((0..9).map(|_| bad_tool(0)).chain([hello()])).await;
     let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
     let conversation = question();
     let asked = request(&conversation).with_tools(&tools);
+    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    assert_eq!((reply.message.to_text(), reply.warnings.len()), ("Hello.".into(), 9));
+    assert_eq!(
+        reply.warnings[8],
+        "all 12 other tools are left out: 8 were not taken, and `t8` is not either: the provider refused with status 400: Invalid schema for function in tools[0]: no (key ***)"
+    );
+    let bodies = server.bodies();
+    assert_eq!((bodies.len(), names(&bodies[8]).len()), (10, 12));
+    assert!(!bodies[9].as_object().expect("an object").contains_key("tools"));
+}
+
+#[tokio::test]
+async fn after_eight_tools_that_are_not_taken_there_is_no_answer_where_one_must_be_called() {
+    let server = started((0..20).map(|_| bad_tool(0))).await;
+    let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
+    let conversation = question();
+    let asked = request(&conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
     let error = provider(settings(&server)).complete(&asked).await.expect_err("no answer");
     assert!(error.to_string().starts_with("tool `t8` is not taken"), "{error}");
     assert_eq!(server.requests().len(), 9);
