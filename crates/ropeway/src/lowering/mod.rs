@@ -87,6 +87,7 @@ pub struct LoweredTool {
 
 /// A tool that could not be lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// Our own name for the tool.
     pub name: String,
@@ -96,6 +97,7 @@ pub struct LeftOut {
 
 /// Something that is not as it was in the definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Alteration {
     /// Where, as a JSON pointer into the input schema.
     pub at: String,
