@@ -43,6 +43,7 @@ use self::arguments::Shape;
 use self::name::Alphabet;
 pub use self::output::{CannotLower, LoweredOutput, lower_output};
 use self::tool::Strictness;
+#[cfg(feature = "bridge")]
 pub(crate) use self::toolset::Cache;
 pub use self::toolset::Toolset;
 
@@ -146,6 +147,7 @@ pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dial
 }
 
 /// How many tools a request may have, where the dialect has a limit.
+#[cfg(feature = "providers")]
 pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
     match dialect {
         Dialect::Anthropic => None,
@@ -155,11 +157,13 @@ pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
 }
 
 /// A name that every dialect takes, for a tool that is not there any more.
+#[cfg(feature = "providers")]
 pub(crate) fn wire_name(name: &str) -> String {
     name::plain(name)
 }
 
 /// Eight hexadecimal digits' worth of a hash that never changes.
+#[cfg(feature = "providers")]
 pub(crate) fn short_hash(text: &str) -> u32 {
     crate::hash::short(text)
 }
