@@ -95,7 +95,7 @@ impl Recorder {
         let ending = Ending::CutOff;
         let exchange =
             Exchange { request: Some(request), status: None, headers: Vec::new(), body: String::new(), ending };
-        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new() }
+        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new(), is_cut: true }
     }
 }
 
@@ -111,6 +111,8 @@ pub(super) struct Tap {
     mask: Mask,
     exchange: Option<Exchange>,
     body: Vec<u8>,
+    /// Might more have come?
+    is_cut: bool,
 }
 
 impl Tap {
@@ -128,13 +130,21 @@ impl Tap {
         self.body.extend_from_slice(chunk);
     }
 
+    /// The answer has said that it is over: nobody asks whether more would have come.
+    pub(super) fn enough(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ending = Ending::Whole;
+        }
+    }
+
     /// It ended so.
     pub(super) fn end(&mut self, ending: Ending) {
+        self.is_cut = ending != Ending::Whole;
         if let Some(exchange) = &mut self.exchange {
             exchange.ending = match ending {
-                Ending::Failed { kind, message, cause } => {
+                Ending::Failed { kind, message, cause, should_retry } => {
                     let hide = |text: String| self.mask.hide(&text).into_owned();
-                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide) }
+                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide), should_retry }
                 }
                 ending => ending,
             };
@@ -146,8 +156,47 @@ impl Drop for Tap {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
             // Hidden as a whole: a key may come in two pieces.
-            exchange.body = self.mask.hide(&String::from_utf8_lossy(&self.body)).into_owned();
+            let body = String::from_utf8_lossy(&self.body);
+            let hidden = if self.is_cut { self.mask.hide_cut(&body) } else { self.mask.hide(&body) };
+            exchange.body = hidden.into_owned();
             self.recorder.write(exchange);
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::Dialect;
+    use crate::provider::{ErrorKind, ProviderError};
+    use crate::secret::Secret;
+
+    fn recorded(body: &Value, listen: impl FnOnce(&mut Tap)) -> Exchange {
+        let recorder = Recorder::in_memory();
+        let url = "https://a.example/v1".to_owned();
+        let request = HttpRequest { method: "POST", url, headers: Vec::new(), body: body.to_string().into() };
+        let mut tap = recorder.tap(&request, &Mask::new(&[Secret::new("sk-12345678")]));
+        listen(&mut tap);
+        drop(tap);
+        recorder.recording().exchanges.remove(0)
+    }
+
+    #[test]
+    fn half_a_key_is_hidden_where_an_answer_was_cut_off() {
+        let body = |end: &dyn Fn(&mut Tap)| {
+            let listen = |tap: &mut Tap| {
+                tap.chunk(b"it is sk-123");
+                end(tap);
+            };
+            recorded(&json!({}), listen).body
+        };
+        let broken = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "broken");
+        assert_eq!(body(&|_| {}), "it is ***");
+        assert_eq!(body(&|tap| tap.end(Ending::failed(&broken))), "it is ***");
+        assert_eq!(body(&Tap::enough), "it is ***");
+        assert_eq!(body(&|tap| tap.end(Ending::Whole)), "it is sk-123");
+    }
+
 }
