@@ -1,15 +1,18 @@
 //! The recorder: exchanges are written down while they go on, without what must not be seen.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
 use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording};
 use crate::secret::{self, Mask};
+use crate::web;
 
 /// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
 ///
@@ -118,7 +121,9 @@ pub(super) struct Tap {
 impl Tap {
     /// The head of the answer came.
     pub(super) fn head(&mut self, status: u16, headers: &[(String, String)]) {
-        let hidden = headers.iter().map(|(name, value)| (name.clone(), self.mask.hide(value).into_owned())).collect();
+        let now = SystemTime::now();
+        let lasting = headers.iter().map(|(name, value)| (name, lasting(name, value, now)));
+        let hidden = lasting.map(|(name, value)| (name.clone(), self.mask.hide(&value).into_owned())).collect();
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
             exchange.headers = hidden;
@@ -164,8 +169,21 @@ impl Drop for Tap {
     }
 }
 
+/// A header that means the same later: a date to come back at is told in seconds from now.
+fn lasting<'a>(name: &str, value: &'a str, now: SystemTime) -> Cow<'a, str> {
+    if name != "retry-after" || value.trim().parse::<f64>().is_ok() {
+        return Cow::Borrowed(value);
+    }
+    match web::retry_after(value, now) {
+        Some(wish) => Cow::Owned(wish.as_secs_f64().ceil().to_string()),
+        None => Cow::Borrowed(value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -199,4 +217,15 @@ mod tests {
         assert_eq!(body(&|tap| tap.end(Ending::Whole)), "it is sk-123");
     }
 
+    #[test]
+    fn a_date_to_come_back_at_is_recorded_in_seconds() {
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_000));
+        let headers = |value: &str| {
+            let header = ("retry-after".to_owned(), value.to_owned());
+            recorded(&json!({}), |tap| tap.head(429, &[header])).headers.remove(0).1
+        };
+        let seconds: u64 = headers(&date).parse().expect("seconds");
+        assert!((990..=1_000).contains(&seconds), "{seconds}");
+        assert_eq!(["7", "1.5", "soon"].map(headers), ["7", "1.5", "soon"]);
+    }
 }
