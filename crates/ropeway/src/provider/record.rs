@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording};
+use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording, credentials};
 use crate::secret::{self, Mask};
 use crate::web;
 
@@ -84,6 +84,7 @@ impl Recorder {
         let body = String::from_utf8_lossy(&request.body);
         let mut body = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body));
         mask.hide_json(&mut body);
+        credentials::hide(&mut body);
         let headers = request.headers.iter().map(|(name, value)| {
             let value = value.expose();
             let own = Mask::new(&secret::in_header(name, value));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::wire::Head;
-use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording};
+use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording, credentials};
 use crate::message::Dialect;
 use crate::secret::Mask;
 
@@ -104,6 +104,8 @@ fn difference(expected: &RecordedRequest, found: &HttpRequest, mask: &Mask) -> O
     let mut recorded = expected.body.clone();
     mask.hide_json(&mut body);
     mask.hide_json(&mut recorded);
+    credentials::hide(&mut body);
+    credentials::hide(&mut recorded);
     let (at, was, is) = first_difference(&recorded, &body)?;
     let shown =
         |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| format!("`{}`", short(&value.to_string())));
@@ -211,6 +213,13 @@ mod tests {
             Player::new(recording).answer(&asked("https://a.example", &json!({})), Dialect::Chat, &Mask::default());
         let error = answer.map(|(head, _)| head.status).expect_err("trouble");
         assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn a_credential_in_the_body_is_no_difference() {
+        let body = |token: &str| json!({"tools": [{"type": "mcp", "authorization": token}]});
+        assert_eq!(told(body("***"), body("ya29.abcdefgh")), None);
+        assert_eq!(told(body("ya29.12345678"), body("ya29.abcdefgh")), None);
     }
 
     #[test]
