@@ -20,9 +20,19 @@ pub(super) struct Shape {
 struct Argument {
     /// The tool's own name for it.
     name: String,
-    /// Did the model have to write `null` for what it wanted to leave out?
-    null_is_absent: bool,
+    null: Null,
     shape: Option<Shape>,
+}
+
+/// What it means when a model writes `null`. Of what several alternatives say of a name, the last of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Null {
+    /// Nothing that anybody asked for.
+    Unknown,
+    /// It had to, for what it wanted to leave out.
+    Absent,
+    /// The tool itself takes it.
+    Meant,
 }
 
 impl Shape {
@@ -33,9 +43,9 @@ impl Shape {
     }
 
     /// Tells of an argument.
-    pub(super) fn property(&mut self, wire: &str, name: &str, null_is_absent: bool, shape: Option<Self>) {
-        if wire != name || null_is_absent || shape.is_some() {
-            self.join_property(wire.to_owned(), Argument { name: name.to_owned(), null_is_absent, shape });
+    pub(super) fn property(&mut self, wire: &str, name: &str, null: Null, shape: Option<Self>) {
+        if wire != name || null != Null::Unknown || shape.is_some() {
+            self.join_property(wire.to_owned(), Argument { name: name.to_owned(), null, shape });
         }
     }
 
@@ -64,7 +74,7 @@ impl Shape {
             self.properties.insert(wire, argument);
             return;
         };
-        known.null_is_absent &= argument.null_is_absent;
+        known.null = known.null.max(argument.null);
         match &mut known.shape {
             Some(shape) => shape.join(argument.shape),
             none => *none = argument.shape,
@@ -116,7 +126,7 @@ impl Shape {
                 };
                 return Some((wire, value));
             };
-            if argument.null_is_absent && value.is_null() {
+            if argument.null == Null::Absent && value.is_null() {
                 return None;
             }
             let value = match &argument.shape {

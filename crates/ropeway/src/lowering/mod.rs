@@ -43,6 +43,7 @@ use self::arguments::Shape;
 use self::name::Alphabet;
 pub use self::output::{CannotLower, LoweredOutput, lower_output};
 use self::tool::Strictness;
+#[cfg(feature = "bridge")]
 pub(crate) use self::toolset::Cache;
 pub use self::toolset::Toolset;
 
@@ -87,6 +88,7 @@ pub struct LoweredTool {
 
 /// A tool that could not be lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// Our own name for the tool.
     pub name: String,
@@ -96,6 +98,7 @@ pub struct LeftOut {
 
 /// Something that is not as it was in the definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Alteration {
     /// Where, as a JSON pointer into the input schema.
     pub at: String,
@@ -144,6 +147,7 @@ pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dial
 }
 
 /// How many tools a request may have, where the dialect has a limit.
+#[cfg(feature = "providers")]
 pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
     match dialect {
         Dialect::Anthropic => None,
@@ -153,11 +157,13 @@ pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
 }
 
 /// A name that every dialect takes, for a tool that is not there any more.
+#[cfg(feature = "providers")]
 pub(crate) fn wire_name(name: &str) -> String {
     name::plain(name)
 }
 
 /// Eight hexadecimal digits' worth of a hash that never changes.
+#[cfg(feature = "providers")]
 pub(crate) fn short_hash(text: &str) -> u32 {
     crate::hash::short(text)
 }

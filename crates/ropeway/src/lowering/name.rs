@@ -22,6 +22,7 @@ pub(crate) struct Alphabet {
 pub(crate) const EVERYWHERE: Alphabet = Alphabet { most: 64, others: "-", begins_anyhow: true, nameless: "tool" };
 
 /// What every dialect understands.
+#[cfg(feature = "providers")]
 const PLAIN: Alphabet = Alphabet { begins_anyhow: false, ..EVERYWHERE };
 
 impl Alphabet {
@@ -84,6 +85,7 @@ pub(crate) fn ending(name: &str, end: &str, most: usize) -> String {
 }
 
 /// A name that every dialect takes.
+#[cfg(feature = "providers")]
 pub(super) fn plain(name: &str) -> String {
     PLAIN.legal(name)
 }

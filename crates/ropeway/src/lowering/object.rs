@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::How;
+use super::arguments::Null;
 use super::form::Form;
 use super::keywords::Making;
 use super::node::{self, Node};
@@ -60,7 +61,7 @@ impl<'d> Walker<'d> {
             let wire = self.names.wire_name(&name);
             let Some(mut done) = done else {
                 if self.measures {
-                    making.shape.property(&wire, &name, false, None);
+                    making.shape.property(&wire, &name, Null::Unknown, None);
                     lowered.push(wire.into_owned(), nothing());
                 } else {
                     self.loosened += 1;
@@ -78,8 +79,15 @@ impl<'d> Walker<'d> {
             self.tally.characters += name.len();
             self.tally.optional += usize::from(is_optional);
             self.tally.unions += usize::from(schema.has("anyOf") || schema.value("type").is_some_and(Value::is_array));
-            let null_is_absent = is_optional && self.form == Form::StrictOpenAi && make_nullable(&mut schema);
-            making.shape.property(&wire, &name, null_is_absent, shape);
+            let null = match self.form == Form::StrictOpenAi {
+                true if is_nullable(&schema) => Null::Meant,
+                true if is_optional => {
+                    make_nullable(&mut schema);
+                    Null::Absent
+                }
+                _ => Null::Unknown,
+            };
+            making.shape.property(&wire, &name, null, shape);
             match wire {
                 Cow::Owned(wire) => lowered.push(wire, schema),
                 Cow::Borrowed(_) => lowered.push(name, schema),
@@ -148,7 +156,7 @@ impl<'d> Walker<'d> {
     /// The dialect's name for a property that need not be declared here.
     fn known_name<'n>(&mut self, name: &'n str, making: &mut Making<'d>) -> Cow<'n, str> {
         let wire = self.names.wire_name(name);
-        making.shape.property(&wire, name, false, None);
+        making.shape.property(&wire, name, Null::Unknown, None);
         wire
     }
 
@@ -286,39 +294,43 @@ pub(super) fn nothing<'d>() -> Object<'d> {
     nothing
 }
 
-/// Lets a lowered schema allow `null`; false if it did before.
-fn make_nullable(schema: &mut Object<'_>) -> bool {
-    let types_of = |schema: &Object<'_>| schema.value("type").map(Types::read).unwrap_or_default();
-    if let Some(Written::List(branches)) = schema.get_mut("anyOf") {
+fn types_of(schema: &Object<'_>) -> Types {
+    schema.value("type").map(Types::read).unwrap_or_default()
+}
+
+/// Does a lowered schema allow `null`?
+fn is_nullable(schema: &Object<'_>) -> bool {
+    if let Some(Written::List(branches)) = schema.get("anyOf") {
         let allows_null =
             |branch: &Object<'_>| types_of(branch).has(Types::NULL) || branch.value("const") == Some(&Value::Null);
-        if branches.iter().filter_map(Written::object).any(allows_null) {
-            return false;
-        }
+        return branches.iter().filter_map(Written::object).any(allows_null);
+    }
+    if let Some(value) = schema.value("const") {
+        return value.is_null();
+    }
+    let values = schema.value("enum").and_then(Value::as_array);
+    types_of(schema).has(Types::NULL) && values.is_none_or(|values| values.contains(&Value::Null))
+}
+
+/// Lets a lowered schema allow `null` that did not.
+fn make_nullable(schema: &mut Object<'_>) {
+    if let Some(Written::List(branches)) = schema.get_mut("anyOf") {
         let mut null = Object::default();
         null.push("type", Value::from("null"));
         branches.push(Written::Object(null));
-        return true;
+        return;
     }
     if let Some(value) = schema.value("const").cloned() {
-        if value.is_null() {
-            return false;
-        }
         schema.remove("const");
         schema.set("enum", Value::Array(vec![value]));
     }
     let types = types_of(schema);
     let values = schema.value("enum").and_then(Value::as_array);
-    let lacks_null = values.filter(|values| !values.contains(&Value::Null));
-    if types.has(Types::NULL) && lacks_null.is_none() {
-        return false;
-    }
-    if let Some(values) = lacks_null {
+    if let Some(values) = values.filter(|values| !values.contains(&Value::Null)) {
         let values = values.iter().cloned().chain([Value::Null]).collect();
         schema.set("enum", Value::Array(values));
     }
     let names = types.without(Types::NULL).each().map(|one| Value::from(one.name()));
     let all: Vec<Value> = names.chain([Value::from("null")]).collect();
     schema.set("type", Value::Array(all));
-    true
 }

@@ -23,6 +23,12 @@ const FEW: usize = 400;
 /// How many kinds of one property are told apart.
 const MAX_KINDS: usize = 300;
 
+/// How deep alternatives within alternatives are looked at.
+const MAX_DEPTH: usize = 4;
+
+/// How many forms of one alternative are looked at before the others are passed over.
+const MAX_FORMS: usize = 100;
+
 /// What OpenAI holds a model to at most.
 const MAX_STRICT: Tally =
     Tally { properties: 5_000, enum_values: 1_000, characters: 120_000, optional: usize::MAX, unions: usize::MAX };
@@ -172,20 +178,27 @@ impl<'d> Walker<'d> {
             return Ok(Vec::new());
         }
         let mut forms = Vec::new();
+        let mut is_skipped = false;
         for keyword in ["anyOf", "oneOf"] {
             let Some(list) = node.remove(keyword) else { continue };
             for inner in node::items(&list) {
-                if depth < 4 && forms.len() < 100 {
+                if depth < MAX_DEPTH && forms.len() < MAX_FORMS {
                     forms.extend(self.arguments(inner, depth + 1)?);
+                } else {
+                    is_skipped = true;
                 }
             }
         }
         let own = Arguments::of(&node);
-        if forms.is_empty() {
+        if forms.is_empty() && !is_skipped {
             return Ok(vec![own]);
         }
         for form in &mut forms {
             form.join(&own);
+        }
+        if is_skipped {
+            // It stands for all that were not looked at: they may have properties of any name.
+            forms.push(Arguments { is_closed: false, ..own });
         }
         Ok(forms)
     }
@@ -205,6 +218,9 @@ impl<'d> Walker<'d> {
             }
             for name in form.properties.keys().filter(|name| !form.required.contains(name)).take(20) {
                 optional.push(format!("`{}`", self.names.wire_name(name)));
+            }
+            for pattern in form.patterns.iter().take(20) {
+                optional.push(format!("names that match `{}`", super::note::short(pattern)));
             }
             let mut text = names.join(" and ");
             if !optional.is_empty() {
@@ -228,6 +244,8 @@ impl<'d> Walker<'d> {
 struct Arguments {
     properties: Map<String, Value>,
     required: Vec<String>,
+    /// Patterns of further names.
+    patterns: Vec<String>,
     is_closed: bool,
 }
 
@@ -240,10 +258,13 @@ impl Arguments {
                 required.push(name.to_owned());
             }
         }
+        let patterns = node.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let patterns: Vec<String> = patterns.cloned().collect();
         Self {
             properties: node.get("properties").and_then(Value::as_object).cloned().unwrap_or_default(),
             required,
-            is_closed: node.get("additionalProperties") == Some(&Value::Bool(false)),
+            is_closed: patterns.is_empty() && node.get("additionalProperties") == Some(&Value::Bool(false)),
+            patterns,
         }
     }
 
@@ -256,6 +277,7 @@ impl Arguments {
         }
         self.required
             .extend(other.required.iter().filter(|name| !self.required.contains(name)).cloned().collect::<Vec<_>>());
+        self.patterns.extend(other.patterns.iter().cloned());
         self.is_closed |= other.is_closed;
     }
 }

@@ -29,8 +29,8 @@ impl Provider {
 
     /// A provider that answers as it did when the recording was made, and needs no connection for it.
     ///
-    /// The exchanges are taken in their order. A request that is not the recorded one is an error that says where it
-    /// differs.
+    /// A request gets the first answer that is left of those to it. One that was not recorded is an error that says where it
+    /// differs from the next.
     pub fn replaying(settings: Settings, recording: Recording) -> Self {
         let mask = settings.mask();
         let wire = Wire::replaying(recording);

@@ -5,6 +5,7 @@
 
 mod anthropic;
 mod chat;
+mod credentials;
 mod decoder;
 mod draft;
 mod encoded;

@@ -1,15 +1,18 @@
 //! The recorder: exchanges are written down while they go on, without what must not be seen.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording};
+use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording, credentials};
 use crate::secret::{self, Mask};
+use crate::web;
 
 /// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
 ///
@@ -81,6 +84,7 @@ impl Recorder {
         let body = String::from_utf8_lossy(&request.body);
         let mut body = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body));
         mask.hide_json(&mut body);
+        credentials::hide(&mut body);
         let headers = request.headers.iter().map(|(name, value)| {
             let value = value.expose();
             let own = Mask::new(&secret::in_header(name, value));
@@ -95,7 +99,7 @@ impl Recorder {
         let ending = Ending::CutOff;
         let exchange =
             Exchange { request: Some(request), status: None, headers: Vec::new(), body: String::new(), ending };
-        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new() }
+        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new(), is_cut: true }
     }
 }
 
@@ -111,12 +115,16 @@ pub(super) struct Tap {
     mask: Mask,
     exchange: Option<Exchange>,
     body: Vec<u8>,
+    /// Might more have come?
+    is_cut: bool,
 }
 
 impl Tap {
     /// The head of the answer came.
     pub(super) fn head(&mut self, status: u16, headers: &[(String, String)]) {
-        let hidden = headers.iter().map(|(name, value)| (name.clone(), self.mask.hide(value).into_owned())).collect();
+        let now = SystemTime::now();
+        let lasting = headers.iter().map(|(name, value)| (name, lasting(name, value, now)));
+        let hidden = lasting.map(|(name, value)| (name.clone(), self.mask.hide(&value).into_owned())).collect();
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
             exchange.headers = hidden;
@@ -128,13 +136,21 @@ impl Tap {
         self.body.extend_from_slice(chunk);
     }
 
+    /// The answer has said that it is over: nobody asks whether more would have come.
+    pub(super) fn enough(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ending = Ending::Whole;
+        }
+    }
+
     /// It ended so.
     pub(super) fn end(&mut self, ending: Ending) {
+        self.is_cut = ending != Ending::Whole;
         if let Some(exchange) = &mut self.exchange {
             exchange.ending = match ending {
-                Ending::Failed { kind, message, cause } => {
+                Ending::Failed { kind, message, cause, should_retry } => {
                     let hide = |text: String| self.mask.hide(&text).into_owned();
-                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide) }
+                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide), should_retry }
                 }
                 ending => ending,
             };
@@ -146,8 +162,71 @@ impl Drop for Tap {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
             // Hidden as a whole: a key may come in two pieces.
-            exchange.body = self.mask.hide(&String::from_utf8_lossy(&self.body)).into_owned();
+            let body = String::from_utf8_lossy(&self.body);
+            let hidden = if self.is_cut { self.mask.hide_cut(&body) } else { self.mask.hide(&body) };
+            exchange.body = hidden.into_owned();
             self.recorder.write(exchange);
         }
+    }
+}
+
+/// A header that means the same later: a date to come back at is told in seconds from now.
+fn lasting<'a>(name: &str, value: &'a str, now: SystemTime) -> Cow<'a, str> {
+    if name != "retry-after" || value.trim().parse::<f64>().is_ok() {
+        return Cow::Borrowed(value);
+    }
+    match web::retry_after(value, now) {
+        Some(wish) => Cow::Owned(wish.as_secs_f64().ceil().to_string()),
+        None => Cow::Borrowed(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::Dialect;
+    use crate::provider::{ErrorKind, ProviderError};
+    use crate::secret::Secret;
+
+    fn recorded(body: &Value, listen: impl FnOnce(&mut Tap)) -> Exchange {
+        let recorder = Recorder::in_memory();
+        let url = "https://a.example/v1".to_owned();
+        let request = HttpRequest { method: "POST", url, headers: Vec::new(), body: body.to_string().into() };
+        let mut tap = recorder.tap(&request, &Mask::new(&[Secret::new("sk-12345678")]));
+        listen(&mut tap);
+        drop(tap);
+        recorder.recording().exchanges.remove(0)
+    }
+
+    #[test]
+    fn half_a_key_is_hidden_where_an_answer_was_cut_off() {
+        let body = |end: &dyn Fn(&mut Tap)| {
+            let listen = |tap: &mut Tap| {
+                tap.chunk(b"it is sk-123");
+                end(tap);
+            };
+            recorded(&json!({}), listen).body
+        };
+        let broken = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "broken");
+        assert_eq!(body(&|_| {}), "it is ***");
+        assert_eq!(body(&|tap| tap.end(Ending::failed(&broken))), "it is ***");
+        assert_eq!(body(&Tap::enough), "it is ***");
+        assert_eq!(body(&|tap| tap.end(Ending::Whole)), "it is sk-123");
+    }
+
+    #[test]
+    fn a_date_to_come_back_at_is_recorded_in_seconds() {
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_000));
+        let headers = |value: &str| {
+            let header = ("retry-after".to_owned(), value.to_owned());
+            recorded(&json!({}), |tap| tap.head(429, &[header])).headers.remove(0).1
+        };
+        let seconds: u64 = headers(&date).parse().expect("seconds");
+        assert!((990..=1_000).contains(&seconds), "{seconds}");
+        assert_eq!(["7", "1.5", "soon"].map(headers), ["7", "1.5", "soon"]);
     }
 }

@@ -61,6 +61,7 @@ pub enum Ending {
     /// Before it: whoever asked did not want more.
     CutOff,
     /// With trouble on the way.
+    #[non_exhaustive]
     Failed {
         /// What kind of trouble.
         kind: ErrorKind,
@@ -69,6 +70,9 @@ pub enum Ending {
         /// What it came from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
+        /// Whether it was known that to try again is worth it, or is not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        should_retry: Option<bool>,
     },
 }
 
@@ -137,7 +141,7 @@ impl Exchange {
 
     /// No answer at all, whatever is asked.
     pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let ending = Ending::Failed { kind, message: message.into(), cause: None };
+        let ending = Ending::Failed { kind, message: message.into(), cause: None, should_retry: None };
         Self { status: None, ending, ..Self::new(200, "") }
     }
 
@@ -174,9 +178,9 @@ impl Exchange {
 
 impl Ending {
     /// The end of an exchange that failed so.
-    pub(super) fn failed(error: &ProviderError) -> Self {
+    pub fn failed(error: &ProviderError) -> Self {
         let cause = error.source.as_ref().map(ToString::to_string);
-        Self::Failed { kind: error.kind, message: error.message.clone(), cause }
+        Self::Failed { kind: error.kind, message: error.message.clone(), cause, should_retry: error.should_retry }
     }
 }
 
@@ -185,10 +189,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::message::Dialect;
 
     #[test]
     fn a_recording_is_the_same_after_it_was_written_and_read() {
-        let ending = Ending::Failed { kind: ErrorKind::Timeout, message: "late".into(), cause: Some("x".into()) };
+        let mut late = ProviderError::new(ErrorKind::Timeout, Dialect::Chat, "late");
+        (late.source, late.should_retry) = (Some("x".into()), Some(false));
+        let ending = Ending::failed(&late);
         let recording = Recording::new([
             Exchange::events("data: {}\n\n").to_request("https://a.example/v1/x", json!({"a": [1, "ü\n"]})),
             Exchange::new(503, "<html>").with_header("Retry-After", "3"),

@@ -1,4 +1,4 @@
-//! A player: answers requests out of a recording, in its order.
+//! A player: answers requests out of a recording, each with the first answer to it that is left.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::wire::Head;
-use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording};
+use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording, credentials};
 use crate::message::Dialect;
 use crate::secret::Mask;
 
@@ -19,8 +19,9 @@ const SHORT: usize = 80;
 pub(super) struct Player(Arc<Mutex<Tape>>);
 
 struct Tape {
-    rest: VecDeque<Exchange>,
-    played: usize,
+    /// What was not played yet, each with its number.
+    rest: VecDeque<(usize, Exchange)>,
+    size: usize,
 }
 
 /// What is left of a recorded answer.
@@ -31,7 +32,8 @@ pub(super) struct Replayed {
 
 impl Player {
     pub(super) fn new(recording: Recording) -> Self {
-        Self(Arc::new(Mutex::new(Tape { rest: recording.exchanges.into(), played: 0 })))
+        let size = recording.exchanges.len();
+        Self(Arc::new(Mutex::new(Tape { rest: (1..).zip(recording.exchanges).collect(), size })))
     }
 
     /// The recorded answer to this request: its head, and what is left of it.
@@ -43,15 +45,19 @@ impl Player {
     ) -> Result<(Head, Replayed), ProviderError> {
         let unusable = |message: String| ProviderError::new(ErrorKind::Unusable, dialect, message);
         let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(exchange) = tape.rest.front() else {
-            return Err(unusable(format!("the recording is over: it has {} exchanges", tape.played)));
+        let difference =
+            |exchange: &Exchange| exchange.request.as_ref().and_then(|expected| difference(expected, request, mask));
+        // Exchanges are recorded when they end: of several at a time, the first that was asked may be a later one.
+        let place = tape.rest.iter().position(|(_, exchange)| difference(exchange).is_none());
+        let Some((_, exchange)) = place.and_then(|place| tape.rest.remove(place)) else {
+            let front = tape.rest.front().and_then(|(number, exchange)| Some((number, difference(exchange)?)));
+            return Err(unusable(match front {
+                Some((number, difference)) => {
+                    format!("the request differs from exchange {number} of the recording: {difference}")
+                }
+                None => format!("the recording is over: it has {} exchanges", tape.size),
+            }));
         };
-        if let Some(difference) = exchange.request.as_ref().and_then(|expected| difference(expected, request, mask)) {
-            let number = tape.played + 1;
-            return Err(unusable(format!("the request differs from exchange {number} of the recording: {difference}")));
-        }
-        let Some(exchange) = tape.rest.pop_front() else { return Err(unusable("the recording is over".to_owned())) };
-        tape.played += 1;
         let Exchange { status, headers, body, ending, .. } = exchange;
         match status {
             Some(status) => Ok((Head { status, headers }, Replayed { body: Some(body), ending })),
@@ -72,9 +78,9 @@ impl Replayed {
 
     fn trouble(&self, dialect: Dialect) -> ProviderError {
         match &self.ending {
-            Ending::Failed { kind, message, cause } => {
-                let source = cause.clone().map(Into::into);
-                ProviderError { source, ..ProviderError::new(*kind, dialect, message) }
+            Ending::Failed { kind, message, cause, should_retry } => {
+                let (source, should_retry) = (cause.clone().map(Into::into), *should_retry);
+                ProviderError { source, should_retry, ..ProviderError::new(*kind, dialect, message) }
             }
             _ => ProviderError::new(ErrorKind::Connection, dialect, "the recorded answer breaks off here"),
         }
@@ -98,6 +104,8 @@ fn difference(expected: &RecordedRequest, found: &HttpRequest, mask: &Mask) -> O
     let mut recorded = expected.body.clone();
     mask.hide_json(&mut body);
     mask.hide_json(&mut recorded);
+    credentials::hide(&mut body);
+    credentials::hide(&mut recorded);
     let (at, was, is) = first_difference(&recorded, &body)?;
     let shown =
         |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| format!("`{}`", short(&value.to_string())));
@@ -173,6 +181,45 @@ mod tests {
         assert_eq!(told(json!([1]), json!({})), at("", "`[1]`", "`{}`"));
         let long = told(json!("ü".repeat(200)), json!(1)).expect("a difference");
         assert_eq!(long, at("", &format!("`\"{}…`", "ü".repeat(79)), "`1`").expect("told"));
+    }
+
+    #[test]
+    fn requests_at_the_same_time_are_answered_in_any_order() {
+        let exchange = |number: u16| Exchange::new(number, "").to_request("https://a.example/v1", json!({"n": number}));
+        let player = Player::new(Recording::new([1, 2, 3, 2].map(exchange)));
+        let answer = |number: u16| {
+            let request = asked("https://a.example/v1", &json!({"n": number}));
+            let answer = player.answer(&request, Dialect::Chat, &Mask::default());
+            answer.map(|(head, _)| head.status).map_err(|error| error.to_string())
+        };
+        let differs = |number: u16, was: u16, is: u16| {
+            Err(format!(
+                "the request differs from exchange {number} of the recording: at `/n` of its body there was `{was}` and is `{is}`"
+            ))
+        };
+        assert_eq!([2, 1].map(answer), [Ok(2), Ok(1)]);
+        assert_eq!(answer(1), differs(3, 3, 1));
+        assert_eq!([2, 3].map(answer), [Ok(2), Ok(3)]);
+        assert_eq!(answer(3), Err("the recording is over: it has 4 exchanges".to_owned()));
+    }
+
+    #[test]
+    fn what_was_not_worth_another_try_is_not_when_it_is_heard_again() {
+        let mut broken = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "no secure connection");
+        broken.should_retry = Some(false);
+        let exchange = Exchange::failed(ErrorKind::Connection, "").with_ending(Ending::failed(&broken));
+        let recording = Recording::read(&Recording::new([exchange]).to_lines()).expect("a recording");
+        let answer =
+            Player::new(recording).answer(&asked("https://a.example", &json!({})), Dialect::Chat, &Mask::default());
+        let error = answer.map(|(head, _)| head.status).expect_err("trouble");
+        assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn a_credential_in_the_body_is_no_difference() {
+        let body = |token: &str| json!({"tools": [{"type": "mcp", "authorization": token}]});
+        assert_eq!(told(body("***"), body("ya29.abcdefgh")), None);
+        assert_eq!(told(body("ya29.12345678"), body("ya29.abcdefgh")), None);
     }
 
     #[test]

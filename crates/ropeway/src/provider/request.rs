@@ -76,6 +76,7 @@ pub enum Effort {
 
 /// The JSON that an answer must be.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OutputFormat {
     /// A name for it, of letters, digits, `_` and `-`.
     pub name: String,
@@ -101,6 +102,11 @@ pub enum NotTheOutput {
 }
 
 impl OutputFormat {
+    /// JSON of this schema, under a name of letters, digits, `_` and `-`.
+    pub fn new(name: impl Into<String>, schema: impl Into<Schema>) -> Self {
+        Self { name: name.into(), schema: schema.into() }
+    }
+
     /// Reads an answer as what was asked for. What the dialect made the model write besides (nulls for what is optional) is gone.
     pub fn read(&self, reply: &Reply) -> Result<Value, NotTheOutput> {
         let text = reply.message.to_text();
@@ -186,7 +192,7 @@ impl<'a> ChatRequest<'a> {
     /// Asks for JSON of a schema.
     #[must_use]
     pub fn with_output(mut self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
-        self.output = Some(OutputFormat { name: name.into(), schema: schema.into() });
+        self.output = Some(OutputFormat::new(name, schema));
         self
     }
 }
@@ -221,7 +227,7 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_the_json_that_was_asked_for() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
-        let format = OutputFormat { name: "ab".to_owned(), schema: schema.into() };
+        let format = OutputFormat::new("ab", schema);
         for dialect in Dialect::ALL {
             let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("an answer");
             assert_eq!(read, json!({"a": "x", "b": 3}), "{dialect}");

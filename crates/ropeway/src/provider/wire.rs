@@ -263,7 +263,7 @@ impl Exchanging {
         let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(LAST_BYTES, rest).await;
         if let Some(tap) = &mut self.tap {
-            tap.end(Ending::Whole);
+            tap.enough();
         }
     }
 
@@ -285,9 +285,9 @@ impl Exchanging {
     /// Why the provider does not answer.
     pub(super) async fn refusal(mut self) -> ProviderError {
         let body = self.rest(Vec::new()).await;
-        // Hidden before it is cut: half a key would not be found.
+        // It may have been cut already, within a key.
         let body = String::from_utf8_lossy(&body);
-        let body = self.mask.hide(&body);
+        let body = self.mask.hide_cut(&body);
         if (300..400).contains(&self.head.status) {
             let to = self.head.header("location").map(|to| format!(" to `{}`", self.mask.hide(to))).unwrap_or_default();
             let message = format!("the address of the provider is a redirect{to}, which is not followed");

@@ -115,7 +115,7 @@ impl Mask {
     }
 
     /// The same for a text that may have been cut: the beginning of a secret at its end is hidden as well.
-    #[cfg(feature = "mcp")]
+    #[cfg(any(feature = "mcp", feature = "providers"))]
     pub(crate) fn hide_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let masked = self.hide(text);
         let cut = self.0.iter().flat_map(|hidden| &hidden.values).filter_map(|value| {

@@ -142,3 +142,31 @@ fn one_tool_that_is_left_out_takes_no_other_along() {
     let list: Vec<Value> = serde_json::from_str(&format!("[{}]", lowered.json())).expect("JSON");
     assert_eq!(list, lowered.tools.iter().map(declared).collect::<Vec<_>>());
 }
+
+#[test]
+fn alternatives_that_take_names_of_a_pattern_are_not_closed() {
+    let schema = json!({"anyOf": [
+        {"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": false, "required": ["a"]},
+        {"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": false, "required": ["b"]},
+    ]});
+    for dialect in Dialect::ALL {
+        let tool = one(&definition(schema.clone()), dialect).expect("a tool");
+        assert_eq!(schema_of(&tool, dialect).get("additionalProperties"), None, "{dialect}");
+        let told = "(give at least one of these: `a` and optionally names that match `^x-`; or `b`)";
+        assert!(tool.json.get().contains(told), "{}", tool.json);
+    }
+}
+
+#[test]
+fn alternatives_that_are_too_many_or_too_deep_leave_an_object_open() {
+    let form = |name: String| json!({"type": "object", "properties": {name.clone(): {"type": "string"}, "all": {}}, "additionalProperties": false, "required": [name, "all"]});
+    let many: Vec<Value> = (0..120).map(|number| form(format!("a{number}"))).collect();
+    let deep = (0..8).fold(form("a".to_owned()), |inner, _| json!({"anyOf": [inner]}));
+    let few = json!({"anyOf": [form("a".to_owned()), form("b".to_owned())]});
+    for (schema, is_open) in [(few, false), (json!({"anyOf": [{"anyOf": many}]}), true), (deep, true)] {
+        let tool = one(&definition(schema), Dialect::Anthropic).expect("a tool");
+        let lowered = schema_of(&tool, Dialect::Anthropic);
+        let open = (lowered.get("additionalProperties").is_none(), lowered.get("required").is_none());
+        assert_eq!(open, (is_open, is_open), "{lowered}");
+    }
+}

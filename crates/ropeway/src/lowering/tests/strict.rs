@@ -68,6 +68,30 @@ fn openai_gets_closed_objects_with_all_there_and_what_was_optional_may_be_null()
 }
 
 #[test]
+fn a_null_that_one_of_the_alternatives_takes_is_left_there() {
+    let item = |x: Value, required: Value| json!({"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "x": x}, "required": required, "additionalProperties": false});
+    let (text, or_null) = (json!({"type": "string"}), json!({"type": ["string", "null"]}));
+    let cases = [
+        (item(or_null.clone(), json!(["kind", "x"])), json!({"kind": "b", "x": null})),
+        (item(or_null, json!(["kind"])), json!({"kind": "b", "x": null})),
+        // Nobody takes it here: it can only stand for what was left out.
+        (item(text.clone(), json!(["kind", "x"])), json!({"kind": "b"})),
+    ];
+    for (other, wanted) in cases {
+        let first = item(text.clone(), json!(["kind"]));
+        for branches in [json!([first, other]), json!([other, first])] {
+            let tool = strictly(
+                json!({"properties": {"item": {"anyOf": branches}}, "required": ["item"]}),
+                Dialect::Responses,
+            );
+            assert_eq!(why_not(&tool), None);
+            let back = tool.from_wire(arguments(json!({"item": {"kind": "b", "x": null}})));
+            assert_eq!(Value::Object(back), json!({"item": wanted}));
+        }
+    }
+}
+
+#[test]
 fn anthropic_gets_closed_objects_and_the_rest_in_words() {
     let tool = strictly(example(), Dialect::Anthropic);
     assert_eq!(why_not(&tool), None);

@@ -238,8 +238,8 @@ fn pictures_are_in_the_result_from_version_3_on() {
         ]}),
     ];
     let quirks = |parts: bool| Quirks { gemini_result_parts: Some(parts), ..Quirks::default() };
-    assert_eq!(after_result(NEW, Quirks::default(), results()), [inside.clone()]);
-    assert_eq!(after_result("my-alias", Quirks::default(), results()), [inside.clone()]);
+    assert_eq!(after_result(NEW, Quirks::default(), results()), std::slice::from_ref(&inside));
+    assert_eq!(after_result("my-alias", Quirks::default(), results()), std::slice::from_ref(&inside));
     assert_eq!(after_result(OLD, quirks(true), results()), [inside]);
     assert_eq!(after_result(OLD, Quirks::default(), results()), behind);
     assert_eq!(after_result(NEW, quirks(false), results()), behind);

@@ -176,7 +176,7 @@ fn a_blocked_prompt_is_a_filtered_answer() {
     let (reply, events) = read(&[blocked]).expect("an answer");
     let warning = "gemini does not answer, with `PROHIBITED_CONTENT`: no".to_owned();
     assert_eq!((&reply.stop, &reply.message.parts), (&StopReason::ContentFilter, &vec![]));
-    assert_eq!(reply.warnings, [warning.clone()]);
+    assert_eq!(reply.warnings, std::slice::from_ref(&warning));
     assert_eq!(events, [ReplyEvent::Warning(warning), ReplyEvent::Usage(usage(9, 0, 0, 0))]);
     let harmless = json!({"promptFeedback": {"safetyRatings": []}});
     assert_eq!(stop(&[harmless, finish("STOP")]), StopReason::EndTurn);
