@@ -24,6 +24,9 @@ const MAX_TOKENS: u32 = 32_000;
 /// What the person is taken to have said when the model has the first word: the API refuses to begin with an answer.
 const BEGINNING: &str = "[the conversation begins here]";
 
+/// What stands for the person's last word when it is blank: left out, the model would be asked to go on with its own.
+const NOTHING_SAID: &str = "[nothing was said]";
+
 /// Anthropic's own endpoint, which takes no thoughts without a signature.
 const OWN_ENDPOINT: &str = "https://api.anthropic.com";
 
@@ -106,12 +109,16 @@ enum Role {
 /// The messages: the person's and the model's by turns, results in front of what the person says after them.
 fn messages<'a>(turns: &'a [Turn<'a>], signed_only: bool) -> Vec<Message<'a>> {
     let mut merged: Vec<Message<'a>> = Vec::new();
-    for turn in turns {
-        let (role, content): (Role, Vec<Block<'a>>) = match turn {
+    for (at, turn) in turns.iter().enumerate() {
+        let (role, mut content): (Role, Vec<Block<'a>>) = match turn {
             Turn::User(parts) => (Role::User, parts.iter().filter_map(|part| Block::of(part)).collect()),
             Turn::Results(outcomes) => (Role::User, outcomes.iter().map(Block::of_outcome).collect()),
             Turn::Assistant(answer) => (Role::Assistant, Block::of_answer(answer, signed_only)),
         };
+        let goes_on = merged.last().is_some_and(|last| last.role == Role::Assistant);
+        if content.is_empty() && role == Role::User && goes_on && at + 1 == turns.len() {
+            content.push(Block::text(NOTHING_SAID));
+        }
         match merged.last_mut() {
             _ if content.is_empty() => {}
             Some(last) if last.role == role => last.content.extend(content),

@@ -279,6 +279,19 @@ fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
 }
 
 #[test]
+fn a_blank_last_word_of_the_person_is_still_the_last_word() {
+    let answer = json!({"role": "assistant", "parts": [said("ok")]});
+    assert_eq!(
+        messages(json!([user("hi"), answer, user("\n")])),
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": [said("ok")]},
+            {"role": "user", "content": [said("[nothing was said]")]},
+        ])
+    );
+}
+
+#[test]
 fn the_first_message_is_the_persons() {
     let answer = json!({"role": "assistant", "parts": [said("Hello!")]});
     assert_eq!(
