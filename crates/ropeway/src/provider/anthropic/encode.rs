@@ -50,11 +50,26 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field("stream", &true);
     body.field_if_some("system", request.conversation.system.as_deref().filter(|system| !system.trim().is_empty()));
     body.field("messages", &messages);
-    body.field_if_some("tool_choice", choice(request, &lowered)?);
+    let mut choice = choice(request, &lowered)?;
+    let mut only = None;
+    if let Some(forced) = choice.as_mut().filter(|choice| matches!(choice.r#type, "any" | "tool"))
+        && is_free_to_call(request.model)
+        && !request.extra.contains_key("tool_choice")
+    {
+        (forced.r#type, forced.name) = ("auto", None);
+        if let ToolChoice::Tool(name) = &request.tool_choice {
+            only = Some(name.as_str());
+        }
+        body.warn(format!("`{}` cannot be made to call a tool: it may choose not to", request.model));
+    }
+    body.field_if_some("tool_choice", choice);
     body.field_if_some("container", container(&turns));
     match request.effort {
         Some(Effort::Off) if always_thinks(request.model) => {
             body.warn(format!("`{}` cannot be told not to think", request.model));
+        }
+        Some(Effort::Off) if request.model.contains("sonnet-5-5") => {
+            body.field("thinking", &Thinking { r#type: "between_tools" });
         }
         effort => body.field_if_some("thinking", thinking(effort)),
     }
@@ -74,7 +89,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
             body.field_if_some(name, value);
         }
     }
-    body.finish(speaker, url(settings), headers(settings, &[("anthropic-version", version)]), None)
+    body.finish(speaker, url(settings), headers(settings, &[("anthropic-version", version)]), only)
 }
 
 fn unusable(message: String) -> ProviderError {
@@ -208,6 +223,11 @@ fn choice<'a>(request: &'a ChatRequest<'_>, lowered: &'a Lowered) -> Result<Opti
 /// Models that refuse to be told not to think.
 fn always_thinks(model: &str) -> bool {
     ["fable", "mythos", "opus-5-5"].iter().any(|name| model.contains(name))
+}
+
+/// Models that refuse to be told to call a tool.
+fn is_free_to_call(model: &str) -> bool {
+    ["fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5"].iter().any(|name| model.contains(name))
 }
 
 #[derive(Serialize)]
