@@ -14,6 +14,12 @@ use crate::message::{
 /// The field of a call's `extra` that holds its arguments as they were written, where writing them again gives another text.
 pub(super) const WRITTEN: &str = "arguments";
 
+/// What is wrong with a call at which the answer had become too long.
+const TOO_LONG: &str = "the arguments were cut off: the answer had become too long";
+
+/// What is wrong with a call at which the answer ended for another reason.
+const BROKEN_OFF: &str = "the call was broken off before it was whole";
+
 /// An answer in the making. Its parts are in slots, in the order they were opened.
 #[derive(Debug)]
 pub(super) struct Draft {
@@ -148,7 +154,7 @@ impl Draft {
     fn open(&mut self, slot: Slot, events: &mut Vec<ReplyEvent>) -> usize {
         // What stands before another part was not cut off.
         if !self.side_by_side {
-            self.settle(events, false);
+            self.settle(events, None);
         }
         self.slots.push(slot);
         self.slots.len() - 1
@@ -212,12 +218,12 @@ impl Draft {
 
     /// A call is whole: it is handed on.
     pub(super) fn close_call(&mut self, slot: usize, events: &mut Vec<ReplyEvent>) {
-        self.settle_slot(slot, false, events);
+        self.settle_slot(slot, None, events);
     }
 
     /// A call broke off: it is handed on as one that must not be made.
     pub(super) fn cut_call(&mut self, slot: usize, events: &mut Vec<ReplyEvent>) {
-        self.settle_slot(slot, true, events);
+        self.settle_slot(slot, Some(TOO_LONG), events);
     }
 
     /// What came of a call's arguments so far, or of a text.
@@ -270,19 +276,19 @@ impl Draft {
 
     /// All calls so far are whole.
     pub(super) fn settle_calls(&mut self, events: &mut Vec<ReplyEvent>) {
-        self.settle(events, false);
+        self.settle(events, None);
     }
 
-    /// Makes calls of all drafts so far, and hands them on.
-    fn settle(&mut self, events: &mut Vec<ReplyEvent>, cut: bool) {
+    /// Makes calls of all drafts so far, and hands them on; `cut` is what is wrong with the last.
+    fn settle(&mut self, events: &mut Vec<ReplyEvent>, cut: Option<&str>) {
         let end = self.slots.len();
         for at in self.settled..end {
-            self.settle_slot(at, cut && at + 1 == end, events);
+            self.settle_slot(at, cut.filter(|_| at + 1 == end), events);
         }
         self.settled = end;
     }
 
-    fn settle_slot(&mut self, at: usize, cut: bool, events: &mut Vec<ReplyEvent>) {
+    fn settle_slot(&mut self, at: usize, cut: Option<&str>, events: &mut Vec<ReplyEvent>) {
         let Some(slot @ Slot::Call(_)) = self.slots.get_mut(at) else { return };
         let placeholder = Slot::Done(AssistantPart::Private(Private::default()));
         let Slot::Call(draft) = std::mem::replace(slot, placeholder) else { return };
@@ -292,11 +298,11 @@ impl Draft {
         self.slots[at] = Slot::Done(AssistantPart::ToolCall(call));
     }
 
-    fn call(&self, draft: CallDraft, cut: bool) -> ToolCall {
+    fn call(&self, draft: CallDraft, cut: Option<&str>) -> ToolCall {
         let CallDraft { id, wire_name, json, mut extra, .. } = draft;
-        let arguments = match CallArguments::read(&json) {
-            _ if cut => CallArguments::broken(json, "the arguments were cut off: the answer had become too long"),
-            CallArguments::Object(arguments) => {
+        let arguments = match (cut, CallArguments::read(&json)) {
+            (Some(problem), _) => CallArguments::broken(json, problem),
+            (None, CallArguments::Object(arguments)) => {
                 let tool = self.lowered.by_wire_name(&wire_name);
                 let arguments = match tool {
                     Some(tool) => tool.from_wire(arguments),
@@ -308,7 +314,7 @@ impl Draft {
                 }
                 CallArguments::Object(arguments)
             }
-            broken => broken,
+            (None, broken) => broken,
         };
         ToolCall { id, name: self.own_name(&wire_name).to_owned(), arguments, extra }
     }
@@ -320,7 +326,12 @@ impl Draft {
             StopReason::EndTurn | StopReason::StopSequence if self.calls > 0 => StopReason::ToolUse,
             stop => stop,
         };
-        self.settle(events, matches!(stop, StopReason::MaxTokens | StopReason::ContextWindow));
+        let cut = match stop {
+            StopReason::ToolUse | StopReason::EndTurn | StopReason::StopSequence | StopReason::Pause => None,
+            StopReason::MaxTokens | StopReason::ContextWindow => Some(TOO_LONG),
+            _ => Some(BROKEN_OFF),
+        };
+        self.settle(events, cut);
         let parts = std::mem::take(&mut self.slots).into_iter().filter_map(|slot| match slot {
             Slot::Done(part) => Some(part),
             Slot::Call(_) => None,

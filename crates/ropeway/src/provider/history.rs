@@ -83,7 +83,7 @@ pub(super) struct Outcome<'a> {
 
 /// The turns of a conversation, for a model that `speaker` is.
 pub(super) fn turns<'a>(conversation: &'a Conversation, speaker: &Speaker, lowered: &Lowered) -> Vec<Turn<'a>> {
-    let mut turns = Turns { lowered, ids: HashSet::new(), turns: Vec::new() };
+    let mut turns = Turns { lowered, ids: HashSet::new(), numbers: HashMap::new(), turns: Vec::new() };
     let mut messages = conversation.messages.iter().peekable();
     while let Some(message) = messages.next() {
         match message {
@@ -113,6 +113,8 @@ struct Turns<'a, 'l> {
     lowered: &'l Lowered,
     /// The ids that calls have so far.
     ids: HashSet<String>,
+    /// The next number of an id that came more than once.
+    numbers: HashMap<String, usize>,
     turns: Vec<Turn<'a>>,
 }
 
@@ -213,15 +215,18 @@ impl<'a> Turns<'a, '_> {
             wanted.truncate(MAX_ID - end.len());
             wanted.push_str(&end);
         }
-        let mut unique = wanted.clone();
-        for number in 2.. {
-            if self.ids.insert(unique.clone()) {
-                break;
-            }
-            let end = format!("_{number}");
-            unique = format!("{}{end}", &wanted[..wanted.len().min(MAX_ID - end.len())]);
+        if self.ids.insert(wanted.clone()) {
+            return wanted;
         }
-        unique
+        let next = self.numbers.entry(wanted.clone()).or_insert(2);
+        loop {
+            let end = format!("_{next}");
+            *next += 1;
+            let unique = format!("{}{end}", &wanted[..wanted.len().min(MAX_ID - end.len())]);
+            if self.ids.insert(unique.clone()) {
+                return unique;
+            }
+        }
     }
 }
 
@@ -356,6 +361,17 @@ mod tests {
         assert_eq!([ids[0], ids[1], ids[2], ids[3], ids[5]], ["a", "a_2", "call", "b_c", "a_3"]);
         assert_eq!(ids[4].len(), MAX_ID);
         assert!(short(&conversation)[1].starts_with("results: a=1, a_2=2, call!="));
+    }
+
+    #[test]
+    fn many_equal_ids_are_not_counted_from_the_first_on_each_time() {
+        let conversation = conversation(json!([{"role": "assistant", "parts": vec![call("a"); 20_000]}]));
+        let begin = std::time::Instant::now();
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        // Counted from the first on, it takes minutes.
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
+        let Turn::Results(outcomes) = &turns[1] else { panic!("results") };
+        assert_eq!(outcomes.last().map(|outcome| outcome.id.as_str()), Some("a_20000"));
     }
 
     #[test]

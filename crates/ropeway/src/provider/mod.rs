@@ -40,7 +40,7 @@ use crate::message::Dialect;
 
 /// Writes a request in the dialect of the settings. It is pure: nothing is sent.
 pub fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
-    if request.is_silent() {
+    if request.is_silent(&settings.speaker(request.model)) {
         let message = "there is no message that the model could answer";
         return Err(ProviderError::new(ErrorKind::Unusable, settings.dialect, message));
     }

@@ -182,6 +182,11 @@ fn sniff(base64: &str) -> Option<&'static str> {
         [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => Some("image/webp"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E'] => Some("audio/wav"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's'] => Some("image/avif"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'h', b'e', b'i', b'c' | b'x'] => Some("image/heic"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'm', b'i', b'f', b'1'] => Some("image/heif"),
+        [b'B', b'M', ..] => Some("image/bmp"),
+        [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Some("image/tiff"),
         [b'I', b'D', b'3', ..] => Some("audio/mpeg"),
         [b'O', b'g', b'g', b'S', ..] => Some("audio/ogg"),
         [b'%', b'P', b'D', b'F', ..] => Some("application/pdf"),
@@ -238,6 +243,23 @@ mod tests {
         }
         let unknown = part(json!({"type": "image", "data": "AAAA", "mimeType": "image/jpg"}));
         assert_eq!(Piece::of(&unknown), image("image/jpeg", "AAAA"));
+    }
+
+    #[test]
+    fn a_picture_that_models_do_not_take_is_told_whatever_it_is_called() {
+        let kinds = [
+            ("AAAAHGZ0eXBhdmlm", "image/avif"),
+            ("AAAAHGZ0eXBoZWlj", "image/heic"),
+            ("AAAAHGZ0eXBtaWYx", "image/heif"),
+            ("Qk1GAAAAAAAAADYA", "image/bmp"),
+            ("SUkqAAgAAAAAAAAA", "image/tiff"),
+            ("TU0AKgAAAAgAAAAA", "image/tiff"),
+        ];
+        for (base64, found) in kinds {
+            let part = part(json!({"type": "image", "data": base64, "mimeType": "image/jpeg"}));
+            let line = format!("[image, {found}, 12 bytes: it cannot be shown here]");
+            assert_eq!(Piece::of(&part), Piece::Text(line.into()));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Reply;
 use crate::content::ContentPart;
 use crate::lowering::{Lower, lower_output};
-use crate::message::{Conversation, Message};
+use crate::message::{AssistantPart, Conversation, Message, Speaker};
 use crate::schema::Validator;
 use crate::tool::{Problem, Schema};
 
@@ -142,13 +142,20 @@ impl<'a> ChatRequest<'a> {
         }
     }
 
-    /// Is nothing said that a model could answer? Whoever writes the messages himself knows what he says.
-    pub(super) fn is_silent(&self) -> bool {
+    /// Is nothing said that a model could answer, because no turn is left of what was said? Whoever writes the messages himself knows what he says.
+    pub(super) fn is_silent(&self, speaker: &Speaker) -> bool {
         let by_hand = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
         let is_empty = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
         let says_nothing = |message: &Message| match message {
             Message::User(message) => message.content.iter().all(is_empty),
-            Message::Assistant(message) => message.parts.is_empty(),
+            Message::Assistant(message) => {
+                let native = message.from.as_ref().is_some_and(|from| from.shares_secrets_with(speaker));
+                message.parts.iter().all(|part| match part {
+                    AssistantPart::Text(text) => !native && text.text.is_empty(),
+                    AssistantPart::ToolCall(_) => false,
+                    AssistantPart::Reasoning(_) | AssistantPart::Private(_) => !native,
+                })
+            }
             Message::Tool(message) => message.results.is_empty(),
         };
         !by_hand && self.conversation.messages.iter().all(says_nothing)
@@ -208,8 +215,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{AssistantMessage, Dialect, Speaker};
-    use crate::provider::{StopReason, Usage};
+    use crate::message::{AssistantMessage, Dialect, Reasoning};
+    use crate::provider::{ErrorKind, Settings, StopReason, Usage, encode};
 
     fn reply(text: &str, dialect: Dialect) -> Reply {
         let mut message = AssistantMessage::text(text);
@@ -221,6 +228,18 @@ mod tests {
             id: None,
             model: None,
             warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_conversation_of_which_nothing_is_left_cannot_be_answered() {
+        let thought = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), ..Reasoning::default() });
+        for dialect in Dialect::ALL {
+            for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![thought.clone()])] {
+                let conversation = Conversation::new().with(answer);
+                let refused = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation));
+                assert_eq!(refused.err().map(|error| error.kind), Some(ErrorKind::Unusable), "{dialect}");
+            }
         }
     }
 

@@ -124,10 +124,9 @@ impl<'a> Block<'a> {
         Some(block)
     }
 
-    /// The blocks of an answer, in their order.
-    pub(super) fn of_answer(answer: &'a Answer<'a>) -> impl Iterator<Item = Self> {
-        let last = answer.parts.len().saturating_sub(1);
-        answer.parts.iter().enumerate().filter_map(move |(at, part)| match part {
+    /// The blocks of an answer, in their order. `signed_only`: thoughts without a signature are refused.
+    pub(super) fn of_answer(answer: &'a Answer<'a>, signed_only: bool) -> Vec<Self> {
+        let blocks = answer.parts.iter().filter_map(|part| match part {
             Part::Text(part) => (!is_blank(&part.text)).then(|| Self::Text {
                 text: Cow::Borrowed(&part.text),
                 rest: match answer.native {
@@ -137,9 +136,7 @@ impl<'a> Block<'a> {
             }),
             Part::Reasoning(part) => {
                 let signature = part.extra.get("signature").and_then(Value::as_str).unwrap_or_default();
-                // An answer that was cut off while it thought has no signature, and would be refused for ever after. Thoughts that
-                // others follow have one, or come from a server that has none to give.
-                (at < last || !signature.is_empty()).then(|| Self::Thinking {
+                (!signed_only || !signature.is_empty()).then(|| Self::Thinking {
                     thinking: &part.text,
                     signature,
                     rest: Rest::of(&part.extra, &["type", "thinking", "signature"]),
@@ -147,7 +144,44 @@ impl<'a> Block<'a> {
             }
             Part::Call(call) => Some(Self::call(call)),
             Part::Private(part) => Some(Self::Private(&part.json)),
-        })
+        });
+        let mut blocks: Vec<Self> = blocks.collect();
+        // An answer that was cut off while it thought has no signature, and would be refused for ever after. Thoughts that others
+        // follow have one, or come from a server that has none to give.
+        while matches!(blocks.last(), Some(Self::Thinking { signature: "", .. })) {
+            blocks.pop();
+        }
+        blocks
+    }
+
+    /// Is it a thought, be it hidden?
+    pub(super) fn is_thought(&self) -> bool {
+        match self {
+            Self::Thinking { .. } => true,
+            Self::Private(json) => kind(json) == "redacted_thinking",
+            _ => false,
+        }
+    }
+
+    /// Is it the result of a call of ours?
+    pub(super) fn is_result(&self) -> bool {
+        matches!(self, Self::ToolResult { .. })
+    }
+
+    /// The id of a call that the provider itself answers.
+    pub(super) fn server_call(&self) -> Option<&'a str> {
+        match self {
+            Self::Private(json) if kind(json) == "server_tool_use" => json.get("id")?.as_str(),
+            _ => None,
+        }
+    }
+
+    /// The id of the call that the provider itself has answered here.
+    pub(super) fn server_result(&self) -> Option<&'a str> {
+        match self {
+            Self::Private(json) if kind(json).ends_with("_tool_result") => json.get("tool_use_id")?.as_str(),
+            _ => None,
+        }
     }
 
     fn call(call: &'a Call<'a>) -> Self {
@@ -200,6 +234,10 @@ fn title(name: Cow<'_, str>) -> Option<Cow<'_, str>> {
         None => name,
     };
     Some(name).filter(|name| !is_blank(name))
+}
+
+fn kind(block: &Map<String, Value>) -> &str {
+    block.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_blank(text: &str) -> bool {

@@ -1,5 +1,7 @@
 //! A request as Anthropic Messages takes it.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,6 +24,12 @@ const MAX_TOKENS: u32 = 32_000;
 /// What the person is taken to have said when the model has the first word: the API refuses to begin with an answer.
 const BEGINNING: &str = "[the conversation begins here]";
 
+/// What stands for the person's last word when it is blank: left out, the model would be asked to go on with its own.
+const NOTHING_SAID: &str = "[nothing was said]";
+
+/// Anthropic's own endpoint, which takes no thoughts without a signature.
+const OWN_ENDPOINT: &str = "https://api.anthropic.com";
+
 /// Writes a request.
 ///
 /// Thoughts of the newest models are bound to everything before them: when the tools or the system change in mid-conversation,
@@ -33,7 +41,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     let speaker = settings.speaker(request.model);
     let lowered = body.lowered();
     let turns = turns(request.conversation, &speaker, &lowered);
-    let messages = messages(&turns);
+    let messages = messages(&turns, speaker.endpoint == OWN_ENDPOINT);
     if messages.is_empty() && !request.extra.contains_key("messages") {
         return Err(unusable("there is no message that the model could answer".to_owned()));
     }
@@ -42,11 +50,26 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field("stream", &true);
     body.field_if_some("system", request.conversation.system.as_deref().filter(|system| !system.trim().is_empty()));
     body.field("messages", &messages);
-    body.field_if_some("tool_choice", choice(request, &lowered)?);
+    let mut choice = choice(request, &lowered)?;
+    let mut only = None;
+    if let Some(forced) = choice.as_mut().filter(|choice| matches!(choice.r#type, "any" | "tool"))
+        && is_free_to_call(request.model)
+        && !request.extra.contains_key("tool_choice")
+    {
+        (forced.r#type, forced.name) = ("auto", None);
+        if let ToolChoice::Tool(name) = &request.tool_choice {
+            only = Some(name.as_str());
+        }
+        body.warn(format!("`{}` cannot be made to call a tool: it may choose not to", request.model));
+    }
+    body.field_if_some("tool_choice", choice);
     body.field_if_some("container", container(&turns));
     match request.effort {
         Some(Effort::Off) if always_thinks(request.model) => {
             body.warn(format!("`{}` cannot be told not to think", request.model));
+        }
+        Some(Effort::Off) if request.model.contains("sonnet-5-5") => {
+            body.field("thinking", &Thinking { r#type: "between_tools" });
         }
         effort => body.field_if_some("thinking", thinking(effort)),
     }
@@ -66,7 +89,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
             body.field_if_some(name, value);
         }
     }
-    body.finish(speaker, url(settings), headers(settings, &[("anthropic-version", version)]), None)
+    body.finish(speaker, url(settings), headers(settings, &[("anthropic-version", version)]), only)
 }
 
 fn unusable(message: String) -> ProviderError {
@@ -99,27 +122,59 @@ enum Role {
 }
 
 /// The messages: the person's and the model's by turns, results in front of what the person says after them.
-fn messages<'a>(turns: &'a [Turn<'a>]) -> Vec<Message<'a>> {
-    let mut messages: Vec<Message<'a>> = Vec::new();
-    for turn in turns {
-        let (role, blocks): (Role, Vec<Block<'a>>) = match turn {
+fn messages<'a>(turns: &'a [Turn<'a>], signed_only: bool) -> Vec<Message<'a>> {
+    let mut merged: Vec<Message<'a>> = Vec::new();
+    for (at, turn) in turns.iter().enumerate() {
+        let (role, mut content): (Role, Vec<Block<'a>>) = match turn {
             Turn::User(parts) => (Role::User, parts.iter().filter_map(|part| Block::of(part)).collect()),
             Turn::Results(outcomes) => (Role::User, outcomes.iter().map(Block::of_outcome).collect()),
-            Turn::Assistant(answer) => (Role::Assistant, Block::of_answer(answer).collect()),
+            Turn::Assistant(answer) => (Role::Assistant, Block::of_answer(answer, signed_only)),
         };
-        if blocks.is_empty() {
-            continue;
+        let goes_on = merged.last().is_some_and(|last| last.role == Role::Assistant);
+        if content.is_empty() && role == Role::User && goes_on && at + 1 == turns.len() {
+            content.push(Block::text(NOTHING_SAID));
         }
-        match messages.last_mut() {
-            Some(last) if last.role == role => last.content.extend(blocks),
-            None if role == Role::Assistant => {
-                messages.push(Message { role: Role::User, content: vec![Block::text(BEGINNING)] });
-                messages.push(Message { role, content: blocks });
-            }
-            _ => messages.push(Message { role, content: blocks }),
+        match merged.last_mut() {
+            _ if content.is_empty() => {}
+            Some(last) if last.role == role => last.content.extend(content),
+            _ => merged.push(Message { role, content }),
         }
     }
+    // What may stay of an answer depends on what follows it, so they are looked at from the end on.
+    let mut messages: Vec<Message<'a>> = Vec::with_capacity(merged.len() + 1);
+    for mut message in merged.into_iter().rev() {
+        if message.role == Role::Assistant {
+            keep_the_answerable(&mut message.content, &messages);
+        }
+        match messages.last_mut() {
+            _ if message.content.is_empty() => {}
+            Some(next) if next.role == message.role => {
+                message.content.append(&mut next.content);
+                next.content = message.content;
+            }
+            _ => messages.push(message),
+        }
+    }
+    if messages.last().is_some_and(|first| first.role == Role::Assistant) {
+        messages.push(Message { role: Role::User, content: vec![Block::text(BEGINNING)] });
+    }
+    messages.reverse();
     messages
+}
+
+/// Leaves out of an answer what the API refuses there: thoughts at its end, and calls that the provider has not answered itself and
+/// never will, because the person has gone on. `after` is what follows, the nearest last.
+fn keep_the_answerable<'a>(content: &mut Vec<Block<'a>>, after: &[Message<'a>]) {
+    let mut after = after.iter().rev();
+    let next = after.next();
+    if next.is_some_and(|next| !next.content.iter().all(Block::is_result)) {
+        let later = after.next().map_or(&[][..], |message| &message.content);
+        let answered: HashSet<&str> = content.iter().chain(later).filter_map(Block::server_result).collect();
+        content.retain(|block| block.server_call().is_none_or(|id| answered.contains(id)));
+    }
+    while content.last().is_some_and(Block::is_thought) {
+        content.pop();
+    }
 }
 
 /// The container that the model's code runs in, as long as the same turn goes on: it waits there for the results of its calls.
@@ -168,6 +223,11 @@ fn choice<'a>(request: &'a ChatRequest<'_>, lowered: &'a Lowered) -> Result<Opti
 /// Models that refuse to be told not to think.
 fn always_thinks(model: &str) -> bool {
     ["fable", "mythos", "opus-5-5"].iter().any(|name| model.contains(name))
+}
+
+/// Models that refuse to be told to call a tool.
+fn is_free_to_call(model: &str) -> bool {
+    ["fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5"].iter().any(|name| model.contains(name))
 }
 
 #[derive(Serialize)]

@@ -7,12 +7,11 @@ use serde_json::{Map, Value};
 
 use super::model::Model;
 use super::{CALL, SIGNATURE};
-use crate::message::Speaker;
 use crate::provider::draft::WRITTEN;
 use crate::provider::history::{self, Answer, Outcome, Turn};
 use crate::provider::piece::{Data, Piece};
 
-/// The signature of a call that was not made by Gemini: it says that there is none to check.
+/// The signature of a call that has none, because another model made it or a server lost it: it says that there is none to check.
 const NO_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 /// What the person says in a conversation that the model has begun.
@@ -63,12 +62,7 @@ struct Response<'a> {
 }
 
 /// The contents of a conversation. `result_parts`: results may hold pictures.
-pub(super) fn contents<'a>(
-    turns: &'a [Turn<'a>],
-    speaker: &Speaker,
-    model: &Model<'_>,
-    result_parts: bool,
-) -> Vec<Content<'a>> {
+pub(super) fn contents<'a>(turns: &'a [Turn<'a>], model: &Model<'_>, result_parts: bool) -> Vec<Content<'a>> {
     let mut contents = Contents { result_parts, ids: Vec::new(), contents: Vec::with_capacity(turns.len() + 1) };
     if let Some(Turn::Assistant(_)) = turns.first() {
         contents.push("user", vec![Part::Text(BEGINNING.into())]);
@@ -79,8 +73,7 @@ pub(super) fn contents<'a>(
                 contents.push("user", said.iter().map(|part| Part::from(Piece::of(part))).collect());
             }
             Turn::Assistant(answer) => {
-                let same_model = answer.native.and_then(|message| message.from.as_ref()) == Some(speaker);
-                contents.answer(answer, !same_model && !model.is_older());
+                contents.answer(answer, !model.is_older());
             }
             Turn::Results(outcomes) => contents.results(outcomes),
         }

@@ -28,7 +28,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     }
     let turns = turns(request.conversation, &speaker, &lowered);
     let result_parts = settings.quirks.gemini_result_parts.unwrap_or(!model.is_older());
-    body.field("contents", &contents(&turns, &speaker, &model, result_parts));
+    body.field("contents", &contents(&turns, &model, result_parts));
     if config != Config::default() {
         body.field(CONFIG, &config);
     }

@@ -66,6 +66,26 @@ fn a_tool_that_nobody_has_is_called_by_the_name_that_the_model_gave() {
 }
 
 #[test]
+fn a_call_at_which_the_answer_broke_off_must_not_be_made() {
+    let frames = |stop: &str| {
+        let mut frames = stream([(tool_use("a", "t"), vec![])], stop);
+        frames.retain(|frame| frame["type"] != "content_block_stop");
+        frames
+    };
+    let problem = |stop: &str| {
+        let message = json!(reply(frames(stop)).message);
+        message["parts"][0]["broken_arguments"]["problem"].clone()
+    };
+    for stop in ["refusal", "something_new"] {
+        assert_eq!(problem(stop), "the call was broken off before it was whole", "{stop}");
+    }
+    assert_eq!(problem("max_tokens"), "the arguments were cut off: the answer had become too long");
+    for stop in ["tool_use", "end_turn", "stop_sequence", "pause_turn"] {
+        assert_eq!(problem(stop), serde_json::Value::Null, "{stop}");
+    }
+}
+
+#[test]
 fn a_server_that_forgets_to_wait_for_results_waits_for_them_all_the_same() {
     assert_eq!(reply(stream([(tool_use("a", "t"), vec![])], "end_turn")).stop, StopReason::ToolUse);
 }

@@ -197,13 +197,13 @@ fn an_answer_of_another_model_is_told_without_its_secrets() {
 #[test]
 fn what_an_answer_holds_besides_never_writes_a_field_twice() {
     let parts = json!([
-        {"type": "reasoning", "text": "a", "extra": {"thinking": "x", "type": "y", "signature": null}},
+        {"type": "reasoning", "text": "a", "extra": {"thinking": "x", "type": "y", "signature": "s"}},
         {"type": "text", "text": "b", "extra": {"text": "x", "type": "y"}},
         {"type": "tool_call", "id": "a", "name": "look", "arguments": {"at": "a"}, "extra": {"id": 1, "name": 2, "input": 3, "type": 4}},
     ]);
     assert_eq!(
         messages(json!([user("hi"), native(parts)]))[1]["content"],
-        json!([{"type": "thinking", "thinking": "a", "signature": ""}, said("b"), tool_use("a")])
+        json!([{"type": "thinking", "thinking": "a", "signature": "s"}, said("b"), tool_use("a")])
     );
 }
 
@@ -217,6 +217,77 @@ fn blank_texts_and_thoughts_that_were_cut_off_do_not_go_back() {
     assert_eq!(
         messages(json!([user("hi"), native(json!([thought])), user("go on")])),
         json!([{"role": "user", "content": [said("hi"), said("go on")]}])
+    );
+}
+
+#[test]
+fn an_answer_does_not_end_in_thoughts() {
+    let thought = json!({"type": "reasoning", "text": "so", "extra": {"signature": "s"}});
+    let hidden = json!({"type": "private", "json": {"type": "redacted_thinking", "data": "x"}});
+    let answer = native(json!([said("ok"), thought, hidden, said("\n")]));
+    assert_eq!(messages(json!([user("hi"), answer, user("go on")]))[1]["content"], json!([said("ok")]));
+    let person = json!([{"role": "user", "content": [said("hi"), said("go on")]}]);
+    assert_eq!(messages(json!([user("hi"), native(json!([hidden, thought])), user("go on")])), person);
+    assert_eq!(
+        messages(json!([native(json!([thought])), user("hi")])),
+        json!([{"role": "user", "content": [said("hi")]}])
+    );
+}
+
+#[test]
+fn thoughts_without_a_signature_go_back_only_to_servers_that_have_none_to_give() {
+    let thought = json!({"type": "reasoning", "text": "so"});
+    let sent = |endpoint: &str| {
+        let mut answers = [native(json!([thought, said("ok")])), native(json!([thought, said("\n")]))];
+        answers.iter_mut().for_each(|answer| answer["from"]["endpoint"] = endpoint.into());
+        let [first, second] = answers;
+        let conversation = super::conversation(json!([user("hi"), first, user("and"), second, user("go on")]));
+        let request = crate::provider::ChatRequest::new("claude", &conversation);
+        let encoded = crate::provider::encode(&super::settings().with_base_url(endpoint), &request);
+        super::body(&encoded.expect("a request"))["messages"].take()
+    };
+    let wanted = |answer: Value| {
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": answer},
+            {"role": "user", "content": [said("and"), said("go on")]},
+        ])
+    };
+    let unsigned = json!({"type": "thinking", "thinking": "so", "signature": ""});
+    assert_eq!(sent("https://api.anthropic.com"), wanted(json!([said("ok")])));
+    assert_eq!(sent("https://elsewhere.example"), wanted(json!([unsigned, said("ok")])));
+}
+
+#[test]
+fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
+    let search =
+        json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
+    let found =
+        json!({"type": "private", "json": {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}});
+    let results = json!({"role": "tool", "results": [{"call": "a", "tool": "look", "content": [said("18C")]}]});
+    let content = |all: Value| messages(all)[1]["content"].clone();
+    let open = native(json!([said("ok"), search]));
+    assert_eq!(content(json!([user("hi"), open, user("go on")])), json!([said("ok")]));
+    assert_eq!(content(json!([user("hi"), open])), json!([said("ok"), search["json"]]));
+    let whole = native(json!([search, found]));
+    assert_eq!(content(json!([user("hi"), whole, user("go on")])), json!([search["json"], found["json"]]));
+    let calls = native(json!([search, call("a")]));
+    let both = json!([search["json"], tool_use("a")]);
+    assert_eq!(content(json!([user("hi"), calls, results])), both);
+    assert_eq!(content(json!([user("hi"), calls, results, user("go on")])), json!([tool_use("a")]));
+    assert_eq!(content(json!([user("hi"), calls, results, user("go on"), native(json!([found]))])), both);
+}
+
+#[test]
+fn a_blank_last_word_of_the_person_is_still_the_last_word() {
+    let answer = json!({"role": "assistant", "parts": [said("ok")]});
+    assert_eq!(
+        messages(json!([user("hi"), answer, user("\n")])),
+        json!([
+            {"role": "user", "content": [said("hi")]},
+            {"role": "assistant", "content": [said("ok")]},
+            {"role": "user", "content": [said("[nothing was said]")]},
+        ])
     );
 }
 

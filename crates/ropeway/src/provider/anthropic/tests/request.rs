@@ -145,6 +145,15 @@ fn effort_is_adaptive_thinking_with_a_guide() {
 }
 
 #[test]
+fn a_model_that_thinks_at_least_between_its_calls_is_told_to_think_only_there() {
+    let conversation = hello();
+    let request = ChatRequest::new("claude-sonnet-5-5", &conversation).with_effort(Effort::Off);
+    let encoded = encode(&settings(), &request).expect("a request");
+    assert_eq!(body(&encoded)["thinking"], json!({"type": "between_tools"}));
+    assert_eq!(encoded.warnings, [""; 0]);
+}
+
+#[test]
 fn a_model_that_always_thinks_is_not_told_to_stop() {
     let conversation = hello();
     let request = ChatRequest::new("claude-opus-5-5", &conversation).with_effort(Effort::Off);

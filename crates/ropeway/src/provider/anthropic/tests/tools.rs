@@ -41,6 +41,26 @@ fn a_tool_is_chosen_by_the_name_that_the_api_knows() {
 }
 
 #[test]
+fn a_model_that_cannot_be_made_to_call_is_asked_to() {
+    let asked = |model: &str, choice: ToolChoice| {
+        let (conversation, tools) = (conversation(json!([user("hi")])), tools());
+        let request = ChatRequest::new(model, &conversation).with_tools(&tools).with_tool_choice(choice);
+        let encoded = encode(&settings(), &request).expect("a request");
+        let body = body(&encoded);
+        let names: Vec<Value> =
+            body["tools"].as_array().expect("a list").iter().map(|tool| tool["name"].clone()).collect();
+        (json!([body["tool_choice"], names]), encoded.warnings.clone())
+    };
+    for model in ["claude-fable-5-1", "claude-mythos-5-1", "claude-opus-5-5", "claude-sonnet-5-5"] {
+        let warnings = vec![format!("`{model}` cannot be made to call a tool: it may choose not to")];
+        let any = json!([{"type": "auto"}, ["maps_weather", "clock"]]);
+        assert_eq!(asked(model, ToolChoice::Required), (any, warnings.clone()));
+        let one = json!([{"type": "auto"}, ["maps_weather"]]);
+        assert_eq!(asked(model, ToolChoice::Tool("maps.weather".to_owned())), (one, warnings));
+    }
+}
+
+#[test]
 fn a_call_comes_back_by_our_own_name_and_goes_out_again_by_the_apis() {
     let encoded_first = encoded(json!([user("hi")]), ToolChoice::Auto);
     let mut decoder = encoded_first.decoder();

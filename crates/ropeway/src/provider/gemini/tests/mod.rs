@@ -14,6 +14,8 @@ use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, Spe
 use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
 use crate::tool::ToolDefinition;
 
+/// The signature of a call that has none.
+const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 const NEW: &str = "gemini-3.8-flash";
 const OLD: &str = "gemini-2.5-flash";
 
