@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::Input;
+use super::model;
 use crate::lowering::{Lowered, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
@@ -22,7 +23,9 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field("input", &Input::new(&turns, settings.is_openai()));
     body.field("stream", &true);
     body.field("store", &false);
-    body.field("include", &["reasoning.encrypted_content"]);
+    if model::reasons(request.model) {
+        body.field("include", &["reasoning.encrypted_content"]);
+    }
     body.field_if_some("max_output_tokens", request.max_tokens);
     body.field_if_some("temperature", request.temperature);
     body.field_if_some("top_p", request.top_p);
