@@ -20,7 +20,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     let turns = history::turns(request.conversation, &speaker, &lowered);
     body.field("model", request.model);
     body.field_if_some("instructions", request.conversation.system.as_deref().filter(|system| !system.is_empty()));
-    body.field("input", &Input::new(&turns, settings.is_openai()));
+    body.field("input", &Input::new(&turns, settings.is_openai(), model::reasons(request.model)));
     body.field("stream", &true);
     body.field("store", &false);
     if model::reasons(request.model) {

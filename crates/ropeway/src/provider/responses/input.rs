@@ -61,15 +61,15 @@ enum Output<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The items of a conversation.
-    pub(super) fn new(turns: &'a [Turn<'a>], is_openai: bool) -> Self {
+    /// The items of a conversation, for a model that reasons or one that does not.
+    pub(super) fn new(turns: &'a [Turn<'a>], is_openai: bool, reasons: bool) -> Self {
         let mut items = Vec::with_capacity(turns.len());
         for turn in turns {
             match turn {
                 Turn::User(parts) => {
                     items.push(Item::User(parts.iter().map(|part| input_part(Piece::of(part))).collect()));
                 }
-                Turn::Assistant(answer) => push_answer(answer, &mut items),
+                Turn::Assistant(answer) => push_answer(answer, reasons, &mut items),
                 Turn::Results(outcomes) => {
                     items.extend(outcomes.iter().map(|outcome| Item::Output(&outcome.id, output(outcome))));
                 }
@@ -79,10 +79,15 @@ impl<'a> Input<'a> {
     }
 }
 
-fn push_answer<'a>(answer: &'a Answer<'a>, items: &mut Vec<Item<'a>>) {
-    let whole = answer.native.is_some_and(|message: &AssistantMessage| is_whole(message, &answer.parts));
+fn push_answer<'a>(answer: &'a Answer<'a>, reasons: bool, items: &mut Vec<Item<'a>>) {
     // Reasoning that led to nothing: the answer was too long before it began.
     let end = answer.parts.iter().rposition(|part| !matches!(part, Part::Reasoning(_))).unwrap_or_default();
+    let mut thoughts = answer.parts[..end].iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => item_of(&reasoning.extra),
+        _ => None,
+    });
+    let whole = answer.native.is_some_and(|message: &AssistantMessage| is_whole(message, &answer.parts))
+        && thoughts.all(|_| reasons);
     for (at, part) in answer.parts.iter().enumerate() {
         match part {
             Part::Text(text) => match (item_of(&text.extra), items.last_mut()) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{body, conversation, encode, input, local, openai, reply, text, told, tools};
+use super::{body, conversation, encode, input, local, message, openai, reply, text, told, tools};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
 use crate::provider::{ChatRequest, ReplyEvent, Settings};
@@ -146,6 +146,18 @@ fn of_an_answer_that_was_cut_since_neither_thoughts_nor_ids_go_back() {
     without_text.parts.drain(3..6);
     without_text.parts.truncate(4);
     assert_eq!(sent_back(&openai(), &Conversation::new().with(without_text)), [call]);
+}
+
+#[test]
+fn neither_thoughts_nor_ids_go_to_a_model_that_does_not_reason() {
+    let sent = |items: &[Value]| {
+        let conversation = Conversation::new().with(reply(&CAREFUL.stream(items)).message);
+        body(&openai(), &ChatRequest::new("gpt-4o", &conversation))["input"].take()
+    };
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let said = json!({"type": "message", "role": "assistant", "content": "18 °C."});
+    assert_eq!(sent(&[thought, message("msg_1", "18 °C.")]), json!([said]));
+    assert_eq!(sent(&[message("msg_1", "18 °C.")]), json!([message("msg_1", "18 °C.")]), "its own answers");
 }
 
 #[test]
