@@ -75,13 +75,23 @@ impl<'a> Input<'a> {
                 }
             }
         }
+        // A message without any content is refused.
+        items.retain(|item| !matches!(item, Item::Message(_, texts) if !texts.iter().any(|text| is_there(text))));
         Self { items, as_string: is_openai }
     }
 }
 
 fn push_answer<'a>(answer: &'a Answer<'a>, reasons: bool, items: &mut Vec<Item<'a>>) {
     // Reasoning that led to nothing: the answer was too long before it began.
-    let end = answer.parts.iter().rposition(|part| !matches!(part, Part::Reasoning(_))).unwrap_or_default();
+    let end = answer
+        .parts
+        .iter()
+        .rposition(|part| match part {
+            Part::Reasoning(_) => false,
+            Part::Text(text) => is_there(text),
+            _ => true,
+        })
+        .unwrap_or_default();
     let mut thoughts = answer.parts[..end].iter().filter_map(|part| match part {
         Part::Reasoning(reasoning) => item_of(&reasoning.extra),
         _ => None,
@@ -103,6 +113,11 @@ fn push_answer<'a>(answer: &'a Answer<'a>, reasons: bool, items: &mut Vec<Item<'
             Part::Private(private) => items.extend(whole.then_some(Item::AsItCame(&private.json))),
         }
     }
+}
+
+/// Is a text one that was said? A message without content has a text all the same, for its item to be kept in.
+fn is_there(text: &AssistantText) -> bool {
+    !text.text.is_empty() || text.extra.contains_key(PART)
 }
 
 fn input_part(piece: Piece<'_>) -> InputPart<'_> {
@@ -254,9 +269,7 @@ struct Content<'a>(&'a [&'a AssistantText]);
 
 impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A message without content has a text all the same, for its item to be kept in.
-        let is_there = |text: &&&AssistantText| !text.text.is_empty() || text.extra.contains_key(PART);
-        serializer.collect_seq(self.0.iter().filter(is_there).map(|text| ContentPart(text)))
+        serializer.collect_seq(self.0.iter().filter(|text| is_there(text)).map(|text| ContentPart(text)))
     }
 }
 
