@@ -174,6 +174,17 @@ fn neither_thoughts_nor_ids_go_to_a_model_that_does_not_reason() {
 }
 
 #[test]
+fn thoughts_of_which_there_is_only_an_id_do_not_go_back_to_openai() {
+    for encrypted in [json!({}), json!({"encrypted_content": null}), json!({"content": []})] {
+        let mut thought = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+        thought.as_object_mut().expect("an object").extend(encrypted.as_object().cloned().unwrap_or_default());
+        let answer = reply(&CAREFUL.stream(&[thought, message("msg_1", "18 °C.")])).message;
+        let expected = json!({"type": "message", "role": "assistant", "content": "18 °C."});
+        assert_eq!(sent_back(&openai(), &Conversation::new().with(answer)), [expected]);
+    }
+}
+
+#[test]
 fn a_text_that_a_host_has_put_into_an_answer_goes_as_its_own() {
     let items = [json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []})];
     let mut answer = reply(&CAREFUL.stream(&items)).message;
