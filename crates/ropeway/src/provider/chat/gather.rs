@@ -18,6 +18,7 @@ pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
             (Some(Value::Array(list)), Value::Array(more)) if name == DETAILS => {
                 more.into_iter().for_each(|detail| add_detail(list, detail));
             }
+            (Some(Value::String(before)), Value::String(value)) if !grows(&name) => *before = value,
             (Some(before), value) => add(before, value),
             (None, Value::Array(more)) if name == DETAILS => {
                 let mut list = Vec::new();
@@ -27,6 +28,11 @@ pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
             (None, value) => _ = extra.insert(name.into_owned(), value),
         }
     }
+}
+
+/// Does a text of the message grow? Of others nobody knows, and more of them are said anew with each piece than continued.
+fn grows(name: &str) -> bool {
+    name.starts_with("reasoning") || name == "refusal"
 }
 
 /// Takes unknown fields that come whole: the last word counts.

@@ -108,13 +108,15 @@ fn details_without_an_index_go_together_with_their_neighbour() {
 fn unknown_fields_grow_as_their_kind_does() {
     let chunks = [
         delta(
-            json!({"opaque": "a", "images": [1], "deep": {"id": "x", "text": "a", "n": 1}, "once": true, "none": null}),
+            json!({"reasoning_opaque": "a", "channel": "final", "images": [1], "deep": {"id": "x", "text": "a", "n": 1}, "once": true, "none": null}),
         ),
-        delta(json!({"opaque": "b", "images": [2], "deep": {"id": "x", "text": "b", "n": 2, "new": 3}})),
+        delta(
+            json!({"reasoning_opaque": "b", "channel": "final", "images": [2], "deep": {"id": "x", "text": "b", "n": 2, "new": 3}}),
+        ),
         finish("stop"),
     ];
     let expected = json!({
-        "opaque": "ab", "images": [1, 2], "deep": {"id": "x", "text": "ab", "n": 2, "new": 3}, "once": true,
+        "reasoning_opaque": "ab", "channel": "final", "images": [1, 2], "deep": {"id": "x", "text": "ab", "n": 2, "new": 3}, "once": true,
     });
     assert_eq!(extra(&chunks), expected);
 }
