@@ -81,6 +81,23 @@ fn content_in_parts_goes_back_in_parts() {
 }
 
 #[test]
+fn thoughts_between_texts_go_back_between_them() {
+    let thinking = |text: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let (back, abroad) = sent_back(&[
+        delta(json!({"content": [thinking("A")]})),
+        delta(json!({"content": [thinking("a"), text("x")]})),
+        delta(json!({"content": "y"})),
+        delta(json!({"content": [thinking("B")]})),
+        delta(json!({"content": "z"})),
+        finish("stop"),
+    ]);
+    let content = json!([thinking("Aa"), text("xy"), thinking("B"), text("z")]);
+    assert_eq!(back, json!({"role": "assistant", "content": content}));
+    assert_eq!(abroad, json!({"role": "assistant", "content": "xyz"}));
+}
+
+#[test]
 fn a_refusal_goes_back_as_one_and_abroad_as_text() {
     let (back, abroad) = sent_back(&[delta(json!({"refusal": "I cannot."})), finish("stop")]);
     assert_eq!(back, json!({"role": "assistant", "content": null, "refusal": "I cannot."}));
