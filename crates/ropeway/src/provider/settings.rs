@@ -278,7 +278,11 @@ impl Settings {
 
     /// Is it OpenAI itself?
     pub(super) fn is_openai(&self) -> bool {
-        self.endpoint() == "https://api.openai.com"
+        let endpoint = self.endpoint();
+        let host = endpoint.strip_prefix("https://").unwrap_or_default();
+        let host = host.strip_suffix(":443").unwrap_or(host);
+        // Regions have hosts of their own, such as `eu.api.openai.com`.
+        host == "api.openai.com" || host.ends_with(".api.openai.com")
     }
 
     /// Hides everything in these settings that must not be seen.
@@ -344,6 +348,22 @@ mod tests {
         let mask = settings.mask();
         assert_eq!(mask.hide("Scheme some-value, some-value"), "***, ***");
         assert_eq!(mask.hide("true some-agent some-beta"), "true some-agent some-beta");
+    }
+
+    #[test]
+    fn openai_itself_is_known_by_its_host() {
+        let is_openai = |url: &str| Settings::new(Dialect::Chat).with_base_url(url).is_openai();
+        for url in ["https://api.openai.com/v1", "https://api.openai.com:443/v1", "https://eu.api.openai.com/v1"] {
+            assert!(is_openai(url), "{url}");
+        }
+        for url in [
+            "http://api.openai.com/v1",
+            "https://api.openai.com:8443",
+            "https://myapi.openai.com",
+            "https://x/api.openai.com",
+        ] {
+            assert!(!is_openai(url), "{url}");
+        }
     }
 
     #[test]

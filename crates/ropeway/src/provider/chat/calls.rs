@@ -78,12 +78,12 @@ impl Calls {
     fn place(&self, index: Option<u64>, id: &str, name: &str, arguments: &str, draft: &Draft) -> Place {
         let by_id = |call: &Call| call.id == id && (call.index == index || call.index.is_none() || index.is_none());
         let by_index = |call: &Call| call.index == index;
-        let found = match index {
-            _ if !id.is_empty() && self.0.iter().any(by_id) => self.0.iter().rposition(by_id),
+        let same_call = if id.is_empty() { None } else { self.0.iter().rposition(by_id) };
+        let found = same_call.or_else(|| match index {
             Some(_) => self.0.iter().rposition(by_index),
             // A server without indexes writes one call after the other.
             None => self.0.len().checked_sub(1),
-        };
+        });
         let Some(at) = found else {
             let says_nothing = id.is_empty() && name.is_empty() && arguments.is_empty();
             return if says_nothing { Place::Nowhere } else { Place::New };
@@ -99,7 +99,9 @@ impl Calls {
         // Some number all calls with 0 and give them no ids: a call that is whole cannot go on, so this is the next one.
         let so_far = draft.so_far(call.slot);
         let is_whole = || serde_json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
-        if call.named && !name.is_empty() && !arguments.trim().is_empty() && is_whole() {
+        // Reading is for the end: a server that says the name with each piece must not make us read all of them each time.
+        let may_be_next = || so_far.trim_end().ends_with('}') && arguments.trim_start().starts_with('{');
+        if call.named && !name.is_empty() && may_be_next() && is_whole() {
             let said_before = !id.is_empty() && so_far == arguments;
             return if said_before { Place::Nowhere } else { Place::New };
         }

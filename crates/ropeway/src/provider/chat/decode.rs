@@ -21,6 +21,8 @@ pub(crate) struct Decoder {
     text: Option<usize>,
     refusal: Option<usize>,
     reasoning: Option<usize>,
+    /// The slot of thoughts that stand in the content, until a text or something else follows them there.
+    thinking: Option<usize>,
     calls: Calls,
     /// The last word, `[DONE]`, was said.
     is_over: bool,
@@ -33,6 +35,7 @@ impl Decoder {
             text: None,
             refusal: None,
             reasoning: None,
+            thinking: None,
             calls: Calls::default(),
             is_over: false,
         }
@@ -158,9 +161,11 @@ impl Decoder {
         if text.is_empty() {
             return;
         }
+        // Behind thoughts in the content a new text begins, so that they go back in their order.
+        let goes_on = self.thinking.take().is_none();
         let slot = match self.text {
-            Some(slot) => slot,
-            None => *self.text.insert(self.draft.open_text(events)),
+            Some(slot) if goes_on => slot,
+            _ => *self.text.insert(self.draft.open_text(events)),
         };
         self.draft.text(slot, text, events);
     }
@@ -179,13 +184,13 @@ impl Decoder {
                     Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
                     _ => String::new(),
                 };
-                self.think(&thoughts, &["content"], events);
+                self.think_aloud(&thoughts, events);
             }
             _ => {
                 if let Value::Object(json) = part {
                     self.draft.private(json, events);
                     // What follows stands behind it.
-                    self.text = None;
+                    (self.text, self.thinking) = (None, None);
                 }
             }
         }
@@ -233,6 +238,19 @@ impl Decoder {
             None => *self.reasoning.insert(self.draft.open_reasoning(events)),
         };
         fields.iter().for_each(|field| self.from(slot, field));
+        self.draft.reasoning(slot, text, events);
+    }
+
+    /// Thoughts between the texts of the content.
+    fn think_aloud(&mut self, text: &str, events: &mut Vec<ReplyEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        let slot = match self.thinking {
+            Some(slot) => slot,
+            None => *self.thinking.insert(self.draft.open_reasoning(events)),
+        };
+        self.from(slot, "content");
         self.draft.reasoning(slot, text, events);
     }
 

@@ -7,6 +7,9 @@ use super::wire::Others;
 /// The field in which OpenRouter keeps what models thought, signed and encrypted.
 const DETAILS: &str = "reasoning_details";
 
+/// How far back a piece of a detail looks for the others: servers write few side by side, but an answer may have thousands.
+const NEAR: usize = 16;
+
 /// Adds the unknown fields of a piece of the message.
 pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
     for (name, raw) in others {
@@ -15,6 +18,7 @@ pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
             (Some(Value::Array(list)), Value::Array(more)) if name == DETAILS => {
                 more.into_iter().for_each(|detail| add_detail(list, detail));
             }
+            (Some(Value::String(before)), Value::String(value)) if !grows(&name) => *before = value,
             (Some(before), value) => add(before, value),
             (None, Value::Array(more)) if name == DETAILS => {
                 let mut list = Vec::new();
@@ -24,6 +28,11 @@ pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
             (None, value) => _ = extra.insert(name.into_owned(), value),
         }
     }
+}
+
+/// Does a text of the message grow? Of others nobody knows, and more of them are said anew with each piece than continued.
+fn grows(name: &str) -> bool {
+    name.starts_with("reasoning") || name == "refusal"
 }
 
 /// Takes unknown fields that come whole: the last word counts.
@@ -58,16 +67,19 @@ fn add(before: &mut Value, more: Value) {
 /// may share its index with others.
 fn add_detail(list: &mut Vec<Value>, detail: Value) {
     let grows = matches!(detail["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
+    let (kind, index) = (&detail["type"], &detail["index"]);
     let same = |other: &Value| {
+        if other["index"] != *index || other["type"] != *kind {
+            return false;
+        }
         let ids = (&other["id"], &detail["id"]);
-        let ids_agree = ids.0.is_null() || ids.1.is_null() || ids.0 == ids.1;
-        other["type"] == detail["type"] && other["index"] == detail["index"] && ids_agree
+        ids.0.is_null() || ids.1.is_null() || ids.0 == ids.1
     };
     let place = match detail["index"].is_null() {
         _ if !grows => None,
         // Without an index only neighbours belong together.
         true => list.len().checked_sub(1).filter(|&last| same(&list[last])),
-        false => list.iter().rposition(same),
+        false => (list.len().saturating_sub(NEAR)..list.len()).rev().find(|&at| same(&list[at])),
     };
     let (Some(Value::Object(before)), Value::Object(more)) = (place.map(|at| &mut list[at]), &detail) else {
         return list.push(detail);

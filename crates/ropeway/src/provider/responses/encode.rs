@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::Input;
+use super::model;
 use crate::lowering::{Lowered, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
@@ -19,10 +20,12 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     let turns = history::turns(request.conversation, &speaker, &lowered);
     body.field("model", request.model);
     body.field_if_some("instructions", request.conversation.system.as_deref().filter(|system| !system.is_empty()));
-    body.field("input", &Input::new(&turns, settings.is_openai()));
+    body.field("input", &Input::new(&turns, settings.is_openai(), model::reasons(request.model)));
     body.field("stream", &true);
     body.field("store", &false);
-    body.field("include", &["reasoning.encrypted_content"]);
+    if model::reasons(request.model) {
+        body.field("include", &["reasoning.encrypted_content"]);
+    }
     body.field_if_some("max_output_tokens", request.max_tokens);
     body.field_if_some("temperature", request.temperature);
     body.field_if_some("top_p", request.top_p);

@@ -61,28 +61,45 @@ enum Output<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The items of a conversation.
-    pub(super) fn new(turns: &'a [Turn<'a>], is_openai: bool) -> Self {
+    /// The items of a conversation, for a model that reasons or one that does not.
+    pub(super) fn new(turns: &'a [Turn<'a>], is_openai: bool, reasons: bool) -> Self {
         let mut items = Vec::with_capacity(turns.len());
+        let takes = |thought: &Map<String, Value>| reasons && (!is_openai || holds_something(thought));
         for turn in turns {
             match turn {
                 Turn::User(parts) => {
                     items.push(Item::User(parts.iter().map(|part| input_part(Piece::of(part))).collect()));
                 }
-                Turn::Assistant(answer) => push_answer(answer, &mut items),
+                Turn::Assistant(answer) => push_answer(answer, takes, &mut items),
                 Turn::Results(outcomes) => {
                     items.extend(outcomes.iter().map(|outcome| Item::Output(&outcome.id, output(outcome))));
                 }
             }
         }
+        // A message without any content is refused.
+        items.retain(|item| !matches!(item, Item::Message(_, texts) if !texts.iter().any(|text| is_there(text))));
         Self { items, as_string: is_openai }
     }
 }
 
-fn push_answer<'a>(answer: &'a Answer<'a>, items: &mut Vec<Item<'a>>) {
-    let whole = answer.native.is_some_and(|message: &AssistantMessage| is_whole(message, &answer.parts));
+/// Puts an answer in; one that holds thoughts that are not taken goes without them and without its ids.
+fn push_answer<'a>(answer: &'a Answer<'a>, takes: impl Fn(&Map<String, Value>) -> bool, items: &mut Vec<Item<'a>>) {
     // Reasoning that led to nothing: the answer was too long before it began.
-    let end = answer.parts.iter().rposition(|part| !matches!(part, Part::Reasoning(_))).unwrap_or_default();
+    let end = answer
+        .parts
+        .iter()
+        .rposition(|part| match part {
+            Part::Reasoning(_) => false,
+            Part::Text(text) => is_there(text),
+            _ => true,
+        })
+        .unwrap_or_default();
+    let mut thoughts = answer.parts[..end].iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => item_of(&reasoning.extra),
+        _ => None,
+    });
+    let whole =
+        answer.native.is_some_and(|message: &AssistantMessage| is_whole(message, &answer.parts)) && thoughts.all(takes);
     for (at, part) in answer.parts.iter().enumerate() {
         match part {
             Part::Text(text) => match (item_of(&text.extra), items.last_mut()) {
@@ -98,6 +115,17 @@ fn push_answer<'a>(answer: &'a Answer<'a>, items: &mut Vec<Item<'a>>) {
             Part::Private(private) => items.extend(whole.then_some(Item::AsItCame(&private.json))),
         }
     }
+}
+
+/// Does a thought hold more than its id? OpenAI keeps nothing for us, so it looks for one of which we have nothing in vain.
+fn holds_something(thought: &Map<String, Value>) -> bool {
+    let is_text = thought.get("encrypted_content").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    is_text || thought.get("content").and_then(Value::as_array).is_some_and(|parts| !parts.is_empty())
+}
+
+/// Is a text one that was said? A message without content has a text all the same, for its item to be kept in.
+fn is_there(text: &AssistantText) -> bool {
+    !text.text.is_empty() || text.extra.contains_key(PART)
 }
 
 fn input_part(piece: Piece<'_>) -> InputPart<'_> {
@@ -249,9 +277,7 @@ struct Content<'a>(&'a [&'a AssistantText]);
 
 impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A message without content has a text all the same, for its item to be kept in.
-        let is_there = |text: &&&AssistantText| !text.text.is_empty() || text.extra.contains_key(PART);
-        serializer.collect_seq(self.0.iter().filter(is_there).map(|text| ContentPart(text)))
+        serializer.collect_seq(self.0.iter().filter(|text| is_there(text)).map(|text| ContentPart(text)))
     }
 }
 

@@ -5,6 +5,7 @@ mod encode;
 mod head;
 mod input;
 mod item;
+mod model;
 mod output;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,8 @@ async fn asked(provider: &Provider, request: ChatRequest<'_>) -> Reply {
 async fn a_real_model_answers_calls_a_tool_and_tells_its_result_in_three_dialects() {
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Anthropic] {
         let provider = provider(dialect);
-        let question = Conversation::new().with_system("You answer in one word.").with("What is the capital of France?");
+        let question =
+            Conversation::new().with_system("You answer in one word.").with("What is the capital of France?");
         let reply = asked(&provider, ChatRequest::new("local", &question)).await;
         assert_eq!((reply.message.to_text().trim(), reply.stop), ("Paris", StopReason::EndTurn), "{dialect}");
         assert!(reply.usage.input > 0 && reply.usage.output > 0, "{dialect}: {:?}", reply.usage);

@@ -117,6 +117,21 @@ fn calls_that_all_have_the_same_index_and_no_id_are_told_apart_by_being_whole() 
 }
 
 #[test]
+fn a_call_whose_name_comes_with_each_piece_is_one_call() {
+    let piece = |arguments: &str| {
+        pieces(json!([{"index": 0, "id": "c1", "function": {"name": "look", "arguments": arguments}}]))
+    };
+    let text = "x".repeat(5_000);
+    let start = [piece("{\"a\":"), piece("{\"b\":\"")];
+    let middle = text.chars().map(|letter| piece(&letter.to_string()));
+    let end = [piece("\"}"), piece("}"), piece("\n"), finish("tool_calls")];
+    let chunks: Vec<Value> = start.into_iter().chain(middle).chain(end).collect();
+    assert_eq!(calls(&chunks), json!([["c1", "look", {"a": {"b": text}}]]));
+    let blank = [piece("{\"a\":1}"), piece(" "), piece(" {\"a\":2}"), finish("tool_calls")];
+    assert_eq!(calls(&blank), json!([["c1", "look", {"a": 1}], ["c1", "look", {"a": 2}]]));
+}
+
+#[test]
 fn a_call_that_is_said_again_is_one_call() {
     let whole = pieces(json!([{"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{\"a\":1}"}}]));
     assert_eq!(calls(&[whole.clone(), whole, finish("tool_calls")]), json!([["c1", "look", {"a": 1}]]));

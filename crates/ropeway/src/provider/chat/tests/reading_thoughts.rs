@@ -72,6 +72,18 @@ fn details_are_put_together_by_type_and_index() {
 }
 
 #[test]
+fn a_piece_of_a_detail_looks_for_the_others_nearby_only() {
+    let detail = |index: usize, text: &str| json!({"type": "reasoning.text", "text": text, "index": index});
+    let piece = |index: usize, text: &str| delta(json!({ "reasoning_details": [detail(index, text)] }));
+    let many = (0..20_000).map(|index| piece(index, "a"));
+    let chunks: Vec<Value> = many.chain([piece(19_990, "b"), piece(0, "b"), finish("stop")]).collect();
+    let mut expected: Vec<Value> = (0..20_000).map(|index| detail(index, "a")).collect();
+    expected[19_990] = detail(19_990, "ab");
+    expected.push(detail(0, "b"));
+    assert!(extra(&chunks) == json!({ "reasoning_details": expected }), "only the last few are looked at");
+}
+
+#[test]
 fn details_without_an_index_go_together_with_their_neighbour() {
     let details = |details: Value| delta(json!({ "reasoning_details": details }));
     let chunks = [
@@ -96,13 +108,15 @@ fn details_without_an_index_go_together_with_their_neighbour() {
 fn unknown_fields_grow_as_their_kind_does() {
     let chunks = [
         delta(
-            json!({"opaque": "a", "images": [1], "deep": {"id": "x", "text": "a", "n": 1}, "once": true, "none": null}),
+            json!({"reasoning_opaque": "a", "channel": "final", "images": [1], "deep": {"id": "x", "text": "a", "n": 1}, "once": true, "none": null}),
         ),
-        delta(json!({"opaque": "b", "images": [2], "deep": {"id": "x", "text": "b", "n": 2, "new": 3}})),
+        delta(
+            json!({"reasoning_opaque": "b", "channel": "final", "images": [2], "deep": {"id": "x", "text": "b", "n": 2, "new": 3}}),
+        ),
         finish("stop"),
     ];
     let expected = json!({
-        "opaque": "ab", "images": [1, 2], "deep": {"id": "x", "text": "ab", "n": 2, "new": 3}, "once": true,
+        "reasoning_opaque": "ab", "channel": "final", "images": [1, 2], "deep": {"id": "x", "text": "ab", "n": 2, "new": 3}, "once": true,
     });
     assert_eq!(extra(&chunks), expected);
 }

@@ -81,6 +81,38 @@ fn content_in_parts_goes_back_in_parts() {
 }
 
 #[test]
+fn thoughts_between_texts_go_back_between_them() {
+    let thinking = |text: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let (back, abroad) = sent_back(&[
+        delta(json!({"content": [thinking("A")]})),
+        delta(json!({"content": [thinking("a"), text("x")]})),
+        delta(json!({"content": "y"})),
+        delta(json!({"content": [thinking("B")]})),
+        delta(json!({"content": "z"})),
+        finish("stop"),
+    ]);
+    let content = json!([thinking("Aa"), text("xy"), thinking("B"), text("z")]);
+    assert_eq!(back, json!({"role": "assistant", "content": content}));
+    assert_eq!(abroad, json!({"role": "assistant", "content": "xyz"}));
+}
+
+#[test]
+fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
+    let tools = Toolset::new([ToolDefinition::new("look")]);
+    let conversation = Conversation::new().with("hi");
+    let request = ChatRequest::new("m", &conversation).with_tools(&tools);
+    let mut decoder = encode(&Settings::new(Dialect::Chat), &request).expect("a request").decoder();
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "made_up", "arguments": "{}"}});
+    let mut events = Vec::new();
+    for chunk in [delta(json!({ "tool_calls": [call] })), finish("tool_calls")] {
+        decoder.frame(chunk.to_string().as_bytes(), &mut events).expect("a frame");
+    }
+    let answer = decoder.end(&mut events).expect("an answer").message;
+    assert_eq!(answer.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["made_up"]);
+}
+
+#[test]
 fn a_refusal_goes_back_as_one_and_abroad_as_text() {
     let (back, abroad) = sent_back(&[delta(json!({"refusal": "I cannot."})), finish("stop")]);
     assert_eq!(back, json!({"role": "assistant", "content": null, "refusal": "I cannot."}));

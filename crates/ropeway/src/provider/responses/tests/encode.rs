@@ -40,6 +40,26 @@ fn only_openai_itself_is_asked_to_leave_out_the_padding() {
 }
 
 #[test]
+fn thoughts_are_asked_for_where_the_model_has_any() {
+    let conversation = Conversation::new().with("hi");
+    let asked = |model: &str| body(&openai(), &ChatRequest::new(model, &conversation)).get("include").is_some();
+    for model in ["gpt-5.1", "o3", "openai/gpt-6-sol", "gpt-oss-120b", "m"] {
+        assert!(asked(model), "{model}");
+    }
+    for model in [
+        "gpt-4o",
+        "gpt-4.1-mini",
+        "gpt-3.5-turbo",
+        "chatgpt-4o-latest",
+        "gpt-5-chat-latest",
+        "openai/GPT-4o",
+        "ft:gpt-4o:us::x",
+    ] {
+        assert!(!asked(model), "{model}");
+    }
+}
+
+#[test]
 fn what_is_asked_for_has_the_names_of_this_dialect() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new("m", &conversation).with_max_tokens(100).with_temperature(0.5);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{body, conversation, encode, input, local, openai, reply, text, told, tools};
+use super::{body, conversation, encode, input, local, message, openai, reply, text, told, tools};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
 use crate::provider::{ChatRequest, ReplyEvent, Settings};
@@ -44,7 +44,8 @@ fn reasoning(events: &[ReplyEvent]) -> String {
 
 /// All that a stream of items must give in any style.
 fn check(style: Style, items: &[Value]) {
-    let expected: Vec<Value> = items.iter().map(|item| style.item(item)).collect();
+    let is_empty = |item: &Value| item["content"].as_array().is_some_and(Vec::is_empty);
+    let expected: Vec<Value> = items.iter().filter(|item| !is_empty(item)).map(|item| style.item(item)).collect();
     let (events, reply) = told(&style.stream(items));
     let reply = reply.expect("an answer");
     assert_eq!(text(&events), reply.message.to_text(), "each text is told once: {style:?}");
@@ -131,6 +132,18 @@ fn thoughts_that_led_to_nothing_do_not_go_back() {
 }
 
 #[test]
+fn a_message_without_content_is_nothing_and_so_are_the_thoughts_before_it() {
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let empty = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
+    let sent = |items: &[Value]| {
+        sent_back(&openai(), &Conversation::new().with("hi").with(reply(&CAREFUL.stream(items)).message))
+    };
+    assert_eq!(sent(&[thought.clone(), empty.clone()]), Vec::<Value>::new());
+    let said = message("msg_2", "18 °C.");
+    assert_eq!(sent(&[thought.clone(), empty, said.clone()]), [thought, said]);
+}
+
+#[test]
 fn of_an_answer_that_was_cut_since_neither_thoughts_nor_ids_go_back() {
     let call =
         json!({"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{\"city\": \"Paris\"}"});
@@ -146,6 +159,29 @@ fn of_an_answer_that_was_cut_since_neither_thoughts_nor_ids_go_back() {
     without_text.parts.drain(3..6);
     without_text.parts.truncate(4);
     assert_eq!(sent_back(&openai(), &Conversation::new().with(without_text)), [call]);
+}
+
+#[test]
+fn neither_thoughts_nor_ids_go_to_a_model_that_does_not_reason() {
+    let sent = |items: &[Value]| {
+        let conversation = Conversation::new().with(reply(&CAREFUL.stream(items)).message);
+        body(&openai(), &ChatRequest::new("gpt-4o", &conversation))["input"].take()
+    };
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let said = json!({"type": "message", "role": "assistant", "content": "18 °C."});
+    assert_eq!(sent(&[thought, message("msg_1", "18 °C.")]), json!([said]));
+    assert_eq!(sent(&[message("msg_1", "18 °C.")]), json!([message("msg_1", "18 °C.")]), "its own answers");
+}
+
+#[test]
+fn thoughts_of_which_there_is_only_an_id_do_not_go_back_to_openai() {
+    for encrypted in [json!({}), json!({"encrypted_content": null}), json!({"content": []})] {
+        let mut thought = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+        thought.as_object_mut().expect("an object").extend(encrypted.as_object().cloned().unwrap_or_default());
+        let answer = reply(&CAREFUL.stream(&[thought, message("msg_1", "18 °C.")])).message;
+        let expected = json!({"type": "message", "role": "assistant", "content": "18 °C."});
+        assert_eq!(sent_back(&openai(), &Conversation::new().with(answer)), [expected]);
+    }
 }
 
 #[test]
@@ -221,7 +257,7 @@ proptest! {
 
     #[test]
     fn any_items_go_back_exactly_as_they_came(items in prop::collection::vec(item(), 0..5)) {
-        let last = json!({"type": "message", "role": "assistant", "content": []});
+        let last = message("", "The end.");
         let items: Vec<Value> = items.into_iter().chain([last]).enumerate().map(|(at, mut item)| {
             item["id"] = format!("item_{at}").into();
             if item["type"] == "function_call" {
