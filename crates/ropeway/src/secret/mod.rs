@@ -6,7 +6,9 @@ mod signs;
 use std::fmt;
 
 pub use self::mask::Mask;
-pub(crate) use self::signs::{in_arguments, in_header, in_named, in_secret_header, in_url};
+#[cfg(feature = "providers")]
+pub(crate) use self::signs::in_secret_header;
+pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url};
 
 /// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
 #[derive(Clone, PartialEq, Eq)]
