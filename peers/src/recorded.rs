@@ -54,11 +54,36 @@ pub fn recorded(folder: &Path) -> Result<Vec<Real>> {
         let recording: Recording = serde_json::from_str(&fs::read_to_string(file.path())?)
             .with_context(|| format!("`{}` is no recording", file.path().display()))?;
         let list = recording.tools_list.map(|list| list.tools).unwrap_or_default();
-        tools.extend(list.into_iter().map(|Tool { name, description, input_schema: schema }| Real {
-            name,
-            description,
-            schema,
-        }));
+        for Tool { name, description, input_schema } in list {
+            let schema = RawValue::from_string(in_one_line(input_schema.get()))?;
+            tools.push(Real { name, description, schema });
+        }
     }
     Ok(tools)
+}
+
+/// JSON as it goes over the wire: servers send no line breaks, whoever records them may add some.
+fn in_one_line(json: &str) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let keep = |c: &char| {
+        let is_kept = is_text || !c.is_ascii_whitespace();
+        match c {
+            '"' if !is_escaped => is_text = !is_text,
+            _ => {}
+        }
+        is_escaped = is_text && *c == '\\' && !is_escaped;
+        is_kept
+    };
+    json.chars().filter(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_texts_is_gone() {
+        let json = "{\n  \"a b\": [ 1,\t\"c \\\" d\\\\\" ,  true ]\r\n}";
+        assert_eq!(in_one_line(json), r#"{"a b":[1,"c \" d\\",true]}"#);
+    }
 }
