@@ -241,9 +241,8 @@ impl<'a> Body<'a> {
         let field = (is_free && before > 1).then_some(before..self.json.len());
         self.json.push(b'}');
         if let Some(error) = self.broken {
-            let mut broken = ProviderError::new(ErrorKind::Unusable, dialect, "the request cannot be written as JSON");
-            broken.source = Some(error.into());
-            return Err(broken);
+            let broken = ProviderError::new(ErrorKind::Unusable, dialect, "the request cannot be written as JSON");
+            return Err(broken.with_source(error));
         }
         Ok(Encoded {
             request: HttpRequest { method: "POST", url, headers, body: self.json.into() },

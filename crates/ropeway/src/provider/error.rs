@@ -87,6 +87,16 @@ impl ProviderError {
         }
     }
 
+    /// An answer that ended too early.
+    pub(super) fn truncated(dialect: Dialect) -> Self {
+        Self::new(ErrorKind::Truncated, dialect, "the answer broke off before its end")
+    }
+
+    /// The same trouble, with what it came from.
+    pub(super) fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
     /// May the same request do better in a while?
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Connection, Overloaded, RateLimited, Server, Timeout, Truncated};

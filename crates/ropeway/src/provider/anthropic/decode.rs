@@ -85,8 +85,7 @@ impl Decoder {
     /// A server that says why it stopped has said everything; not all of them also say that it is over.
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         if !self.over && self.draft.stop.is_none() {
-            let words = "the answer broke off before its end";
-            return Err(ProviderError::new(ErrorKind::Truncated, Dialect::Anthropic, words));
+            return Err(ProviderError::truncated(Dialect::Anthropic));
         }
         while let Some((_, block)) = self.open.pop_first() {
             self.close(block);
@@ -269,9 +268,7 @@ fn odd(data: &[u8], cause: serde_json::Error) -> Result<(), ProviderError> {
         return Ok(());
     }
     let words = "an event of the answer is not JSON";
-    let mut error = ProviderError::new(ErrorKind::Unreadable, Dialect::Anthropic, words);
-    error.source = Some(cause.into());
-    Err(error)
+    Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Anthropic, words).with_source(cause))
 }
 
 fn error(data: &[u8]) -> ProviderError {

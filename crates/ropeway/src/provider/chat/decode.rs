@@ -54,9 +54,7 @@ impl Decoder {
             Ok(Known(chunk)) => chunk,
             Err(error) => {
                 let message = "the answer holds a frame that is no chunk of a chat completion";
-                let mut unreadable = ProviderError::new(ErrorKind::Unreadable, Dialect::Chat, message);
-                unreadable.source = Some(error.into());
-                return Err(unreadable);
+                return Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Chat, message).with_source(error));
             }
         };
         // Older servers (vLLM) send the error bare.
@@ -79,8 +77,7 @@ impl Decoder {
         if self.draft.stop.is_none() {
             // A server that says `[DONE]` has said everything; but nothing at all is no answer.
             if !self.is_over || self.draft.is_empty() {
-                let message = "the answer broke off before its end";
-                return Err(ProviderError::new(ErrorKind::Truncated, Dialect::Chat, message));
+                return Err(ProviderError::truncated(Dialect::Chat));
             }
             self.draft.warn("the provider did not say why the answer ended", events);
         }

@@ -274,7 +274,5 @@ fn stop(reason: &str) -> StopReason {
 
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> ProviderError {
     let words = "a frame of the answer is not what gemini sends";
-    let mut unreadable = ProviderError::new(ErrorKind::Unreadable, Dialect::Gemini, words);
-    unreadable.source = Some(error.into());
-    unreadable
+    ProviderError::new(ErrorKind::Unreadable, Dialect::Gemini, words).with_source(error)
 }

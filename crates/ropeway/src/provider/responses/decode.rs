@@ -63,8 +63,7 @@ impl Decoder {
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
         if self.stage != Stage::Whole {
             self.stage = Stage::Lost;
-            let words = "the answer broke off before its end";
-            return Err(ProviderError::new(ErrorKind::Truncated, Dialect::Responses, words));
+            return Err(ProviderError::truncated(Dialect::Responses));
         }
         let complete = matches!(self.draft.stop, Some(StopReason::EndTurn | StopReason::Refusal));
         for item in &mut self.items {
@@ -133,9 +132,7 @@ impl Decoder {
             Err(error) => {
                 self.stage = Stage::Lost;
                 let words = "a piece of the answer is not JSON";
-                let mut unreadable = ProviderError::new(ErrorKind::Unreadable, Dialect::Responses, words);
-                unreadable.source = Some(error.into());
-                Err(unreadable)
+                Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Responses, words).with_source(error))
             }
         }
     }
