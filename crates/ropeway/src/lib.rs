@@ -4,8 +4,10 @@
 //! ([`tool`]), what is said ([`message`]), then records and pure functions beside each other ([`config`], [`event`], [`protocol`],
 //! [`schema`], [`envelope`]), then parts that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection
 //! ([`mcp`]), tools as a model's dialect takes them ([`lowering`]); above them the tools of many servers as one value ([`registry`])
-//! and a model that is asked ([`provider`]), and the servers under one roof ([`bridge`]).
+//! and a model that is asked ([`provider`]), the servers under one roof ([`bridge`]), and a model that uses tools ([`agent`]).
 
+#[cfg(feature = "agent")]
+pub mod agent;
 #[cfg(feature = "bridge")]
 pub mod bridge;
 pub mod checked;

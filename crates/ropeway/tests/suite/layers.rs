@@ -21,6 +21,7 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("mcp", 4, &[]),
     ("provider", 5, &[]),
     ("registry", 5, &[]),
+    ("agent", 6, &[]),
     ("bridge", 6, &[]),
     ("testing", 6, &[]),
 ];

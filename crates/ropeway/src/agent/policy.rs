@@ -1,0 +1,1 @@
+//! A policy: which calls are made, which are asked about, and which are not made.

@@ -1,0 +1,1 @@
+//! Sampling: a model that servers may ask.

@@ -1,0 +1,1 @@
+//! A server of an agent: one connection as a source of tools.

@@ -1,0 +1,1 @@
+//! Spilled outputs: what was too large for the model, kept in files that it can page through.
