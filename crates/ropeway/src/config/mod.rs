@@ -46,6 +46,8 @@ mod unit;
 #[cfg(feature = "bridge")]
 mod yaml;
 
+#[cfg(feature = "bridge")]
+pub(crate) use self::entry::PREFIX;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
