@@ -13,6 +13,7 @@ mod error;
 mod gemini;
 mod history;
 mod http;
+mod models;
 mod piece;
 mod record;
 mod recording;
