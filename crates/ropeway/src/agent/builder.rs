@@ -247,9 +247,7 @@ impl AgentBuilder {
         sources.add_tools(self.tools);
         let handlers = match self.sampling {
             None => self.handlers,
-            Some(Asked::Own) => {
-                self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler())
-            }
+            Some(Asked::Own) => self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler()),
             Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
         };
         for server in self.servers {
