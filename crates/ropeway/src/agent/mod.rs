@@ -3,6 +3,12 @@
 mod budget;
 mod offer;
 mod policy;
+mod read_more;
 mod sampling;
 mod server;
 mod spill;
+mod written;
+
+pub use budget::{Budget, Budgets, Rest, fit, fits};
+pub use read_more::ReadMore;
+pub use spill::{Kept, Spill};
