@@ -131,12 +131,21 @@ impl Agent {
     }
 
     /// Puts another history in the place of this one, once the turns that were begun are over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn replace_history(&self, conversation: Conversation) {
         let (done, over) = oneshot::channel::<()>();
         let before = lock(&self.inner.queue).last.replace(over);
-        wait_for(before).await;
-        self.inner.history.replace(conversation);
-        drop(done);
+        let (place, comes) = oneshot::channel();
+        // The place in the queue is kept also when nobody waits for it any more.
+        tokio::spawn(async move {
+            wait_for(before).await;
+            let _ = place.send(done);
+        });
+        if let Ok(_place) = comes.await {
+            self.inner.history.replace(conversation);
+        }
     }
 
     /// Adds a tool of the host, from the next turn on.
