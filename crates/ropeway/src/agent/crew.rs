@@ -116,8 +116,8 @@ impl Crew {
             };
             outcome.usage += usage;
             outcome.text = message.to_text();
-            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             let calls = scene.history.answer(message);
+            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             if calls.is_empty() {
                 if stop == StopReason::MalformedToolCall && chances > 0 {
                     chances -= 1;
