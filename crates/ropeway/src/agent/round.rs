@@ -34,6 +34,8 @@ pub(super) struct Round<'a> {
     asking: JoinSet<Approval>,
     running: JoinSet<(Envelope, ToolResult)>,
     started: HashMap<Id, Started>,
+    /// The tools that were meant, by the place of their call.
+    tools: Vec<String>,
 }
 
 /// A call that is to be made.
@@ -63,6 +65,7 @@ impl<'a> Round<'a> {
             asking: JoinSet::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
+            tools: calls.iter().map(|call| call.name.clone()).collect(),
         }
     }
 
@@ -72,6 +75,7 @@ impl<'a> Round<'a> {
         loop {
             self.go_on();
             if self.running.is_empty() && self.asked.is_none() {
+                self.balance().await;
                 return None;
             }
             let overdue = self.started.values().map(|started| started.overdue).min();
@@ -107,6 +111,7 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments } => {
+                    self.tools[at].clone_from(&tool.definition().name);
                     let job = Job { at, tool, arguments };
                     match self.crew.desk.permission(job.tool.definition()) {
                         Permission::Allow => self.ready.push_back(job),
@@ -192,7 +197,7 @@ impl<'a> Round<'a> {
         let span = trace::of_call(tool.definition(), &call.id).or_current();
         let running = async move {
             let envelope = checked.call(arguments, &cx).await;
-            let result = crew.result(&call, checked.definition(), &envelope).await;
+            let result = crew.result(&call, &checked.definition().name, &envelope).await;
             (envelope, result)
         };
         let task = self.running.spawn(running.instrument(span));
@@ -253,6 +258,14 @@ impl<'a> Round<'a> {
         for job in unseen {
             let words = "the call was not made: the turn was cancelled";
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
+        }
+    }
+
+    /// Sees to it that all results together do not fill the model's window.
+    async fn balance(&self) {
+        for (at, mut result, budget) in self.scene.history.oversized(&self.tools, &self.crew.budgets) {
+            result.content = self.crew.fit(&result.content, budget).await.into_owned();
+            self.scene.history.settle(at, result);
         }
     }
 

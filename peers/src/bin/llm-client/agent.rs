@@ -21,14 +21,14 @@ const SECRET: &str = "The meeting is in the Lighthouse room at noon.";
 const CRATES: u32 = 4711;
 
 /// Two servers and a tool of our own, for as long as this lives.
-pub struct Desk {
+pub(crate) struct Desk {
     bridge: Bridge,
     folder: tempfile::TempDir,
 }
 
 impl Desk {
     /// Starts the file server over a folder with one file, and the time server, as `servers.json` says.
-    pub async fn open(servers: &Path) -> Result<Self> {
+    pub(crate) async fn open(servers: &Path) -> Result<Self> {
         let servers: Value = serde_json::from_slice(&fs::read(servers)?)?;
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("note.txt"), SECRET)?;
@@ -49,7 +49,7 @@ impl Desk {
     }
 
     /// Asks three questions that only the tools can answer.
-    pub async fn ask(&self, provider: &Provider) -> Result<()> {
+    pub(crate) async fn ask(&self, provider: &Provider) -> Result<()> {
         let note = self.folder.path().join("note.txt");
         let question = format!("Read the file {} and tell me the name of the room.", note.display());
         let (text, calls) = self.turn(provider, &question).await?;
@@ -116,7 +116,7 @@ impl Desk {
     }
 
     /// Ends the servers.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         self.bridge.stop().await;
     }
 }

@@ -85,7 +85,7 @@ async fn a_history_is_replaced_when_the_turns_before_it_are_over() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_never_replaced_after_all_keeps_turns_in_their_order() {
+async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
         let sayings = [Saying::call("a", "gate", json!({})), Saying::text("one"), Saying::text("two")];
@@ -107,6 +107,7 @@ async fn a_history_that_is_never_replaced_after_all_keeps_turns_in_their_order()
         assert_eq!(done(first).await.text, "one", "{dialect}");
         assert_eq!(done(second).await.text, "two", "{dialect}");
         sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: anew", "user: 2", "model: two"], "{dialect}");
     }
 }
 

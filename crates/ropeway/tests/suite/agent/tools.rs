@@ -50,6 +50,17 @@ async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn fifty_megabytes_do_not_reach_the_model() {
+    for dialect in Dialect::ALL {
+        let tool = tool("flood", |_, _| async { Ok("all work and no play ".repeat(50 * (1 << 20) / 21)) });
+        let (call, text, is_error) = told_of(dialect, tool, Limits::default()).await;
+        assert_eq!((call.as_str(), is_error), ("a", false), "{dialect}");
+        assert!(text.starts_with("all work and no play "), "{dialect}");
+        assert!(text.len() < 1 << 20, "{dialect}: {} bytes", text.len());
+    }
+}
+
+#[tokio::test]
 async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
     for dialect in Dialect::ALL {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
