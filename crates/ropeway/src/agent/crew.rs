@@ -121,9 +121,12 @@ impl Crew {
             };
             outcome.usage += usage;
             outcome.text = message.to_text();
-            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             let calls = scene.history.answer(message);
+            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             if calls.is_empty() {
+                if stop == StopReason::Pause {
+                    continue;
+                }
                 if stop == StopReason::MalformedToolCall && chances > 0 {
                     chances -= 1;
                     scene.sink.warn("the model wrote a call that cannot be read, and is asked once more");

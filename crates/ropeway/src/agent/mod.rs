@@ -137,6 +137,9 @@ impl Agent {
     }
 
     /// Puts another history in the place of this one, once the turns that were begun are over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn replace_history(&self, conversation: Conversation) {
         let (done, over) = oneshot::channel::<()>();
         let before = lock(&self.inner.queue).last.replace(over);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -85,10 +85,7 @@ impl<'a> Round<'a> {
                     self.give_up();
                     return Some(cut);
                 }
-                Some(done) = self.running.join_next_with_id() => match done {
-                    Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
-                    Err(error) => self.finish(error.id(), Err("it ended without an answer")),
-                },
+                Some(done) = self.running.join_next_with_id() => self.ended(done),
                 Some(approval) = self.asking.join_next(), if self.asked.is_some() => {
                     // Whoever is asked and falls over has not agreed.
                     self.decide(approval.unwrap_or_else(|_| Approval::deny()));
@@ -209,6 +206,13 @@ impl<'a> Round<'a> {
         self.started.insert(task.id(), Started { at, tool, task, overdue });
     }
 
+    fn ended(&mut self, done: Result<(Id, (Envelope, ToolResult)), JoinError>) {
+        match done {
+            Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
+            Err(error) => self.finish(error.id(), Err("it ended without an answer")),
+        }
+    }
+
     fn finish(&mut self, id: Id, done: Result<(Envelope, ToolResult), &'static str>) {
         // One that was given up may still come to its end.
         let Some(Started { at, tool, .. }) = self.started.remove(&id) else { return };
@@ -235,6 +239,10 @@ impl<'a> Round<'a> {
 
     /// Cancels everything.
     fn give_up(&mut self) {
+        // What has ended meanwhile was done, whatever becomes of the turn.
+        while let Some(done) = self.running.try_join_next_with_id() {
+            self.ended(done);
+        }
         let mut left: Vec<(usize, CheckedTool)> = Vec::new();
         for (_, Started { at, tool, task, .. }) in self.started.drain() {
             task.abort();
