@@ -32,7 +32,9 @@ pub(super) struct Round<'a> {
     /// The call that somebody is being asked about.
     asked: Option<Job>,
     asking: JoinSet<Approval>,
+    /// The tasks of the calls, also of those that were given up and hold their thread nevertheless.
     running: JoinSet<(Envelope, ToolResult)>,
+    /// The calls that are waited for.
     started: HashMap<Id, Started>,
     /// The tools that were meant, by the place of their call.
     tools: Vec<String>,
@@ -74,7 +76,7 @@ impl<'a> Round<'a> {
         self.plan();
         loop {
             self.go_on();
-            if self.running.is_empty() && self.asked.is_none() {
+            if self.started.is_empty() && self.asked.is_none() {
                 self.balance().await;
                 return None;
             }
@@ -132,12 +134,12 @@ impl<'a> Round<'a> {
         loop {
             let first = |jobs: &VecDeque<Job>| jobs.front().map_or(usize::MAX, |job| job.at);
             let in_order = most > 1 || first(&self.ready) < first(&self.unasked);
-            let has_room = self.running.len() < most && (most > 1 || self.asked.is_none());
+            let has_room = self.started.len() < most && (most > 1 || self.asked.is_none());
             let Some(job) = self.ready.pop_front_if(|_| in_order && has_room) else { break };
             self.tell(&job);
             self.start(job);
         }
-        let in_turn = most > 1 || self.running.is_empty();
+        let in_turn = most > 1 || self.started.is_empty();
         while self.asked.is_none()
             && let Some(job) = self.unasked.pop_front_if(|_| in_turn)
         {
@@ -184,7 +186,7 @@ impl<'a> Round<'a> {
         let Job { at, tool, arguments } = job;
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
-        let (sink, told) = (self.scene.sink.clone(), id(&call));
+        let (sink, told) = (self.scene.sink.downgrade(), id(&call));
         let mut cx = CallContext::new(call.id.clone())
             .with_cancel(self.scene.control.cancel.clone())
             .with_timeout(time)

@@ -121,6 +121,13 @@ pub(super) struct Sink {
     tracer: Option<Tracer>,
 }
 
+/// The same for whoever may live longer than the turn: a call that was given up must not keep its end open.
+#[derive(Clone)]
+pub(super) struct WeakSink {
+    steps: mpsc::WeakUnboundedSender<Step>,
+    tracer: Option<Tracer>,
+}
+
 pub(super) type Tracer = Arc<dyn Fn(&Step) + Send + Sync>;
 
 impl Sink {
@@ -132,8 +139,21 @@ impl Sink {
         let _ = self.steps.send(step);
     }
 
+    pub(super) fn downgrade(&self) -> WeakSink {
+        WeakSink { steps: self.steps.downgrade(), tracer: self.tracer.clone() }
+    }
+
     pub(super) fn warn(&self, message: impl Into<String>) {
         self.tell(Step::Warning { message: message.into() });
+    }
+}
+
+impl WeakSink {
+    /// Tells a step, if the turn is not over.
+    pub(super) fn tell(&self, step: Step) {
+        if let Some(steps) = self.steps.upgrade() {
+            Sink { steps, tracer: self.tracer.clone() }.tell(step);
+        }
     }
 }
 
