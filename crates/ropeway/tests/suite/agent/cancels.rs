@@ -182,6 +182,26 @@ async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_ends_with_its_turn_is_told_as_it_ended() {
+    for dialect in Dialect::ALL {
+        let control: Arc<OnceLock<Control>> = Arc::default();
+        let ends = control.clone();
+        let leave = tool("leave", move |_, _| {
+            ends.get().expect("it was told before the first call").cancel();
+            std::future::ready(Ok("left"))
+        });
+        let sayings = [Saying::call("a", "leave", json!({})), Saying::text("That is all.")];
+        let agent = agent(dialect, sayings).tool(leave).build().expect("an agent");
+        let turn = agent.send("go");
+        control.set(turn.control()).expect("once");
+        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        // What was done is done, and the model must not think otherwise.
+        assert_eq!(results(&agent.history()), [ok("a", "left")], "{dialect}");
+        goes_on(&agent).await;
+    }
+}
+
+#[tokio::test]
 async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() {
     for dialect in Dialect::ALL {
         let begun = Saying::text("I begin ").events(dialect);

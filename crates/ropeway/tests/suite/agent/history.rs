@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
 use ropeway::agent::{Agent, End, Step};
-use ropeway::message::{Conversation, Dialect};
+use ropeway::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall};
 use ropeway::provider::StopReason;
 use ropeway::testing::Saying;
 use serde_json::json;
@@ -43,6 +43,21 @@ async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
         assert_eq!(done(turn).await.text, "fine", "{dialect}");
         sendable(&first.history());
         assert_eq!(results(&first.history()), [ok("a", "x"), ok("b", "open")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_breaks_off_at_a_call_is_gone_on_with() {
+    // As it is left behind by a host that was ended before the result was written down.
+    let call = AssistantPart::ToolCall(ToolCall::new("a", "echo", serde_json::Map::new()));
+    let left = Conversation::new().with("go").with(AssistantMessage::new(vec![call]));
+    for dialect in Dialect::ALL {
+        for turn in [|agent: &Agent| agent.resume(), |agent: &Agent| agent.send("well?")] {
+            let agent = agent(dialect, [echoing("b", "y"), Saying::text("fine")]).tool(echo());
+            let agent = agent.history(left.clone()).build().expect("an agent");
+            assert_eq!(done(turn(&agent)).await.text, "fine", "{dialect}");
+            assert_eq!(results(&agent.history()), [ok("b", "y")], "{dialect}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{Agent, End, Limit, Limits};
+use ropeway::agent::{Agent, Approval, End, Limit, Limits, Policy};
 use ropeway::message::Dialect;
 use ropeway::provider::{Provider, Settings, StopReason};
 use ropeway::testing::{ModelAnswer, ModelServer, Saying};
@@ -49,6 +49,25 @@ async fn the_limit_of_time_ends_a_turn_in_the_middle_of_a_call() {
         assert_eq!((call.as_str(), is_error, second), ("a", true, ok("b", "x")), "{dialect}");
         assert_eq!(done(agent.send("well?")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_time_ends_a_turn_in_which_somebody_is_asked_and_does_not_answer() {
+    for dialect in Dialect::ALL {
+        let time = Duration::from_secs(7);
+        let agent = agent(dialect, [echoing("a", "x"), Saying::text("fine")])
+            .tool(echo())
+            .policy(Policy::new().ask("*"))
+            .on_approval(|_| std::future::pending::<Approval>())
+            .limits(Limits::default().with_time(time))
+            .build()
+            .expect("an agent");
+        assert_eq!(done(agent.send("go")).await.end, End::Limit(Limit::Time(time)), "{dialect}");
+        sendable(&agent.history());
+        let told: Vec<bool> = results(&agent.history()).into_iter().map(|(_, _, is_error)| is_error).collect();
+        assert_eq!(told, [true], "{dialect}");
+        assert_eq!(done(agent.send("well?")).await.text, "fine", "{dialect}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Models that call what is not there, write nonsense, or never come to an end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -148,6 +149,20 @@ async fn two_calls_of_one_id_are_both_made_and_answered() {
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
         assert_eq!(results(&agent.history()), [ok("a", "one"), ok("a", "two"), ok("a", "three")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn calls_without_ids_are_told_apart() {
+    for dialect in Dialect::ALL {
+        let twice = echoing("", "one").and_call("", "echo", json!({"text": "two"}));
+        let agent = agent(dialect, [twice, echoing("", "three"), Saying::text("fine")]).tool(echo());
+        let agent = agent.build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        let (ids, told): (HashSet<String>, Vec<String>) =
+            results(&agent.history()).into_iter().map(|(id, text, _)| (id, text)).unzip();
+        assert_eq!((ids.len(), told), (3, ["one", "two", "three"].map(str::to_owned).to_vec()), "{dialect}");
     }
 }
 

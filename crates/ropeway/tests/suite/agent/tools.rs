@@ -1,6 +1,6 @@
 //! Tools that fail, hang, vanish or answer nonsense: the model is told, and the turn goes on.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use ropeway::agent::{Agent, End, Limits, Step};
@@ -12,6 +12,7 @@ use ropeway::registry::{Registry, ToolSource};
 use ropeway::testing::{Saying, Script, Scripted};
 use ropeway::tool::{Arguments, BoxError, LocalTool, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::kit::{agent, done, echo, echoing, failed, ok, results, sendable, tool};
 use crate::hasty::{SOON, hasty};
@@ -46,6 +47,44 @@ async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
         let limits = Limits::default().with_call_time(Duration::from_secs(5));
         let words = "Error: tool `swamp` failed: it gave no answer within 5s. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
+    }
+}
+
+/// A tool that holds its thread, as long as the other end is there.
+fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
+    let (hold, held) = mpsc::channel::<()>();
+    let (held, begun) = (Mutex::new(held), Arc::new(Notify::new()));
+    let tells = begun.clone();
+    let stone = tool("stone", move |_, _| {
+        tells.notify_one();
+        let _ = held.lock().expect("no poison").recv();
+        async { Ok("rolled away") }
+    });
+    (stone, hold, begun)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
+    let (stone, _hold, _) = stone();
+    let limits = Limits::default().with_call_time(Duration::from_millis(10));
+    let words = "Error: tool `stone` failed: it gave no answer within 10ms. Try another way, or tell the user.";
+    let told = tokio::time::timeout(SOON, told_of(Dialect::Chat, stone, limits)).await.expect("an end in time");
+    assert_eq!(told, failed("a", words));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_tool_holds_its_thread_is_cancelled_at_once() {
+    for dialect in Dialect::ALL {
+        let (stone, _hold, begun) = stone();
+        let sayings = [Saying::call("a", "stone", json!({})), Saying::text("fine")];
+        let agent = agent(dialect, sayings).tool(stone).build().expect("an agent");
+        let turn = agent.send("go");
+        begun.notified().await;
+        turn.cancel();
+        let cancelled = tokio::time::timeout(SOON, done(turn)).await.expect("an end in time");
+        assert_eq!(cancelled.end, End::Cancelled, "{dialect}");
+        assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
     }
 }
 
