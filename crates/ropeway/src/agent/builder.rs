@@ -7,11 +7,13 @@ use super::history::History;
 use super::policy::{Approval, ApprovalRequest, Desk, Policy};
 use super::sources::Sources;
 use super::turn::Tracer;
-use super::{Agent, Inner, Limits, Step};
+use super::{Agent, AgentServer, Inner, Limits, Sampling, Step};
+use crate::event::Events;
+use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
 use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
-use crate::tool::{Tool, TraceParent};
+use crate::tool::{BoxError, Tool, TraceParent};
 
 /// With more tools than this they are searched instead of listed: some dialects take no more than 128.
 const SEARCH_OVER: usize = 100;
@@ -27,11 +29,23 @@ pub struct AgentBuilder {
     limits: Limits,
     desk: Desk,
     tools: Vec<Arc<dyn Tool>>,
+    servers: Vec<AgentServer>,
+    sampling: Option<Asked>,
+    handlers: Handlers,
+    events: Events,
     sources: Vec<Arc<dyn ToolSource>>,
     contexts: Vec<Arc<dyn ContextSource>>,
     search_over: usize,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
+}
+
+/// Which model servers may ask.
+enum Asked {
+    /// The agent's own.
+    Own,
+    /// This one.
+    Other(Sampling),
 }
 
 /// Why an agent cannot be made.
@@ -65,6 +79,10 @@ impl Default for AgentBuilder {
             limits: Limits::default(),
             desk: Desk::default(),
             tools: Vec::new(),
+            servers: Vec::new(),
+            sampling: None,
+            handlers: Handlers::new(),
+            events: Events::default(),
             sources: Vec::new(),
             contexts: Vec::new(),
             search_over: SEARCH_OVER,
@@ -138,6 +156,46 @@ impl AgentBuilder {
         self
     }
 
+    /// Adds a server: a connection of the host, or the settings of one that is made at the first turn and ends with the agent. Its
+    /// tools are called `mcp_<alias>_<tool>`.
+    pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+
+    /// The same, with tools that are called `<prefix>_<tool>`.
+    pub fn mcp_with_prefix(self, server: impl Into<AgentServer>, prefix: &str) -> Self {
+        self.mcp(server.into().with_prefix(prefix))
+    }
+
+    /// Lets servers whose settings were given to [`AgentBuilder::mcp`] ask the agent's own model, outside of its history.
+    pub fn allow_sampling(mut self) -> Self {
+        self.sampling = Some(Asked::Own);
+        self
+    }
+
+    /// Lets these servers ask a model as it is said there.
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(Asked::Other(sampling));
+        self
+    }
+
+    /// Answers what these servers ask the user.
+    pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Elicitation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ElicitationAnswer, BoxError>> + Send + 'static,
+    {
+        self.handlers = self.handlers.on_elicitation(handler);
+        self
+    }
+
+    /// Where events of these servers are told, for a host that gathers them.
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
+        self
+    }
+
     /// Adds a bridge, or whatever else has both tools and context to give.
     pub fn bridge(mut self, bridge: impl ToolSource + ContextSource + 'static) -> Self {
         let bridge = Arc::new(bridge);
@@ -187,6 +245,14 @@ impl AgentBuilder {
         conversation.system = self.system.or(conversation.system);
         let sources = Sources::new(Vec::new(), self.search_over);
         sources.add_tools(self.tools);
+        let handlers = match self.sampling {
+            None => self.handlers,
+            Some(Asked::Own) => self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler()),
+            Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
+        };
+        for server in self.servers {
+            sources.add_bridge(Arc::new(server.into_source(handlers.clone(), self.events.clone())));
+        }
         self.sources.into_iter().for_each(|source| sources.add_source(source));
         self.contexts.into_iter().for_each(|source| sources.add_context(source));
         let crew = Crew {
@@ -201,6 +267,8 @@ impl AgentBuilder {
             crew: Arc::new(crew),
             history: History::new(conversation),
             sources,
+            handlers,
+            events: self.events,
             tracer: self.tracer,
             queue: Default::default(),
         };

@@ -6,6 +6,7 @@
 
 mod budget;
 mod builder;
+mod context;
 mod crew;
 mod generate;
 mod history;
@@ -19,7 +20,9 @@ mod server;
 mod sources;
 mod spill;
 mod step;
+mod trace;
 mod turn;
+mod wish;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +31,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 pub use self::builder::{AgentBuilder, BuildError};
+pub use self::context::Context;
 pub use self::crew::RequestOptions;
 use self::crew::{Crew, Scene};
 pub use self::generate::{Generate, GenerateFailed, Generated, Generation, generate, stream};
@@ -35,10 +39,14 @@ use self::history::History;
 pub use self::input::Input;
 pub use self::limits::{Limit, Limits};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
+pub use self::sampling::Sampling;
+pub use self::server::{AgentServer, ServerSource};
 use self::sources::Sources;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
+use crate::event::{EventStream, Events};
+use crate::mcp::Handlers;
 use crate::message::{Conversation, Message};
 use crate::provider::Usage;
 use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
@@ -54,6 +62,9 @@ struct Inner {
     crew: Arc<Crew>,
     history: History,
     sources: Sources,
+    /// What servers that are added later are given.
+    handlers: Handlers,
+    events: Events,
     tracer: Option<Tracer>,
     queue: Mutex<Queue>,
 }
@@ -138,6 +149,17 @@ impl Agent {
         self.inner.sources.add_tools(tools);
     }
 
+    /// Adds a server, from the next turn on.
+    pub fn add_mcp(&self, server: impl Into<AgentServer>) {
+        let Inner { handlers, events, sources, .. } = &*self.inner;
+        sources.add_bridge(Arc::new(server.into().into_source(handlers.clone(), events.clone())));
+    }
+
+    /// Adds servers, from the next turn on.
+    pub fn add_mcps(&self, servers: impl IntoIterator<Item = impl Into<AgentServer>>) {
+        servers.into_iter().for_each(|server| self.add_mcp(server));
+    }
+
     /// Adds a source of tools and of context, such as a bridge, from the next turn on.
     pub fn add_bridge(&self, bridge: impl ToolSource + ContextSource + 'static) {
         self.inner.sources.add_bridge(Arc::new(bridge));
@@ -152,6 +174,11 @@ impl Agent {
     pub async fn connect(&self) -> Vec<Verdict> {
         self.inner.sources.ready().await;
         self.inner.sources.verdicts()
+    }
+
+    /// What happens from now on to the servers that are the agent's own.
+    pub fn events(&self) -> EventStream {
+        self.inner.events.listen()
     }
 
     /// How each server stands.
@@ -240,6 +267,13 @@ impl Inner {
         }
         if let Some(verdicts) = self.sources.news() {
             sink.tell(Step::Servers { verdicts });
+        }
+        match tokio::time::timeout(patience, self.sources.context()).await {
+            Ok(items) => {
+                let Context { system, message } = Context::of(items);
+                self.history.set_context(system.as_deref(), message);
+            }
+            Err(_) => sink.warn(format!("the context is not there after {patience:?}, and stays as it was")),
         }
     }
 }

@@ -1,0 +1,4 @@
+//! An agent from the outside.
+
+mod sampling;
+mod servers;
