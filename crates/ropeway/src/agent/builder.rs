@@ -7,10 +7,11 @@ use super::history::History;
 use super::policy::{Approval, ApprovalRequest, Desk, Policy};
 use super::sources::Sources;
 use super::turn::Tracer;
-use super::{Agent, AgentServer, Inner, Limits, Sampling, Step};
+use super::{Agent, AgentServer, Budget, Budgets, Inner, Limits, ReadMore, Sampling, Spill, Step};
+use crate::checked::CheckedTool;
 use crate::event::Events;
 use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
-use crate::message::Conversation;
+use crate::message::{Conversation, Message};
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
 use crate::tool::{BoxError, Tool, TraceParent};
@@ -28,6 +29,8 @@ pub struct AgentBuilder {
     options: RequestOptions,
     limits: Limits,
     desk: Desk,
+    budgets: Budgets,
+    spill: Spill,
     tools: Vec<Arc<dyn Tool>>,
     servers: Vec<AgentServer>,
     sampling: Option<Asked>,
@@ -78,6 +81,8 @@ impl Default for AgentBuilder {
             options: RequestOptions::default(),
             limits: Limits::default(),
             desk: Desk::default(),
+            budgets: Budgets::default(),
+            spill: Spill::default(),
             tools: Vec::new(),
             servers: Vec::new(),
             sampling: None,
@@ -126,6 +131,30 @@ impl AgentBuilder {
     /// How far a turn may go.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// How much of each tool's output reaches the model.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_default(budget);
+        self
+    }
+
+    /// The same for tools whose names match the glob. The first glob that matches decides.
+    pub fn budget_for(mut self, pattern: &str, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_tool(pattern, budget);
+        self
+    }
+
+    /// How much the results of one step bring together.
+    pub fn round_budget(mut self, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_round(budget);
+        self
+    }
+
+    /// Where outputs are kept that are too large for the model.
+    pub fn spill(mut self, spill: Spill) -> Self {
+        self.spill = spill;
         self
     }
 
@@ -238,12 +267,14 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         let provider = self.provider.ok_or(BuildError::NoProvider)?;
         let model = self.model.ok_or(BuildError::NoModel)?;
-        if let Some((pattern, problem)) = self.desk.policy.broken.first().cloned() {
+        if let Some((pattern, problem)) = self.desk.policy.broken.iter().chain(&self.budgets.broken).next().cloned() {
             return Err(BuildError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.or(conversation.system);
-        let sources = Sources::new(Vec::new(), self.search_over);
+        let spill = self.spill.counting_from(first_output(&conversation));
+        let read_more = ReadMore::new(spill.clone()).with_page(self.budgets.page());
+        let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
         sources.add_tools(self.tools);
         let handlers = match self.sampling {
             None => self.handlers,
@@ -261,6 +292,8 @@ impl AgentBuilder {
             options: self.options,
             limits: self.limits,
             desk: self.desk,
+            budgets: self.budgets,
+            spill: Some(spill),
             traceparent: self.traceparent,
         };
         let inner = Inner {
@@ -274,4 +307,13 @@ impl AgentBuilder {
         };
         Ok(Agent { inner: Arc::new(inner) })
     }
+}
+
+/// A number that no kept output of this conversation has: each result has at most two.
+fn first_output(conversation: &Conversation) -> u64 {
+    let results = conversation.messages.iter().map(|message| match message {
+        Message::Tool(message) => message.results.len() as u64,
+        _ => 0,
+    });
+    1 + 2 * results.sum::<u64>()
 }

@@ -14,6 +14,7 @@ mod input;
 mod limits;
 mod offer;
 mod policy;
+mod read_more;
 mod round;
 mod sampling;
 mod server;
@@ -23,13 +24,16 @@ mod step;
 mod trace;
 mod turn;
 mod wish;
+mod written;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use self::budget::{Budget, Budgets, Rest, fit, fits};
 pub use self::builder::{AgentBuilder, BuildError};
 pub use self::context::Context;
 pub use self::crew::RequestOptions;
@@ -39,9 +43,11 @@ use self::history::History;
 pub use self::input::Input;
 pub use self::limits::{Limit, Limits};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
+pub use self::read_more::ReadMore;
 pub use self::sampling::Sampling;
 pub use self::server::{AgentServer, ServerSource};
 use self::sources::Sources;
+pub use self::spill::{Kept, Spill};
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
@@ -131,12 +137,20 @@ impl Agent {
     }
 
     /// Puts another history in the place of this one, once the turns that were begun are over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn replace_history(&self, conversation: Conversation) {
         let (done, over) = oneshot::channel::<()>();
         let before = lock(&self.inner.queue).last.replace(over);
-        wait_for(before).await;
-        self.inner.history.replace(conversation);
-        drop(done);
+        let inner = self.inner.clone();
+        // In a task of its own: whoever gives up waiting must not let the next turn overtake those before it.
+        let replaced = tokio::spawn(async move {
+            wait_for(before).await;
+            inner.history.replace(conversation);
+            drop(done);
+        });
+        let _ = replaced.await;
     }
 
     /// Adds a tool of the host, from the next turn on.
@@ -189,6 +203,11 @@ impl Agent {
     /// Every tool that the next turn could call, as of now.
     pub fn tools(&self) -> Registry {
         self.inner.sources.offer().0.all.clone()
+    }
+
+    /// Where outputs are kept that were too large for the model, when there are some.
+    pub fn spill_folder(&self) -> Option<PathBuf> {
+        self.inner.crew.spill.as_ref().and_then(Spill::folder)
     }
 
     /// The model that is asked.

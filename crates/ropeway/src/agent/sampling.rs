@@ -202,8 +202,7 @@ mod tests {
     const KEY: &str = "sk-test-0123456789";
 
     fn provider(answers: impl IntoIterator<Item = Exchange>) -> Provider {
-        let mut retries = Retries::default();
-        retries.most = 0;
+        let retries = Retries { most: 0, ..Retries::default() };
         let settings =
             Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:9/v1").with_key(KEY).with_retries(retries);
         Provider::replaying(settings, Recording::new(answers))

@@ -247,7 +247,9 @@ fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
         let cx = CallContext::default().with_timeout(ms(500));
         let lost = mcp.call_tool("echo", arguments(json!({"message": "x"})), &cx).await;
         assert!(lost.is_err(), "{lost:?}");
-        state(&mcp, |state| matches!(state, State::Down { .. })).await;
+        // The first try after a loss is made at once, the next one not for long.
+        let is_far = |at: &std::time::Instant| *at > std::time::Instant::now() + ms(1000);
+        state(&mcp, |state| matches!(state, State::Down { retry_at: Some(at), .. } if is_far(at))).await;
         assert!(matches!(outcome(&source), Outcome::Down { .. }), "{:?}", outcome(&source));
         at_once(source.ready()).await;
         assert!(source.registry().same_as(&registry));
