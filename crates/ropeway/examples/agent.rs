@@ -37,7 +37,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .system("Use the tools, and be brief.")
         .tool(stock)
         .mcp(ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"])))
-        .mcp_with_prefix(ServerConfig::new("time", StdioServer::new("mcp-server-time", [""; 0])), "clock")
+        .mcp_with_prefix(
+            ServerConfig::new("time", StdioServer::new("mcp-server-time", ["--local-timezone", "UTC"])),
+            "clock",
+        )
         .build()?;
 
     let mut turn = agent.send("What are our eggs worth at 0.35 each, and what time is it in Tokyo?");

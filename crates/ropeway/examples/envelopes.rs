@@ -12,7 +12,7 @@ use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition}
 use serde::Deserialize;
 use serde_json::json;
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Statistics {
     count: u32,
     mean: f64,
@@ -54,7 +54,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::from_iter([("values".to_owned(), json!([3, 1, 4]))]);
     let envelope = tools.call("statistics", arguments, &CallContext::default()).await;
     let Data::Json(data) = envelope.data() else { return Err("no structured content".into()) };
-    println!("{:?}", Statistics::deserialize(data)?);
+    let Statistics { count, mean } = Statistics::deserialize(data)?;
+    println!("{count} values, {mean:.2} on average");
     server.close().await;
     Ok(())
 }

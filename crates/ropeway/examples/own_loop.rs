@@ -14,6 +14,7 @@ use serde_json::json;
 async fn on_tool_call(call: ToolCall) -> Option<ToolOutput> {
     match (call.name.as_str(), &call.arguments) {
         ("reverse", CallArguments::Object(arguments)) => {
+            // Arguments that do not fit the schema are answered without us.
             let text = arguments["text"].as_str().unwrap_or_default();
             Some(ToolOutput::text(text.chars().rev().collect::<String>()))
         }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ropeway::content::Blob;
 use ropeway::message::Dialect;
 use ropeway::testing::{ModelServer, Saying};
 use serde_json::{Value, json};
@@ -98,6 +99,7 @@ impl Told {
     }
 }
 
+/// The tools of the demo server.
 const DEMO: [&str; 6] = [
     "mcp_demo_calculate",
     "mcp_demo_chart",
@@ -106,6 +108,9 @@ const DEMO: [&str; 6] = [
     "mcp_demo_statistics",
     "mcp_demo_time",
 ];
+
+/// The tool that every agent has besides those that it is given.
+const OURS: &[&str] = &["read_more"];
 
 /// What a model says that calculates.
 fn calculating(id: &str, expression: &str) -> Saying {
@@ -139,11 +144,18 @@ server `absent` is down: could not start `no-such-program`: No such file or dire
         "type": "text",
         "text": "42"
       }
-    ]
+    ],
+    "_meta": {
+      "io.modelcontextprotocol/serverInfo": {
+        "name": "demo",
+        "title": "Ropeway demo",
+        "version": …
+      }
+    }
   }
 }
 "#;
-    assert_eq!(told.but(&["  \"id\": ", "  \"took_ms\": "]), expected);
+    assert_eq!(told.but(&["  \"id\": ", "  \"took_ms\": ", "        \"version\": "]), expected);
 }
 
 #[tokio::test]
@@ -170,9 +182,9 @@ There are 144.
 (2 answers, 30 tokens)
 "#;
     assert_eq!(told.stdout, expected);
-    assert_eq!(told.tools(0), [&["stock"], &DEMO[..]].concat());
+    assert_eq!(told.tools(0), [&DEMO[..], &["stock"], OURS].concat());
     assert_eq!(
-        told.asked[0]["tools"][0]["function"]["parameters"]["properties"],
+        told.asked[0]["tools"][6]["function"]["parameters"]["properties"],
         json!({"item": {"description": "What to look for, such as `eggs`.", "type": "string"}})
     );
 }
@@ -186,7 +198,7 @@ changed {"path":"/celsius","edit":"coerced","from":"21.5"}
 changed {"path":"/debug","edit":"dropped"}
 changed {"path":"/station","edit":"filled"}
 warning at `/sunny`: must be a boolean, not a string
-Statistics { count: 3, mean: 2.6666666666666665 }
+3 values, 2.67 on average
 "#;
     assert_eq!(told.stdout, expected);
 }
@@ -201,11 +213,24 @@ countdown: Counts down slowly and reports its progress step by step
 Here it is.
 ";
     assert_eq!(told.stdout, expected);
-    assert_eq!(told.tools(0), ["work_out", "chart", "countdown"]);
+    assert_eq!(told.tools(0), [&["work_out", "chart", "countdown"], OURS].concat());
     let strict: Vec<&Value> = (0..3).map(|tool| &told.asked[0]["tools"][tool]["function"]["strict"]).collect();
     assert_eq!(strict, [true, true, true]);
-    let chart = &told.asked[0]["tools"][1]["function"]["parameters"];
-    assert_eq!(chart["properties"].as_object().map(|all| all.keys().collect()), Some(vec!["values", "title"]));
+    let chart = json!({
+        "name": "chart",
+        "description": "Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "What to draw, from left to right."},
+                "title": {"type": ["string", "null"], "maxLength": 200, "description": "What to write above the chart."},
+            },
+            "required": ["values", "title"],
+            "additionalProperties": false,
+        },
+        "strict": true,
+    });
+    assert_eq!(told.asked[0]["tools"][1]["function"], chart);
     // What the model neither saw nor sent has reached the server.
     let drawn = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();
     assert!(drawn.contains("A line chart of 3 values from 1 to 4"), "{drawn}");
@@ -264,9 +289,10 @@ mcp: \"server.closed\" \"demo\"
 "
     );
     assert_eq!(told.stdout, expected);
-    assert_eq!((told.tools(0), told.tools(2)), (DEMO.to_vec(), vec!["mcp_demo_calculate"]));
+    assert_eq!(told.tools(0), [&DEMO[..], OURS].concat());
+    assert_eq!(told.tools(2), [&["mcp_demo_calculate"], OURS].concat());
     let refused = told.asked[3]["messages"][2]["content"].as_str().unwrap_or_default();
-    assert!(refused.starts_with("Error: there is no tool `mcp_demo_fail`"), "{refused}");
+    assert!(refused.contains("there is no tool `mcp_demo_fail`"), "{refused}");
 }
 
 #[tokio::test]
@@ -278,13 +304,13 @@ async fn image_tool_shows_the_model_the_very_picture() {
         .run(&[Saying::call("a", "camera", json!({})), Saying::text("It is a chart.")])
         .await;
     assert_eq!(told.stdout, "It is a chart.\n");
-    let bytes = std::fs::read(picture).expect("a picture");
-    let blob = ropeway::content::Blob::new("image/png", &bytes);
-    let seen = told.asked[1]["messages"].as_array().expect("messages").last().expect("one").clone();
-    assert_eq!(
-        seen,
-        json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", blob.data)}}]})
-    );
+    let picture = Blob::new("image/png", &std::fs::read(picture).expect("a picture"));
+    let url = format!("data:image/png;base64,{}", picture.base64);
+    let seen = json!({"role": "user", "content": [
+        {"type": "text", "text": "[image 1 of `camera`, call `a`]"},
+        {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},
+    ]});
+    assert_eq!(told.asked[1]["messages"][3], seen);
 }
 
 #[tokio::test]
@@ -293,5 +319,6 @@ async fn image_tool_tells_the_model_that_there_is_no_picture() {
         .run(&[Saying::call("a", "camera", json!({})), Saying::text("I see nothing.")])
         .await;
     assert_eq!(told.stdout, "I see nothing.\n");
-    assert_eq!(told.asked[1]["messages"][2], json!({"role": "tool", "tool_call_id": "a", "content": ""}));
+    let said = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();
+    assert!(said.contains("tool `camera` failed: No such file or directory"), "{said}");
 }

@@ -28,7 +28,7 @@ They are worth 50.4.
 (4 answers, 60 tokens)
 "#;
     assert_eq!(told.but(&["<- clock_get_current_time "]), expected);
-    let tools = [&["stock"], &DEMO[..], &["clock_get_current_time", "clock_convert_time"]].concat();
+    let tools = [&DEMO[..], &["clock_get_current_time", "clock_convert_time", "stock"], OURS].concat();
     assert_eq!(told.tools(0), tools);
     let time = told.asked[3]["messages"][7]["content"].as_str().unwrap_or_default();
     assert!(time.contains("Asia/Tokyo") && time.contains("+09:00"), "{time}");
@@ -44,13 +44,16 @@ async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
         .run(&[Saying::text("Sunny."), Saying::text("In layers.")])
         .await;
     assert_eq!(told.stdout, "Sunny.\nIn layers.\n");
-    let context = &told.asked[0]["messages"][0];
-    assert!(context.to_string().contains(&json!(architecture).to_string().trim_matches('"')), "{context}");
+    let uri = "demo://resource/static/document/architecture.md";
+    let first = format!(
+        "These resources were attached by the application. The user has not written them.\n\
+         [resource `{uri}` of server `everything`:]\n[{uri}]\n{architecture}\nWhat's weather in Lisbon?"
+    );
+    assert_eq!(told.asked[0]["messages"], json!([{"role": "user", "content": first}]));
     assert_eq!(
         told.asked[1]["messages"],
         json!([
-            context,
-            {"role": "user", "content": "What's weather in Lisbon?"},
+            {"role": "user", "content": first},
             {"role": "assistant", "content": "Sunny."},
             {"role": "user", "content": "And how is the server built that told you so much about itself?"},
         ])
