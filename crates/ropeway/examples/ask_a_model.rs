@@ -1,7 +1,7 @@
 //! A model that uses the tools of a bridge: a loop of one's own around one provider.
 //!
-//! From the root of the repository: `cargo build --release`, then
-//! `OPENAI_API_KEY=… cargo run --package ropeway --example ask_a_model -- MODEL`; `OPENAI_BASE_URL` is for everybody else who speaks
+//! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example ask_a_model -- MODEL`. `OPENAI_BASE_URL` is for everybody else who speaks
 //! Chat Completions, such as a model on this machine.
 
 use std::path::Path;

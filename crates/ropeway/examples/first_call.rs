@@ -1,6 +1,6 @@
 //! The first call: connects to a server, lists its tools and calls one.
 //!
-//! From the root of the repository: `cargo build --release && cargo run --package ropeway --example first_call`
+//! With `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`): `cargo run --package ropeway --example first_call`
 
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::mcp::Mcp;
@@ -8,7 +8,7 @@ use ropeway::tool::{Arguments, CallContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = Mcp::new(ServerConfig::new("demo", StdioServer::new("target/release/ropeway", ["demo-server"])));
+    let server = Mcp::new(ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"])));
     server.connect().await?;
     for tool in server.list_tools(None).await? {
         println!("{}", tool.definition().name);

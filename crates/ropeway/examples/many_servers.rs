@@ -1,6 +1,7 @@
 //! Many servers: a bridge over those of a file, what each has to offer, and a call.
 //!
-//! From the root of the repository: `cargo build --release && cargo run --package ropeway --example many_servers`
+//! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
+//! `cargo run --package ropeway --example many_servers`
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ mod demo_server;
 mod doctor;
 mod edit;
 mod events;
+mod examples;
 mod home;
 mod import;
 mod listing;

@@ -7,10 +7,11 @@ use ropeway::config::{Config, Secrets};
 use crate::Ropeway;
 
 const README: &str = include_str!("../../../../README.md");
-const EXAMPLES: [&str; 3] = [
+const EXAMPLES: [&str; 4] = [
     include_str!("../../../ropeway/examples/many_servers.rs"),
     include_str!("../../../ropeway/examples/first_call.rs"),
     include_str!("../../../ropeway/examples/ask_a_model.rs"),
+    include_str!("../../../ropeway/examples/agent.rs"),
 ];
 
 /// The lines of all code blocks of a language.
@@ -34,6 +35,21 @@ fn the_rust_in_the_readme_is_the_examples() {
         lines.map(|line| format!("{line}\n")).collect::<String>()
     };
     assert_eq!(code("rust"), EXAMPLES.map(program).concat());
+}
+
+#[test]
+fn the_readme_names_every_example() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ropeway/examples");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut examples: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    let rows = README.lines().filter(|line| line.contains("](crates/ropeway/examples/"));
+    let mut named: Vec<String> = rows.filter_map(|row| Some(row.split('`').nth(1)?.to_owned())).collect();
+    examples.sort();
+    named.sort();
+    assert_eq!(named, examples);
 }
 
 #[test]

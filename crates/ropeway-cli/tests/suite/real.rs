@@ -1,7 +1,7 @@
 //! Real servers, from the terminal: over every transport the same commands print the same.
 
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +43,11 @@ impl Launch {
         let env = entry["env"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), fill(value)));
         Self { command, env: env.collect(), url: fill(&entry["url"]), _folder: folder }
     }
+}
+
+/// The folder that a server's program is in, to be put on a PATH.
+pub(crate) fn folder(server: &str) -> PathBuf {
+    Path::new(&Launch::of(server, 0).command[0]).with_file_name("")
 }
 
 /// A server that listens; dropping it ends it.

@@ -104,20 +104,22 @@ impl Budgets {
         self.default.text_bytes.saturating_sub(LAST_LINE).max(SMALLEST_PAGE)
     }
 
-    /// The budgets of the results of one step, each with its tool. Where their text is too much together, small results
-    /// stay whole and the large ones share the rest evenly; data is taken in the order of the results.
-    pub fn of_round(&self, results: &[(&str, &[ContentPart])]) -> Vec<Budget> {
-        let mut budgets: Vec<Budget> = results.iter().map(|(tool, _)| self.of(tool)).collect();
+    /// How much room each result of one step has beside the others, all of them within their own budgets already. Where their
+    /// text is too much together, small results stay whole and the large ones share the rest evenly; data is taken in the
+    /// order of the results.
+    pub fn of_round(&self, results: &[&[ContentPart]]) -> Vec<Budget> {
         let mut blob_room = self.round.blob_bytes;
         let mut texts = Vec::with_capacity(results.len());
-        for (budget, (_, content)) in budgets.iter_mut().zip(results) {
-            budget.blob_bytes = budget.blob_bytes.min(blob_room);
-            let left = room_after(content, *budget);
-            blob_room -= budget.blob_bytes - left.blob;
+        let mut budgets = Vec::with_capacity(results.len());
+        for content in results {
+            let budget = Budget { text_bytes: usize::MAX, blob_bytes: blob_room };
+            let left = room_after(content, budget);
+            blob_room = left.blob;
             texts.push(budget.text_bytes - left.text);
+            budgets.push(budget);
         }
         if let Some(level) = level(texts, self.round.text_bytes) {
-            budgets.iter_mut().for_each(|budget| budget.text_bytes = budget.text_bytes.min(level));
+            budgets.iter_mut().for_each(|budget| budget.text_bytes = level);
         }
         budgets
     }
@@ -508,12 +510,11 @@ mod tests {
         let content = |length: usize| texts([&"x".repeat(length)]);
         let (small, middle, large) = (content(10), content(40), content(1000));
         let of = |results: &[&[ContentPart]]| -> Vec<usize> {
-            let results: Vec<_> = results.iter().map(|content| ("look", *content)).collect();
-            budgets.of_round(&results).into_iter().map(|budget| budget.text_bytes).collect()
+            budgets.of_round(results).into_iter().map(|budget| budget.text_bytes).collect()
         };
         assert_eq!(of(&[]), [0; 0]);
         assert_eq!(of(&[&large]), [100]);
-        assert_eq!(of(&[&small, &middle, &middle, &small]), [100; 4], "it is just enough");
+        assert_eq!(of(&[&small, &middle, &middle, &small]), [usize::MAX; 4], "it is just enough");
         assert_eq!(of(&[&large, &small, &middle]), [50; 3]);
         assert_eq!(of(&[&large, &small, &large]), [45; 3]);
         assert_eq!(of(&[&large[..]; 200]), [0; 200]);
@@ -525,9 +526,9 @@ mod tests {
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
         // 80 of base64 and nine of its type.
         let (large, small) = (picture(60), picture(3));
-        let results: [(&str, &[ContentPart]); 4] = [("a", &large), ("b", &large), ("c", &small), ("d", &small)];
+        let results: [&[ContentPart]; 4] = [&large, &large, &small, &small];
         let given: Vec<usize> = budgets.of_round(&results).into_iter().map(|budget| budget.blob_bytes).collect();
-        assert_eq!(given, [100, 61, 61, 48]);
+        assert_eq!(given, [150, 61, 61, 48]);
     }
 
     /// The text of a fitted output, and what its line says of the rest.

@@ -129,15 +129,12 @@ impl History {
     }
 
     /// The results of the last answer's calls that are too large beside each other, each with its place and the room that it has.
-    pub(super) fn oversized(&self, tools: &[String], budgets: &Budgets) -> Vec<(usize, ToolResult, Budget)> {
+    pub(super) fn oversized(&self, budgets: &Budgets) -> Vec<(usize, ToolResult, Budget)> {
         let state = self.state();
-        let sized: Vec<(&str, &[ContentPart])> = tools
-            .iter()
-            .zip(&state.open)
-            .map(|(tool, (_, result))| (tool.as_str(), result.as_ref().map_or(&[][..], |result| &result.content)))
-            .collect();
-        let rooms = budgets.of_round(&sized);
-        let too_large = sized.iter().zip(rooms).enumerate().filter(|(_, ((_, content), room))| !fits(content, *room));
+        let contents = state.open.iter().map(|(_, result)| result.as_ref().map_or(&[][..], |result| &result.content));
+        let contents: Vec<&[ContentPart]> = contents.collect();
+        let rooms = budgets.of_round(&contents);
+        let too_large = contents.iter().zip(rooms).enumerate().filter(|(_, (content, room))| !fits(content, *room));
         too_large.filter_map(|(at, (_, room))| Some((at, state.open[at].1.clone()?, room))).collect()
     }
 

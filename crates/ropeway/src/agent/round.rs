@@ -36,8 +36,6 @@ pub(super) struct Round<'a> {
     running: JoinSet<(Envelope, ToolResult)>,
     /// The calls that are waited for.
     started: HashMap<Id, Started>,
-    /// The tools that were meant, by the place of their call.
-    tools: Vec<String>,
 }
 
 /// A call that is to be made.
@@ -67,7 +65,6 @@ impl<'a> Round<'a> {
             asking: JoinSet::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
-            tools: calls.iter().map(|call| call.name.clone()).collect(),
         }
     }
 
@@ -113,7 +110,6 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments } => {
-                    self.tools[at].clone_from(&tool.definition().name);
                     let job = Job { at, tool, arguments };
                     match self.crew.desk.permission(job.tool.definition()) {
                         Permission::Allow => self.ready.push_back(job),
@@ -265,7 +261,7 @@ impl<'a> Round<'a> {
 
     /// Sees to it that all results together do not fill the model's window.
     async fn balance(&self) {
-        for (at, mut result, budget) in self.scene.history.oversized(&self.tools, &self.crew.budgets) {
+        for (at, mut result, budget) in self.scene.history.oversized(&self.crew.budgets) {
             result.content = self.crew.fit(&result.content, budget).await.into_owned();
             self.scene.history.settle(at, result);
         }

@@ -1,5 +1,7 @@
 //! What a model said: text, reasoning, calls of tools, and parts that only its provider understands.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -171,6 +173,16 @@ impl CallArguments {
     }
 }
 
+impl fmt::Display for CallArguments {
+    /// What the model wrote: an object as JSON, or what is none as it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(arguments) => f.write_str(&serde_json::to_string(arguments).unwrap_or_default()),
+            Self::Broken(broken) => f.write_str(&broken.text),
+        }
+    }
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -179,5 +191,17 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_read_as_the_model_wrote_them() {
+        for written in [r#"{"b":1,"a":"é"}"#, "{}", "[1, 2]", "{ half"] {
+            assert_eq!(CallArguments::read(written).to_string(), written);
+        }
     }
 }

@@ -4,6 +4,7 @@ mod collision;
 mod filter;
 pub mod naming;
 mod search;
+mod selection;
 mod shape;
 mod source;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub(crate) use self::filter::Predicate;
 use self::filter::own_name;
 pub use self::search::Hit;
 use self::search::Index;
+pub use self::selection::Selection;
 pub use self::shape::{Shape, ShapeError};
 pub use self::source::{ContextItem, ContextKind, ContextSource, ToolSource};
 pub use self::transform::{Describe, HideArguments, Prefix, PresetArguments, ProviderOptions, Rename, Transformer};
@@ -146,11 +148,19 @@ impl Registry {
     /// A registry without the tools of a server, which is else the same.
     #[must_use]
     pub fn without_server(&self, server: &Alias) -> Self {
+        self.filtered(|tool| server_of(tool) != Some(server))
+    }
+
+    /// A registry with only those tools that are wanted; the same one when that is all of them.
+    #[must_use]
+    pub fn only(&self, wants: impl Fn(&ToolDefinition) -> bool) -> Self {
+        self.filtered(|tool| wants(tool.definition()))
+    }
+
+    fn filtered(&self, wants: impl Fn(&CheckedTool) -> bool) -> Self {
         let mut inner = Inner::default();
-        for tool in self.tools().filter(|tool| server_of(tool) != Some(server)) {
-            inner.push(tool.clone());
-        }
-        Self(Arc::new(inner))
+        self.tools().filter(|tool| wants(tool)).for_each(|tool| inner.push(tool.clone()));
+        if inner.tools.len() == self.len() { self.clone() } else { Self(Arc::new(inner)) }
     }
 
     /// The tools that these words may mean, the best first.

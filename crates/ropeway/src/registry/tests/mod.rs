@@ -1,5 +1,6 @@
 //! Tests of the registry as a whole.
 
+mod selection;
 mod shape;
 
 use std::sync::atomic::{AtomicU32, Ordering};

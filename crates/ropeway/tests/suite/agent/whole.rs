@@ -77,7 +77,7 @@ async fn a_picture_that_is_too_large_is_named_and_never_cut() {
         .expect("an agent");
     done(agent.send("q")).await;
     let told = results(&agent.history())[0].1.clone();
-    assert!(told.contains("image/png") && told.contains("9,000"), "{told}");
+    assert!(told.contains("image/png") && told.contains("9.0 kB"), "{told}");
     let file = agent.spill_folder().expect("it is kept").join("o1-1.png");
     assert_eq!(std::fs::read(file).expect("a file").len(), 9000);
 }

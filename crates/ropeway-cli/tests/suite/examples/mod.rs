@@ -1,0 +1,324 @@
+//! The examples of the library: each runs to its end against a scripted model, and leaves no process behind.
+
+mod real;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ropeway::content::Blob;
+use ropeway::message::Dialect;
+use ropeway::testing::{ModelServer, Saying};
+use serde_json::{Value, json};
+
+use crate::mark::signal;
+use crate::{Ropeway, Run};
+
+/// How long an example may take, on a machine that is busy with other tests.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// An example that is about to run.
+struct Example {
+    ropeway: Ropeway,
+    name: &'static str,
+    /// The folders in which it finds programs.
+    path: Vec<PathBuf>,
+}
+
+/// What an example printed, and what its model was asked.
+struct Told {
+    stdout: String,
+    asked: Vec<Value>,
+}
+
+impl Example {
+    /// At the root of the repository, with `ropeway` on the PATH.
+    fn new(name: &'static str, arguments: &[&str]) -> Self {
+        let ours = Path::new(env!("CARGO_BIN_EXE_ropeway"));
+        let program = ours.with_file_name("examples").join(name);
+        assert!(program.exists(), "run `cargo build -p ropeway --examples` first");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let ropeway = Ropeway::of(&program, arguments).with(|command| {
+            command.current_dir(root);
+        });
+        Self { ropeway, name, path: vec![ours.with_file_name("")] }
+    }
+
+    /// Finds the programs of this folder, too.
+    fn finding(mut self, folder: PathBuf) -> Self {
+        self.path.push(folder);
+        self
+    }
+
+    /// Reads this from its standard input.
+    fn reading(mut self, lines: &str) -> Self {
+        let input = self.ropeway.place.as_ref().expect("a place").write("input", lines);
+        self.ropeway = self.ropeway.with(|command| {
+            command.stdin(File::open(input).expect("a file"));
+        });
+        self
+    }
+
+    /// Runs to its end against a model that says this.
+    async fn run(self, sayings: &[Saying]) -> Told {
+        let answers = sayings.iter().map(|saying| saying.answer(Dialect::Chat));
+        let model = ModelServer::start(answers).await.expect("a model");
+        let path = std::env::join_paths(&self.path).expect("a PATH");
+        let running = self.ropeway.with(|command| {
+            command.env("PATH", path).env("OPENAI_BASE_URL", model.url()).env("OPENAI_API_KEY", "a-key-for-tests");
+        });
+        let running = running.start();
+        let process = running.child.id();
+        let ended = tokio::task::spawn_blocking(move || running.end());
+        let Ok(run) = tokio::time::timeout(LONGEST, ended).await else {
+            signal("KILL", process);
+            panic!("`{}` is not done after {LONGEST:?}", self.name);
+        };
+        let Run { stdout, stderr, .. } = run.expect("an end").expect(0);
+        assert_eq!(stderr, "");
+        let asked = model.bodies();
+        assert_eq!(asked.len(), sayings.len(), "{stdout}");
+        Told { stdout, asked }
+    }
+}
+
+impl Told {
+    /// What was printed, without the rest of those lines that begin like this and end otherwise each time.
+    fn but(&self, beginnings: &[&str]) -> String {
+        let steady = |line: &str| match beginnings.iter().find(|beginning| line.starts_with(**beginning)) {
+            Some(beginning) => format!("{beginning}…\n"),
+            None => format!("{line}\n"),
+        };
+        self.stdout.lines().map(steady).collect()
+    }
+
+    /// The names of the tools that the model was told of with a question.
+    fn tools(&self, question: usize) -> Vec<&str> {
+        let tools = self.asked[question]["tools"].as_array().into_iter().flatten();
+        tools.filter_map(|tool| tool["function"]["name"].as_str()).collect()
+    }
+}
+
+/// The tools of the demo server.
+const DEMO: [&str; 6] = [
+    "mcp_demo_calculate",
+    "mcp_demo_chart",
+    "mcp_demo_countdown",
+    "mcp_demo_fail",
+    "mcp_demo_statistics",
+    "mcp_demo_time",
+];
+
+/// The tool that every agent has besides those that it is given.
+const OURS: &[&str] = &["read_more"];
+
+/// What a model says that calculates.
+fn calculating(id: &str, expression: &str) -> Saying {
+    Saying::call(id, "mcp_demo_calculate", json!({"expression": expression}))
+}
+
+#[tokio::test]
+async fn first_call_lists_the_tools_and_calls_one() {
+    let told = Example::new("first_call", &[]).run(&[]).await;
+    assert_eq!(told.stdout, "calculate\nchart\ncountdown\nfail\nstatistics\ntime\n6 * 7 = 42\n");
+}
+
+#[tokio::test]
+async fn many_servers_says_how_each_stands_and_shows_an_envelope() {
+    let told = Example::new("many_servers", &[]).run(&[]).await;
+    let expected = r#"server `demo` is ready with 6 tools
+server `absent` is down: could not start `no-such-program`: No such file or directory (os error 2)
+{
+  "id": …
+  "tool": "mcp_demo_calculate",
+  "origin": {
+    "server": "demo",
+    "tool": "calculate"
+  },
+  "took_ms": …
+  "data": "42",
+  "meta": {
+    "is_error": false,
+    "content": [
+      {
+        "type": "text",
+        "text": "42"
+      }
+    ],
+    "_meta": {
+      "io.modelcontextprotocol/serverInfo": {
+        "name": "demo",
+        "title": "Ropeway demo",
+        "version": …
+      }
+    }
+  }
+}
+"#;
+    assert_eq!(told.but(&["  \"id\": ", "  \"took_ms\": ", "        \"version\": "]), expected);
+}
+
+#[tokio::test]
+async fn ask_a_model_goes_on_until_there_are_no_more_calls() {
+    let told = Example::new("ask_a_model", &["local"])
+        .run(&[calculating("a", "6 * 7").and_text("I calculate."), Saying::text("It is 42.")])
+        .await;
+    assert_eq!(told.stdout, "I calculate.\nIt is 42.\n");
+    assert_eq!((told.tools(0), told.tools(1)), (DEMO.to_vec(), DEMO.to_vec()));
+    assert_eq!(told.asked[1]["messages"][2], json!({"role": "tool", "tool_call_id": "a", "content": "42"}));
+}
+
+#[tokio::test]
+async fn agent_goes_on_without_a_server_that_is_not_there() {
+    let told = Example::new("agent", &["local"])
+        .run(&[Saying::call("a", "stock", json!({"item": "eggs"})), Saying::text("There are 144.")])
+        .await;
+    let expected = r#"server `demo` is ready with 6 tools
+server `time` is down: could not start `mcp-server-time`: No such file or directory (os error 2)
+
+-> stock {"item":"eggs"}
+<- stock "144"
+There are 144.
+(2 answers, 30 tokens)
+"#;
+    assert_eq!(told.stdout, expected);
+    assert_eq!(told.tools(0), [&DEMO[..], &["stock"], OURS].concat());
+    assert_eq!(
+        told.asked[0]["tools"][6]["function"]["parameters"]["properties"],
+        json!({"item": {"description": "What to look for, such as `eggs`.", "type": "string"}})
+    );
+}
+
+#[tokio::test]
+async fn envelopes_shows_what_the_cast_has_made_of_an_answer() {
+    let told = Example::new("envelopes", &[]).run(&[]).await;
+    let expected = r#"it said {"celsius":"21.5","sunny":"now and then","debug":7}
+we have {"celsius":21.5,"sunny":"now and then","station":"north"}
+changed {"path":"/celsius","edit":"coerced","from":"21.5"}
+changed {"path":"/debug","edit":"dropped"}
+changed {"path":"/station","edit":"filled"}
+warning at `/sunny`: must be a boolean, not a string
+3 values, 2.67 on average
+"#;
+    assert_eq!(told.stdout, expected);
+}
+
+#[tokio::test]
+async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_the_tools() {
+    let draw = Saying::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
+    let told = Example::new("shaping", &["local"]).run(&[draw, Saying::text("Here it is.")]).await;
+    let expected = "work_out: Works out an arithmetic expression
+chart: Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.
+countdown: Counts down slowly and reports its progress step by step
+Here it is.
+";
+    assert_eq!(told.stdout, expected);
+    assert_eq!(told.tools(0), [&["work_out", "chart", "countdown"], OURS].concat());
+    let strict: Vec<&Value> = (0..3).map(|tool| &told.asked[0]["tools"][tool]["function"]["strict"]).collect();
+    assert_eq!(strict, [true, true, true]);
+    let chart = json!({
+        "name": "chart",
+        "description": "Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "What to draw, from left to right."},
+                "title": {"type": ["string", "null"], "maxLength": 200, "description": "What to write above the chart."},
+            },
+            "required": ["values", "title"],
+            "additionalProperties": false,
+        },
+        "strict": true,
+    });
+    assert_eq!(told.asked[0]["tools"][1]["function"], chart);
+    // What the model neither saw nor sent has reached the server.
+    let drawn = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();
+    assert!(drawn.contains("A line chart of 3 values from 1 to 4"), "{drawn}");
+}
+
+#[tokio::test]
+async fn own_loop_keeps_the_conversation_from_line_to_line() {
+    let sayings = [
+        Saying::text("I turn it.").and_call("a", "reverse", json!({"text": "rope"})),
+        Saying::text("It is epor."),
+        Saying::text("You are welcome."),
+    ];
+    let told = Example::new("own_loop", &["local"]).reading("Turn rope.\nThank you.\n").run(&sayings).await;
+    let expected = r#"I turn it.
+-> reverse {"text":"rope"}
+It is epor.
+(4 messages)
+You are welcome.
+(6 messages)
+"#;
+    assert_eq!(told.stdout, expected);
+    assert_eq!(
+        told.asked[2]["messages"],
+        json!([
+            {"role": "user", "content": "Turn rope."},
+            {"role": "assistant", "content": "I turn it.", "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "reverse", "arguments": "{\"text\":\"rope\"}"}},
+            ]},
+            {"role": "tool", "tool_call_id": "a", "content": "epor"},
+            {"role": "assistant", "content": "It is epor."},
+            {"role": "user", "content": "Thank you."},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn host_extension_gives_all_tools_to_one_agent_and_one_to_the_other() {
+    let sayings = [
+        calculating("a", "6 * 7"),
+        Saying::text("It is 42."),
+        Saying::call("b", "mcp_demo_fail", json!({})),
+        Saying::text("I cannot do that."),
+    ];
+    let told = Example::new("host_extension", &["local"]).run(&sayings).await;
+    let all = DEMO.map(|name| format!("\"{name}\"")).join(", ");
+    let expected = format!(
+        "healthy: true
+analyst has [{all}]
+analyst: It is 42.
+clerk has [\"mcp_demo_calculate\"]
+clerk: I cannot do that.
+mcp: \"server.connecting\" \"demo\"
+mcp: \"server.ready\" \"demo\"
+mcp: \"mcp.tool_called\" \"demo\"
+mcp: \"server.closed\" \"demo\"
+"
+    );
+    assert_eq!(told.stdout, expected);
+    assert_eq!(told.tools(0), [&DEMO[..], OURS].concat());
+    assert_eq!(told.tools(2), [&["mcp_demo_calculate"], OURS].concat());
+    let refused = told.asked[3]["messages"][2]["content"].as_str().unwrap_or_default();
+    assert!(refused.contains("there is no tool `mcp_demo_fail`"), "{refused}");
+}
+
+#[tokio::test]
+async fn image_tool_shows_the_model_the_very_picture() {
+    let place = crate::place::Place::new();
+    place.run("call chart values=[3,1,4] --save .").expect(0);
+    let picture = place.path().join("chart-1.png");
+    let told = Example::new("image_tool", &["local", &picture.to_string_lossy()])
+        .run(&[Saying::call("a", "camera", json!({})), Saying::text("It is a chart.")])
+        .await;
+    assert_eq!(told.stdout, "It is a chart.\n");
+    let picture = Blob::new("image/png", &std::fs::read(picture).expect("a picture"));
+    let url = format!("data:image/png;base64,{}", picture.base64);
+    let seen = json!({"role": "user", "content": [
+        {"type": "text", "text": "[image 1 of `camera`, call `a`]"},
+        {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},
+    ]});
+    assert_eq!(told.asked[1]["messages"][3], seen);
+}
+
+#[tokio::test]
+async fn image_tool_tells_the_model_that_there_is_no_picture() {
+    let told = Example::new("image_tool", &["local", "no-such.png"])
+        .run(&[Saying::call("a", "camera", json!({})), Saying::text("I see nothing.")])
+        .await;
+    assert_eq!(told.stdout, "I see nothing.\n");
+    let said = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();
+    assert!(said.contains("tool `camera` failed: No such file or directory"), "{said}");
+}

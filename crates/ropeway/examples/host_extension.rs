@@ -1,0 +1,91 @@
+//! A bridge as the extension of a host: set up by a manifest, its events on the host's bus, its tools for some agents and not for others.
+//!
+//! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example host_extension -- MODEL`. `OPENAI_BASE_URL` is for everybody else who
+//! speaks Chat Completions, such as a model on this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ropeway::agent::Agent;
+use ropeway::bridge::Bridge;
+use ropeway::config::{Config, Secrets};
+use ropeway::message::Dialect;
+use ropeway::provider::{Provider, Settings};
+use ropeway::registry::{Selection, ToolSource};
+use ropeway::tool::{BoxError, BoxFuture};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// Where everything in the host tells what it does: who, and what.
+type Bus = mpsc::UnboundedSender<(&'static str, Value)>;
+
+/// What the host wants of an extension, whatever it does.
+trait Extension: Send + Sync {
+    fn initialize(manifest: &Path, bus: Bus) -> Result<Self, BoxError>
+    where
+        Self: Sized;
+    fn start(&self) -> BoxFuture<'_, Result<(), BoxError>>;
+    fn get_tools(&self) -> Arc<dyn ToolSource>;
+    fn health_check(&self) -> BoxFuture<'_, bool>;
+    fn stop(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The servers of the manifest, as such an extension.
+struct McpExtension(Bridge);
+
+impl Extension for McpExtension {
+    fn initialize(manifest: &Path, bus: Bus) -> Result<Self, BoxError> {
+        let bridge = Bridge::new(Config::load(manifest, &Secrets::from_env())?)?;
+        let mut events = bridge.events();
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                let _ = bus.send(("mcp", serde_json::to_value(event).unwrap_or_default()));
+            }
+        });
+        Ok(Self(bridge))
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async { Ok(self.0.start().await.map(|_| ())?) })
+    }
+
+    fn get_tools(&self) -> Arc<dyn ToolSource> {
+        Arc::new(self.0.clone())
+    }
+
+    fn health_check(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async { self.0.health_check().await.is_well() })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.stop())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let model = std::env::args().nth(1).ok_or("which model?")?;
+    let provider = Provider::new(Settings::from_env(Dialect::Chat))?;
+    let (bus, mut messages) = mpsc::unbounded_channel();
+    let extension: Box<dyn Extension> =
+        Box::new(McpExtension::initialize(Path::new("crates/ropeway/examples/manifest.json"), bus)?);
+    extension.start().await?;
+    println!("healthy: {}", extension.health_check().await);
+
+    let agent = || Agent::builder().provider(provider.clone()).model(&model);
+    let analyst = agent().source(extension.get_tools()).build()?;
+    let numbers = Selection::new(extension.get_tools(), |tool| tool.name.ends_with("calculate"));
+    let clerk = agent().source(numbers).build()?;
+    for (name, agent) in [("analyst", analyst), ("clerk", clerk)] {
+        println!("{name} has {:?}", agent.tools());
+        println!("{name}: {}", agent.send("What is 6 * 7?").await?.text);
+    }
+
+    extension.stop().await;
+    drop(extension);
+    while let Some((who, event)) = messages.recv().await {
+        println!("{who}: {} {}", event["event"], event["server"]);
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Tests of selections.
+
+use super::*;
+use crate::registry::{ContextItem, ContextSource, Outcome, Selection, ToolSource, Verdict};
+use crate::tool::BoxFuture;
+
+/// A source whose tools change when they are put there.
+#[derive(Default)]
+struct Changing(std::sync::Mutex<Registry>, AtomicU32);
+
+impl Changing {
+    fn with(tools: &[&str]) -> Arc<Self> {
+        let source = Arc::new(Self::default());
+        source.change(tools);
+        source
+    }
+
+    fn change(&self, tools: &[&str]) {
+        *self.0.lock().expect("tools") = assembled(&[("web", tools)], Collisions::Error).0;
+    }
+}
+
+impl ToolSource for Changing {
+    fn registry(&self) -> Registry {
+        self.0.lock().expect("tools").clone()
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        vec![Verdict::new("web", Outcome::Ready { tools: self.registry().len() })]
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl ContextSource for Changing {
+    fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
+        Box::pin(async { vec![ContextItem::new("notes", vec![ContentPart::text("N")])] })
+    }
+}
+
+fn reading(source: &Arc<Changing>) -> Selection<Arc<Changing>> {
+    Selection::new(source.clone(), |definition| definition.name.starts_with("read"))
+}
+
+#[tokio::test]
+async fn a_selection_has_only_the_tools_that_are_wanted() {
+    let source = Changing::with(&["read", "write", "read_all"]);
+    let some = reading(&source).registry();
+    assert_eq!(listed(&some), ["read = web.read", "read_all = web.read_all"]);
+    assert_eq!(answer(&some, "read").await, "");
+    let refused = answer(&some, "write").await;
+    assert!(refused.starts_with("Error: there is no tool `write`"), "{refused}");
+    assert_eq!(listed(&source.registry()).len(), 3);
+}
+
+#[test]
+fn nothing_is_lowered_again_as_long_as_the_source_has_not_changed() {
+    let source = Changing::with(&["read", "write"]);
+    let selection = reading(&source);
+    let (one, lowered) = (selection.registry(), selection.registry().lowered(Dialect::Chat));
+    assert!(one.same_as(&selection.registry()));
+    assert!(Arc::ptr_eq(&lowered, &selection.registry().lowered(Dialect::Chat)));
+    source.change(&["read", "read_more"]);
+    assert!(!one.same_as(&selection.registry()));
+    assert_eq!(listed(&selection.registry()), ["read = web.read", "read_more = web.read_more"]);
+}
+
+#[test]
+fn where_all_tools_are_wanted_the_registry_is_the_sources_own() {
+    let source = Changing::with(&["read", "read_all"]);
+    assert!(reading(&source).registry().same_as(&source.registry()));
+}
+
+#[tokio::test]
+async fn what_is_told_besides_the_tools_passes_through() {
+    let source = Changing::with(&["read", "write"]);
+    let selection = reading(&source);
+    selection.ready().await;
+    assert_eq!(source.1.load(Ordering::Relaxed), 1);
+    assert_eq!(selection.verdicts(), source.verdicts());
+    assert_eq!(selection.context().await, source.context().await);
+}
