@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::ServerConfig;
+use super::{ChatSettings, ServerConfig};
 use crate::tool::Alias;
 
 /// The prefix of tool names where nothing else is said.
@@ -24,6 +24,8 @@ pub struct Config {
     pub enabled_servers: Option<Vec<Alias>>,
     /// What happens when two tools have one name.
     pub collisions: Collisions,
+    /// Which model is talked to, and how, where the file says something of it.
+    pub chat: Option<ChatSettings>,
     /// What is odd about the file but was dealt with.
     pub warnings: Vec<String>,
     /// The other files that were looked into: those with secrets and variables.
