@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::round::{Round, sleep_until};
 use super::turn::Sink;
-use super::{AgentError, Control, End, Limit, Limits, Outcome, Step};
+use super::{AgentError, Control, End, Limit, Limits, Outcome, Step, trace};
 use crate::envelope::Envelope;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
@@ -89,6 +90,13 @@ enum Asked {
 impl Crew {
     /// Asks the model until it has no more calls to make, or must not make them.
     pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
+        let span = trace::of_turn(self);
+        let came_to = self.go_round(scene).instrument(span.clone()).await;
+        trace::turn_over(&span, &came_to);
+        came_to
+    }
+
+    async fn go_round(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
         let mut outcome = Outcome { text: String::new(), end: End::Cancelled, usage: Usage::default(), steps: 0 };
         let mut chances = SECOND_CHANCES;
         outcome.end = loop {
@@ -136,6 +144,18 @@ impl Crew {
 
     /// Asks the model once.
     async fn ask(&self, scene: &Scene<'_>, text: &mut String) -> Result<Asked, AgentError> {
+        let span = trace::of_question(self);
+        let asked = self.hear(scene, text).instrument(span.clone()).await;
+        match &asked {
+            Ok(Asked::Answered(reply)) => trace::answered(&span, reply),
+            Ok(Asked::Cut(_)) => {}
+            Err(error) => trace::failed(&span, error),
+        }
+        asked
+    }
+
+    /// Asks, and tells the answer as it comes in.
+    async fn hear(&self, scene: &Scene<'_>, text: &mut String) -> Result<Asked, AgentError> {
         let mut stream = {
             let sent = scene.history.sent();
             self.provider.stream(&self.request(&sent, scene.offer))

@@ -19,6 +19,7 @@ mod server;
 mod sources;
 mod spill;
 mod step;
+mod trace;
 mod turn;
 
 use std::fmt;

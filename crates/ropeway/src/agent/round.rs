@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::crew::{Cut, Scene};
 use super::offer::Meant;
 use super::policy::{Approval, ApprovalRequest, Permission};
-use super::{Crew, Step};
+use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
@@ -190,11 +191,14 @@ impl<'a> Round<'a> {
             cx = cx.with_traceparent(parent);
         }
         let (crew, checked) = (self.crew.clone(), tool.clone());
-        let task = self.running.spawn(async move {
+        // Whoever traces finds the call within the turn, also on another thread.
+        let span = trace::of_call(tool.definition(), &call.id).or_current();
+        let running = async move {
             let envelope = checked.call(arguments, &cx).await;
             let result = crew.result(&call, checked.definition(), &envelope).await;
             (envelope, result)
-        });
+        };
+        let task = self.running.spawn(running.instrument(span));
         let far = Duration::from_secs(365 * 24 * 3600);
         let overdue = Instant::now() + time.min(far) + GRACE;
         self.started.insert(task.id(), Started { at, tool, task, overdue });
