@@ -9,7 +9,7 @@ use super::{ChatSettings, ServerConfig};
 use crate::tool::Alias;
 
 /// The prefix of tool names where nothing else is said.
-const PREFIX: &str = "mcp_{alias}_";
+pub(crate) const PREFIX: &str = "mcp_{alias}_";
 
 /// How many bytes of resources go before a conversation where nothing else is said.
 const CONTEXT_BYTES: usize = 64 << 10;

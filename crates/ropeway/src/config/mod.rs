@@ -48,6 +48,8 @@ mod unit;
 mod yaml;
 
 pub use self::chat::{ChatSettings, NotAProvider, ProviderName, ToolApproval};
+#[cfg(feature = "bridge")]
+pub(crate) use self::entry::PREFIX;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };
