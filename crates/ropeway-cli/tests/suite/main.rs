@@ -1,5 +1,6 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod chat;
 mod command;
 mod completions;
 mod config;
