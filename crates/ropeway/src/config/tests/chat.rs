@@ -167,3 +167,13 @@ fn the_schema_takes_the_chats_that_we_take_and_refuses_those_that_we_refuse() {
         check(chat, false);
     }
 }
+
+#[test]
+fn a_server_is_added_to_a_file_that_has_only_a_chat_and_the_chat_stays() {
+    let mut server = crate::config::raw::RawServer::new("a");
+    server.command = Some("x".into());
+    let text = crate::config::edit::add("chat:\n  provider: claude # mine\n", &server).unwrap();
+    assert_eq!(text, "chat:\n  provider: claude # mine\nservers:\n  - alias: a\n    command: x\n");
+    let config = parse(&text).unwrap();
+    assert_eq!(config.chat.and_then(|chat| chat.provider), Some(ProviderName::Anthropic));
+}

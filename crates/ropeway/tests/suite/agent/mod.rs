@@ -12,3 +12,4 @@ mod providers;
 mod sampling;
 mod servers;
 mod tools;
+mod whole;

@@ -99,11 +99,16 @@ fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
 fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_its_own() {
     scene(|_| async {
         for script in [Script::legacy(), Script::modern()] {
+            let is_modern = script == Script::modern();
             let scripted = Scripted::new(script);
             let events = Events::default();
             let mut told = events.listen();
             let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
             source.ready().await;
+            if is_modern {
+                // It tells only those who have asked to be told.
+                scripted.heard("subscriptions/listen", 1).await;
+            }
             let before = source.registry();
             let grown = before.call("mcp_peer_grow", arguments(json!({"name": "late"})), &CallContext::default()).await;
             assert!(grown.error.is_none(), "{grown:?}");

@@ -85,8 +85,11 @@ async fn a_picture_that_is_too_large_is_named_and_never_cut() {
 #[tokio::test]
 async fn many_tools_are_found_by_words_and_called_through_one() {
     let many = (0..120).map(|number| {
-        let definition = ToolDefinition::new(format!("tool_{number}")).with_description(format!("Counts item{number} sheep"));
-        let answer = move |arguments: Arguments, _| std::future::ready(Ok::<_, ropeway::tool::BoxError>(format!("{number} {}", Value::Object(arguments))));
+        let definition =
+            ToolDefinition::new(format!("tool_{number}")).with_description(format!("Counts item{number} sheep"));
+        let answer = move |arguments: Arguments, _| {
+            std::future::ready(Ok::<_, ropeway::tool::BoxError>(format!("{number} {}", Value::Object(arguments))))
+        };
         Arc::new(LocalTool::new(definition, answer)) as Arc<dyn Tool>
     });
     let sayings = [
@@ -108,7 +111,11 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
     let found: Value = serde_json::from_str(&told[0].1).expect("JSON");
     assert_eq!(found[0]["name"], "tool_77");
     assert_eq!(told[1].1, "77 {\"x\":1}");
-    assert_eq!(*steps.lock().expect("no panic"), ["find_tools", "tool_77"], "a call is told by the tool that was meant");
+    assert_eq!(
+        *steps.lock().expect("no panic"),
+        ["find_tools", "tool_77"],
+        "a call is told by the tool that was meant"
+    );
     let bodies = model.bodies();
     let shown = tool_names(&bodies[0]);
     assert!(shown.contains(&"find_tools") && shown.contains(&"call_tool") && shown.len() <= 104, "{shown:?}");
@@ -130,7 +137,8 @@ impl ContextSource for Diary {
 async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_saved() {
     let (model, provider) = listening([Saying::text("one"), Saying::text("two")]).await;
     let diary = Diary(Mutex::new(vec!["Tuesday.", "Monday."]));
-    let agent = Agent::builder().provider(provider).model("m").system("Be brief.").context(diary).build().expect("an agent");
+    let agent =
+        Agent::builder().provider(provider).model("m").system("Be brief.").context(diary).build().expect("an agent");
     done(agent.send("first")).await;
     done(agent.send("second")).await;
     let bodies = model.bodies();
@@ -158,7 +166,11 @@ fn resources_and_instructions_of_a_bridge_reach_the_model_before_the_question() 
         let system = body["messages"][0]["content"].as_str().expect("a system prompt");
         assert!(system.starts_with("Be brief.") && system.contains("Ask before you write."), "{system}");
         assert!(tool_names(body).contains(&"mcp_peer_echo"), "{:?}", tool_names(body));
-        assert_eq!(agent.history().system.as_deref(), Some("Be brief."), "a server's words are not saved as the host's");
+        assert_eq!(
+            agent.history().system.as_deref(),
+            Some("Be brief."),
+            "a server's words are not saved as the host's"
+        );
         bridge.stop().await;
     });
 }
@@ -206,15 +218,14 @@ fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_wi
 #[tokio::test]
 async fn a_host_with_its_own_loop_answers_for_its_tools() {
     for dialect in Dialect::ALL {
-        let sayings = [
-            Saying::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})),
-            Saying::text("done"),
-        ];
+        let sayings =
+            [Saying::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})), Saying::text("done")];
         let request = Generate::new("m", Conversation::new().with("q"))
             .with_tools([ToolDefinition::new("known"), ToolDefinition::new("unknown")])
             .with_limits(Limits::default().with_steps(3))
             .with_options(RequestOptions::default());
-        let generated = generate(&model(dialect, sayings), request, |call| async move {
+        let provider = model(dialect, sayings);
+        let generated = generate(&provider, request, |call| async move {
             (call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments)))
         });
         let generated = generated.await.expect("an outcome");
