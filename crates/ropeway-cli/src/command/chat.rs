@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
-use ropeway::agent::{Limits, RequestOptions};
+use ropeway::agent::{Limits, RequestOptions, Sampling};
 use ropeway::config::ChatSettings;
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
@@ -76,6 +76,9 @@ pub(super) struct Chat {
     /// Keep images, sounds and other files of answers in this folder
     #[arg(long, value_name = "DIR")]
     save_files: Option<PathBuf>,
+    /// Let servers ask the model, too
+    #[arg(long, conflicts_with = "no_tools")]
+    allow_sampling: bool,
     /// Show what the model thinks
     #[arg(long)]
     reasoning: bool,
@@ -133,15 +136,11 @@ impl Chat {
         }
         let (asks, questions) = mpsc::unbounded_channel();
         let desk = person.is_some().then_some(asks);
-        let servers = match desk.clone() {
-            Some(desk) => servers.answered_by(Handlers::new().on_elicitation(move |elicitation| {
-                let (answer, answered) = oneshot::channel();
-                // Where nobody is left to be asked, nobody answers.
-                let _ = desk.send(Question::Server(Box::new(elicitation), answer));
-                async move { Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel)) }
-            })),
-            None => servers,
-        };
+        let mut handlers = handlers(desk.clone());
+        if self.allow_sampling {
+            handlers = handlers.on_sampling(Sampling::new(provider.clone(), &model).handler());
+        }
+        let servers = servers.answered_by(handlers);
         let about = format!("{} · {why}", clean_line(&model));
         let source = servers.source.clone();
         let screen = match setting.json {
@@ -182,6 +181,22 @@ impl Chat {
         };
         Session::with(servers, &setting, work).await
     }
+}
+
+/// Who answers what servers ask: a person, where there is one.
+fn handlers(desk: Option<mpsc::UnboundedSender<Question>>) -> Handlers {
+    Handlers::new().on_elicitation(move |elicitation| {
+        let asked = desk.as_ref().and_then(|desk| {
+            let (answer, answered) = oneshot::channel();
+            desk.send(Question::Server(Box::new(elicitation), answer)).ok().map(|()| answered)
+        });
+        async move {
+            Ok(match asked {
+                Some(answered) => answered.await.unwrap_or(ElicitationAnswer::Cancel),
+                None => ElicitationAnswer::Decline,
+            })
+        }
+    })
 }
 
 fn interrupts() -> Result<Signal, Failure> {
