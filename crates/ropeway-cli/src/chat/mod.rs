@@ -340,7 +340,10 @@ impl<'a> Chat<'a> {
                         None => false,
                     }
                 }
-                Came::Interrupt => true,
+                Came::Interrupt => {
+                    self.screen.wipe_echo();
+                    true
+                }
                 Came::Late => {
                     turn.cancel();
                     return Ok(Some(Cut::Late));
@@ -359,6 +362,9 @@ impl<'a> Chat<'a> {
     /// Asks a person. Whoever does not want to answer wants the turn to end.
     async fn ask(&mut self, question: Question, person: &mut Person) -> bool {
         match question {
+            // What belongs to a turn that is over.
+            Question::Server(_, answer) if answer.is_closed() => true,
+            Question::Call(_, answer) if answer.is_closed() => true,
             Question::Server(elicitation, answer) => {
                 let given = elicitation::ask(&elicitation, &person.editor).await;
                 // It may have gone away meanwhile.

@@ -14,7 +14,7 @@ use crate::answer::{Folder, show_files};
 use crate::command::{Reader, say, write};
 use crate::failure::Failure;
 use crate::help::{Help, is_absent};
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::text::{clean_json, clean_line, terminal_width};
 use crate::veil::{self, Flow};
 
@@ -105,6 +105,13 @@ impl Screen {
         let names: Vec<&str> = self.running.iter().map(|(_, name)| name.as_str()).collect();
         let label = if names.is_empty() { "waiting for the model".to_owned() } else { names.join(", ") };
         status.during(&label, step).await
+    }
+
+    /// Wipes what a terminal shows of Ctrl-C, where it stands alone.
+    pub(crate) fn wipe_echo(&self) {
+        if self.open == Open::Nothing {
+            status::wipe();
+        }
     }
 
     /// Shows a step.

@@ -68,7 +68,9 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
     let summary = summary(envelope);
     let mut files = files.iter();
     match (summary.is_empty(), files.as_slice().first()) {
-        (false, _) => add(&format!(" {summary}"), Style::new()),
+        // It stands apart from what is said of the call itself.
+        (false, _) if name.is_some() || !envelope.took.is_zero() => add(&format!(" {summary}"), Style::new()),
+        (false, _) => add(&summary, Style::new()),
         (true, Some(_)) => {
             // A path is no use when it is cut.
             line.push_str(&files.next().map(|file| format!("  {file}")).unwrap_or_default());
@@ -171,6 +173,6 @@ mod tests {
         let error = CallError::Denied { tool: "t".into(), reason: "the user said no".into() };
         let envelope = Envelope::from_error(CallId("1".into()), "t", Origin::Local, Duration::ZERO, error);
         let line = plain(&finished(&envelope, None, &[], 80));
-        assert!(line.starts_with("  ✗  ") && line.contains("the user said no"), "{line}");
+        assert_eq!(line, "  ✗ tool `t` was not called: the user said no\n");
     }
 }

@@ -36,7 +36,10 @@ Examples:
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
 Only what the model says goes to standard output. With --json every step is a line of JSON there, of which the last one is
-{\"step\": \"final\", …}. Without -p, and where standard input is not a terminal, each line of it is a message.";
+{\"step\": \"final\", …}. Without -p, and where standard input is not a terminal, each line of it is a message.
+
+Tools that say that they change nothing are called without asking. About others you are asked; where nobody can be asked,
+they are not called, unless --allow or --yes says so.";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\

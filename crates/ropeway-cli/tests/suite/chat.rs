@@ -6,11 +6,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, ModelServer, Saying};
+use ropeway::testing::{ModelAnswer, ModelServer, Saying, Script};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::place::Place;
+use crate::place::{Place, entry};
 use crate::{Ropeway, Run};
 
 /// Said where no server is given.
@@ -236,14 +236,30 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
     let model = Model::saying([call(), Saying::text("Then not."), call(), Saying::text("No.")]);
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
-    let told = "● demo.fail()\n  ✗  tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
         `--allow demo.fail` allows it, `--yes` all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
     let heard = &model.heard()[2].1;
     assert!(heard.contains("there is nobody who could be asked"), "{heard}");
     let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
-    let told = "● demo.fail()\n  ✗  tool `fail` was not called: the host does not allow it\n";
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_told_before_anybody_is_asked() {
+    let model = Model::saying([]);
+    for (arguments, words) in [
+        (&["-p", " "][..], "there is nothing to say"),
+        (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
+        (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
+        (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
+        (&["-p", "hi", "--no-tools", "--url", "http://127.0.0.1:1/mcp"], "cannot be used with"),
+    ] {
+        let run = model.run(arguments).expect(2);
+        assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
+    }
+    assert_eq!(model.server.requests().len(), 0);
 }
 
 #[test]
@@ -301,8 +317,9 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
 
 #[test]
 fn a_reader_that_leaves_has_what_it_wanted() {
-    let long = Saying::text("word ".repeat(200_000));
-    let model = Model::saying([long]);
+    let events = Saying::text("one two").events(Dialect::Chat);
+    let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
     let mut running = model.chat(&["-p", "hi"]).start();
     drop(running.child.stdout.take());
     running.end().expect(0);
@@ -325,4 +342,22 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
         let run = run.run().expect(0);
         assert!(run.stdout.contains("***") && !run.stdout.contains("sk-"), "{}", run.stdout);
     }
+}
+
+#[test]
+fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal() {
+    let ask = || Saying::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
+    let elicit = Saying::call("b", "mcp_scripted_elicit", json!({}));
+    let model =
+        Model::saying([ask(), Saying::text("No."), ask(), Saying::text("Cheese."), elicit, Saying::text("Yes.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let run = model.run(&["-p", "go", "--yes"]).expect(0);
+    assert_eq!(run.stdout, "No.\n");
+    assert_eq!(model.server.bodies().len(), 2);
+    let run = model.run(&["-p", "go", "--yes", "--allow-sampling"]).expect(0);
+    assert_eq!(run.stdout, "Yes.\n");
+    let bodies = model.server.bodies();
+    assert_eq!(bodies[3]["messages"], json!([{"role": "user", "content": "Say cheese."}]));
+    let heard = model.heard();
+    assert!(heard[2].1.contains("Cheese.") && heard[4].1.contains("decline"), "{heard:?}");
 }

@@ -91,8 +91,12 @@ impl Window {
 
     /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
     fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.running.child.id().try_into().expect("an id")).expect("an id");
-        kill_process(id, Signal::INT).expect("a process");
+        kill_process(id, signal).expect("a process");
     }
 
     /// Waits for its end. Nothing that it started may be alive afterwards.
@@ -213,7 +217,8 @@ fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
 fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
     let events = Saying::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
-    let model = Model::answering([ModelAnswer::events(&events[..half]).stall(), Saying::text("Ok.").answer(Dialect::Chat)]);
+    let model =
+        Model::answering([ModelAnswer::events(&events[..half]).stall(), Saying::text("Ok.").answer(Dialect::Chat)]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("tell");
     window.see("It was a dark ");
@@ -285,4 +290,64 @@ fn a_servers_prompt_is_said_to_the_model() {
     window.end().expect(0);
     let said = model.server.bodies()[0]["messages"].to_string();
     assert!(said.contains("Ada"), "{said}");
+}
+
+#[test]
+fn what_a_server_wants_to_know_is_asked_field_by_field() {
+    let ask = |id: &str, mode: &str| Saying::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
+    let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), Saying::text("Thanks.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let mut window = Window::open(model.chat(&["--yes"]));
+    window.say("ask me");
+    window.see("scripted asks:");
+    window.see("What is your name?");
+    window.see("name (empty: nobody): ");
+    window.press("Ada\r");
+    window.see("Send this? [y]es / [n]o: ");
+    window.press("y\r");
+    window.see("https://example.com/form");
+    window.see("it is not opened for you");
+    window.see("[n]o: ");
+    window.press("n\r");
+    window.see("name (empty: nobody): ");
+    window.press(CTRL_C);
+    window.see("Thanks.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let bodies = model.server.bodies();
+    let results: Vec<String> = bodies[3]["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].to_string())
+        .collect();
+    let words = ["accept", "decline", "decline"];
+    assert_eq!(results.len(), 3, "{results:?}");
+    assert!(results.iter().zip(words).all(|(result, word)| result.contains(word)), "{results:?}");
+    assert!(results[0].contains("Ada"), "{results:?}");
+}
+
+#[test]
+fn a_command_is_completed_with_the_tabulator() {
+    let model = Model::saying([]);
+    model.place.write("talk-of-yesterday.json", "{\"messages\": []}");
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.see(PROMPT);
+    window.press("/lo\ttalk\t\r");
+    window.see("0 messages of talk-of-yesterday.json");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
+    let model = Model::saying([]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see(PROMPT);
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    window.end().expect(143);
 }
