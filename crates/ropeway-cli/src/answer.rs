@@ -168,8 +168,16 @@ pub(crate) fn save_parts<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: &Folder,
 ) -> Result<Vec<String>, Failure> {
+    show_files(parts, Some(folder))
+}
+
+/// A line for each file of an answer, which goes into the folder when there is one.
+pub(crate) fn show_files<'a>(
+    parts: impl Iterator<Item = &'a ContentPart>,
+    folder: Option<&Folder>,
+) -> Result<Vec<String>, Failure> {
     let files = parts.filter(|part| !is_text(part));
-    Ok(show_parts(files, Some(folder))?.text.lines().map(str::to_owned).collect())
+    Ok(show_parts(files, folder)?.text.lines().map(str::to_owned).collect())
 }
 
 fn is_text(part: &ContentPart) -> bool {

@@ -28,6 +28,8 @@ pub(crate) enum Exit {
     NeedsAuth = 4,
     /// Time ran out.
     Timeout = 5,
+    /// Somebody pressed Ctrl-C, as for a program that does not know better.
+    Interrupted = 130,
 }
 
 /// The exit codes, for `--help`.

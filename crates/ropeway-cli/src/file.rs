@@ -33,6 +33,12 @@ pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) 
     })
 }
 
+/// Puts a text there, whatever was there before.
+pub(crate) fn put(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    write(path, text, mode)
+        .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
+}
+
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     // What is behind a link is changed, and not the link.
     let path = followed(path)?;

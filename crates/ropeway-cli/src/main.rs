@@ -3,6 +3,7 @@
 mod abreast;
 mod answer;
 mod argument;
+mod chat;
 mod clients;
 mod command;
 mod deadline;
@@ -17,7 +18,6 @@ mod file;
 mod help;
 mod literal;
 mod mark;
-#[allow(dead_code, reason = "`ropeway chat`, which asks it, is not there yet")]
 mod model;
 mod names;
 mod places;

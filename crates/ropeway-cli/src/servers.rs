@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::config::{Config, EraChoice, Secrets, ServerEntry, Settings};
+use ropeway::mcp::Handlers;
 use ropeway::tool::Alias;
 
 use crate::failure::Failure;
@@ -17,6 +18,10 @@ pub(crate) struct Servers {
     pub(crate) source: Source,
     /// Those that could sleep are started.
     pub(crate) awake: bool,
+    /// One that is lost is connected again: it is talked to for long.
+    pub(crate) lasting: bool,
+    /// Who answers what they ask.
+    pub(crate) handlers: Handlers,
 }
 
 /// Where servers come from.
@@ -34,13 +39,13 @@ impl ServerOptions {
     /// The servers that are meant.
     pub(crate) fn servers(&self) -> Result<Servers, Failure> {
         let mut servers = match self.config_file()? {
-            Some(path) => Servers { config: load(&path)?, source: Source::File(path), awake: false },
+            Some(path) => Servers::new(load(&path)?, Source::File(path)),
             None => {
                 let source = if self.is_given() { Source::Line } else { Source::Demo };
                 let mut entry = ServerEntry::new(self.config()?);
                 // Nobody else is there to be told apart from.
                 entry.prefix = String::new();
-                Servers { config: Config::default().with_server(entry), source, awake: true }
+                Servers::new(Config::default().with_server(entry), source).awake()
             }
         };
         if let Some(era) = self.era {
@@ -91,6 +96,11 @@ pub(crate) fn memory_folder() -> Option<PathBuf> {
     folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("tools"))
 }
 
+/// Where is kept what was typed.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    folder("XDG_STATE_HOME", ".local/state")
+}
+
 fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -98,6 +108,23 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 }
 
 impl Servers {
+    /// The servers of a configuration.
+    pub(crate) fn new(config: Config, source: Source) -> Self {
+        Self { config, source, awake: false, lasting: false, handlers: Handlers::new() }
+    }
+
+    /// The same, for a command that goes on.
+    pub(crate) fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// The same, whose questions are answered.
+    pub(crate) fn answered_by(mut self, handlers: Handlers) -> Self {
+        self.handlers = handlers;
+        self
+    }
+
     /// The same, of which none sleeps: what is asked for is not remembered.
     pub(crate) fn awake(mut self) -> Self {
         self.awake = true;
@@ -111,6 +138,19 @@ impl Servers {
         };
         self.config.servers = vec![self.config.servers.swap_remove(at)];
         // Whoever names it wants it.
+        Ok(self.awake())
+    }
+
+    /// Only the servers of these names, if any are named.
+    pub(crate) fn only_these(mut self, names: &[String]) -> Result<Self, Failure> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let is_known = |name: &&String| self.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Err(self.unknown(unknown));
+        }
+        self.config.servers.retain(|entry| names.iter().any(|name| name == entry.alias.as_str()));
         Ok(self.awake())
     }
 

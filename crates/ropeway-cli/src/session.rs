@@ -97,7 +97,7 @@ impl Session {
         let servers = prepare(servers, deadline.as_ref());
         let names = Names::new(&servers.config);
         let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
-        let mut builder = Bridge::builder(servers.config).events(setting.events.clone());
+        let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(setting.events.clone());
         if let Some(folder) = memory_folder() {
             builder = builder.remember_in(folder);
         }
@@ -292,7 +292,7 @@ fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;
         let Settings::Known(config) = &mut entry.settings else { continue };
-        config.reconnect.enabled = false;
+        config.reconnect.enabled &= servers.lasting;
         config.timeouts.close = CLOSE;
         if let Some(after) = deadline.map(Deadline::after) {
             config.timeouts.connect = after;

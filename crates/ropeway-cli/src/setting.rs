@@ -11,6 +11,8 @@ use crate::status::Status;
 pub(crate) struct Setting {
     /// The result is for scripts.
     pub(crate) json: bool,
+    /// Somebody wants to see what happens underneath.
+    pub(crate) verbose: bool,
     /// How long the command may take.
     pub(crate) deadline: Option<Deadline>,
     /// Whom it waits for.
@@ -25,6 +27,6 @@ impl Setting {
     pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool) -> Self {
         let waiting = Waiting::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
-        Self { json, deadline, waiting, status: Status::new(verbose), events: Events::default() }
+        Self { json, verbose, deadline, waiting, status: Status::new(verbose), events: Events::default() }
     }
 }

@@ -35,6 +35,11 @@ impl Status {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
 
+    /// Another step begins, of which nothing is known.
+    pub(crate) fn forget(&self) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Waits for a step, and shows it once the command has taken a moment.
     pub(crate) async fn during<T>(&self, label: &str, step: impl Future<Output = T>) -> T {
         self.following(|| label.to_owned(), step).await

@@ -7,63 +7,80 @@ use unicode_width::UnicodeWidthStr as _;
 /// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
 /// change the direction of reading. Line breaks and tabs stay (S14.5).
 pub(crate) fn clean(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\n' | '\t' => clean.push(c),
-            '\r' => {
-                if rest.peek() != Some(&'\n') {
-                    clean.push('\n');
-                }
-            }
-            '\u{1b}' => skip_escape(&mut rest),
-            '\u{9b}' => skip_control_sequence(&mut rest),
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => skip_control_string(&mut rest),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {}
-            c if c.is_control() => {}
-            c => clean.push(c),
-        }
-    }
+    let mut cleaner = Cleaner::default();
+    let mut clean = cleaner.push(text);
+    clean.push_str(cleaner.end());
     clean
 }
 
-type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+/// The same for a text that comes piece by piece, wherever it is cut.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cleaner(Place);
 
-fn skip_escape(rest: &mut Rest<'_>) {
-    match rest.peek() {
-        Some('[') => {
-            rest.next();
-            skip_control_sequence(rest);
+/// Where in a text a piece has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Text,
+    /// Behind a carriage return: it breaks the line, unless a line break follows.
+    Return,
+    /// Behind an escape character.
+    Escape,
+    /// Behind an escape character and a part of what it introduces.
+    LongEscape,
+    /// In a control sequence.
+    Sequence,
+    /// In a string that a terminal would swallow up to its terminator. A line break ends it too, so that a string that
+    /// is never terminated hides one line at most.
+    Swallowed,
+    /// Behind an escape character in such a string.
+    SwallowedEscape,
+}
+
+impl Cleaner {
+    /// The next piece without what a terminal would obey.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        let mut clean = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            self.0 = self.0.behind(c, &mut clean);
         }
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            rest.next();
-            skip_control_string(rest);
-        }
-        _ => {
-            while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
-            rest.next_if(|c| matches!(c, '0'..='~'));
+        clean
+    }
+
+    /// What is still to be said when no more pieces come; then another text may begin.
+    pub(crate) fn end(&mut self) -> &'static str {
+        match std::mem::take(&mut self.0) {
+            Place::Return => "\n",
+            _ => "",
         }
     }
 }
 
-fn skip_control_sequence(rest: &mut Rest<'_>) {
-    while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-    rest.next_if(|c| matches!(c, '@'..='~'));
-}
-
-/// Skips a string that a terminal would swallow up to its terminator. A line break ends it too, so that a string
-/// that is never terminated hides one line at most.
-fn skip_control_string(rest: &mut Rest<'_>) {
-    while let Some(c) = rest.next_if(|c| *c != '\n') {
-        match c {
-            '\u{7}' | '\u{9c}' => return,
-            '\u{1b}' => {
-                rest.next_if_eq(&'\\');
-                return;
-            }
+impl Place {
+    fn behind(self, c: char, clean: &mut String) -> Self {
+        match (self, c) {
+            (Self::Escape, '[') | (Self::Sequence, ' '..='?') => return Self::Sequence,
+            (Self::Escape, ']' | 'P' | 'X' | '^' | '_') => return Self::Swallowed,
+            (Self::Escape | Self::LongEscape, ' '..='/') => return Self::LongEscape,
+            (Self::Escape | Self::LongEscape, '0'..='~') | (Self::Sequence, '@'..='~') => return Self::Text,
+            (Self::Swallowed, '\u{7}' | '\u{9c}') | (Self::SwallowedEscape, '\\') => return Self::Text,
+            (Self::Swallowed, '\u{1b}') => return Self::SwallowedEscape,
+            (Self::Swallowed, c) if c != '\n' => return Self::Swallowed,
+            (Self::Return, c) if c != '\n' => clean.push('\n'),
+            // What cannot go on with a sequence ends it.
             _ => {}
         }
+        match c {
+            '\r' => return Self::Return,
+            '\u{1b}' => return Self::Escape,
+            '\u{9b}' => return Self::Sequence,
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return Self::Swallowed,
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {}
+            '\n' | '\t' => clean.push(c),
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+        Self::Text
     }
 }
 
@@ -215,6 +232,9 @@ mod tests {
         ] {
             assert_eq!(clean(dirty), harmless, "{dirty:?}");
             assert_eq!(clean(&clean(dirty)), harmless, "{dirty:?} twice");
+            let mut cleaner = Cleaner::default();
+            let letters = dirty.chars().map(|c| cleaner.push(&c.to_string())).collect::<String>();
+            assert_eq!(letters + cleaner.end(), harmless, "{dirty:?} letter by letter");
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::{PoisonError, RwLock};
 
 use ropeway::secret::Mask;
 
+use crate::text::Cleaner;
+
 /// The secrets of all servers that this command knows.
 static SECRETS: RwLock<Vec<Mask>> = RwLock::new(Vec::new());
 
@@ -21,6 +23,50 @@ pub(crate) fn over(text: &str) -> Cow<'_, str> {
         Cow::Owned(hidden) => Cow::Owned(hidden),
         Cow::Borrowed(_) => text,
     })
+}
+
+/// How many bytes at the end of a text may be the beginning of a secret: what comes next decides.
+fn undecided(text: &str) -> usize {
+    let all = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    all.iter().map(|secrets| secrets.undecided(text)).max().unwrap_or_default()
+}
+
+/// Text from outside that comes piece by piece, made harmless and without secrets, wherever it is cut.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// None where no terminal sees it.
+    cleaner: Option<Cleaner>,
+    /// What may be the beginning of a secret.
+    held: String,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { cleaner: Some(Cleaner::default()), held: String::new() }
+    }
+}
+
+impl Flow {
+    /// The same for a text that no terminal sees as it is: only secrets are hidden.
+    pub(crate) fn raw() -> Self {
+        Self { cleaner: None, held: String::new() }
+    }
+
+    /// What can be shown now that there is another piece.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        match &mut self.cleaner {
+            Some(cleaner) => self.held.push_str(&cleaner.push(piece)),
+            None => self.held.push_str(piece),
+        }
+        let mut shown = over(&self.held).into_owned();
+        self.held = shown.split_off(shown.len() - undecided(&shown));
+        shown
+    }
+
+    /// What is left to be shown when no more pieces come; then another text may begin.
+    pub(crate) fn end(&mut self) -> String {
+        std::mem::take(&mut self.held) + self.cleaner.as_mut().map_or("", Cleaner::end)
+    }
 }
 
 /// A writer of whole lines, such as a log's, that lets no secret through.
@@ -50,5 +96,16 @@ mod tests {
         let mut lines = Vec::new();
         Veiled(&mut lines).write_all(b"a-token-of-the-veil and another-of-the-veil\n").expect("a line");
         assert_eq!(String::from_utf8(lines).expect("text"), "*** and ***\n");
+    }
+
+    #[test]
+    fn a_secret_that_comes_in_pieces_is_hidden_and_nothing_else_is_held_back() {
+        hide(&Mask::new([&Secret::new("sk-of-a-flow")]));
+        let mut flow = Flow::default();
+        let pieces = ["it is s", "k-of-", "\u{1b}[3", "1ma-flo", "w, and sk", "y", " high\r", " s"];
+        let shown = pieces.map(|piece| flow.push(piece));
+        assert_eq!(shown, ["it is ", "", "", "", "***, and ", "sky", " high", "\n "]);
+        assert_eq!(flow.end(), "s");
+        assert_eq!(flow.push("again"), "again");
     }
 }

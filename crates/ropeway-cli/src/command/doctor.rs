@@ -80,7 +80,7 @@ async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<E
             return Ok(Exit::Usage);
         }
     };
-    let servers = Servers { config, source: Source::File(file.to_owned()), awake: true };
+    let servers = Servers::new(config, Source::File(file.to_owned())).awake();
     servers.hide_secrets();
     let entries = chosen(&servers, names)?;
     let around = Surroundings::of_process();

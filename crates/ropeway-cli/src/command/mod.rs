@@ -2,6 +2,7 @@
 
 mod add;
 mod call;
+mod chat;
 mod completions;
 mod config;
 mod doctor;
@@ -26,11 +27,14 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
-use ropeway::mcp::{end_children, end_children_on_signals};
+use ropeway::mcp::{end_children, end_children_on_signals, end_children_on_termination};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+pub(crate) use self::prompt::fill as fill_prompt;
+pub(crate) use self::tools::text as tools_text;
+use crate::chat::line;
 use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
@@ -81,6 +85,8 @@ enum Command {
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
+    #[command(after_help = chat::EXIT_CODES, after_long_help = format!("{}\n\n{}", chat::EXAMPLES, chat::EXIT_CODES))]
+    Chat(Box<chat::Chat>),
     #[command(after_help = EXIT_CODES)]
     Resources(resources::Resources),
     #[command(after_help = EXIT_CODES)]
@@ -131,7 +137,10 @@ impl CommandLine {
             show_logs(verbose);
         }
         // Without it there is still the ordinary end.
-        let _ = end_children_on_signals(status::wipe);
+        let _ = match &self.command {
+            Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave_terminal),
+            _ => end_children_on_signals(leave_terminal),
+        };
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(run(self.command, setting));
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
@@ -164,6 +173,7 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         None => welcome::run(setting).await,
         Some(Command::Tools(command)) => command.run(setting).await,
         Some(Command::Call(command)) => command.run(setting).await,
+        Some(Command::Chat(command)) => command.run(setting).await,
         Some(Command::Resources(command)) => command.run(setting).await,
         Some(Command::Read(command)) => command.run(setting).await,
         Some(Command::Prompts(command)) => command.run(setting).await,
@@ -195,12 +205,18 @@ fn watch(deadline: Deadline) {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         end_children();
-        status::wipe();
+        leave_terminal();
         say(&deadline.failure().render());
         std::process::exit(Exit::Timeout as i32);
     });
     // Without a thread there is still the ordinary clock.
     drop(watchdog);
+}
+
+/// Leaves the terminal as it should be when the process ends in the midst of something.
+fn leave_terminal() {
+    status::wipe();
+    line::restore();
 }
 
 fn show_logs(verbose: u8) {
@@ -229,7 +245,7 @@ fn print_answer(text: &str) -> Result<(), Failure> {
 
 /// Whoever reads what is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
+pub(crate) enum Reader {
     /// May want more.
     Stays,
     /// Has what it wanted.
@@ -237,7 +253,7 @@ enum Reader {
 }
 
 /// Writes to standard output, and says whether anybody is left to read more.
-fn write(text: &str) -> Result<Reader, Failure> {
+pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(Reader::Stays),
@@ -269,7 +285,7 @@ fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
 }
 
 /// Writes what is not the result to standard error.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // Nobody is left to be told that nobody listens.
     let _ = anstream::stderr().lock().write_all(veil::over(text).as_bytes());
 }

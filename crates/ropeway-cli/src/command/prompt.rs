@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
-use ropeway::mcp::{Mcp, Prompt, PromptMessage};
+use ropeway::mcp::{Mcp, Prompt, PromptMessage, PromptResult};
 use ropeway::tool::{Alias, CallContext, ToolDefinition};
 use serde_json::{Map, Value, json};
 
@@ -35,21 +35,7 @@ impl GetPrompt {
         let servers = self.server.servers()?.awake().only_for(&self.prompt);
         let typed = Typed::read(&self.words, None)?;
         Session::with(servers, &setting, async |session| {
-            let (alias, server, prompt) = choose(session, &self.prompt).await?;
-            let arguments = typed.for_tool(&as_tool(&prompt))?;
-            for name in arguments.keys() {
-                known(&prompt, name)?;
-            }
-            if let Some(missing) =
-                prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
-            {
-                let name = &missing.name;
-                return Err(
-                    Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name)).hint(format!("give {name}=…"))
-                );
-            }
-            let cx = CallContext::default();
-            let result = session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??;
+            let result = get(session, &self.prompt, typed).await?;
             print_answer(&match setting.json {
                 true => json_text(&result)?,
                 false => result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
@@ -58,6 +44,27 @@ impl GetPrompt {
         })
         .await
     }
+}
+
+/// A prompt by its name, with arguments as they are typed.
+pub(crate) async fn fill(session: &Session, name: &str, words: &[String]) -> Result<PromptResult, Failure> {
+    get(session, name, Typed::read(words, None)?).await
+}
+
+async fn get(session: &Session, name: &str, typed: Typed) -> Result<PromptResult, Failure> {
+    let (alias, server, prompt) = choose(session, name).await?;
+    let arguments = typed.for_tool(&as_tool(&prompt))?;
+    for name in arguments.keys() {
+        known(&prompt, name)?;
+    }
+    if let Some(missing) =
+        prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
+    {
+        let name = &missing.name;
+        return Err(Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name)).hint(format!("give {name}=…")));
+    }
+    let cx = CallContext::default();
+    Ok(session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??)
 }
 
 fn message(message: &PromptMessage) -> Result<String, Failure> {

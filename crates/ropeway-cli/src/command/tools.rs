@@ -65,6 +65,15 @@ impl Tools {
     }
 }
 
+/// The tools by server, or those that some words describe, for people.
+pub(crate) fn text(session: &Session, source: &Source, words: &str, width: usize) -> String {
+    let listing = session.listing();
+    match words {
+        "" => list(session, &listing, source, false, width),
+        words => found(session, &listing, words, width),
+    }
+}
+
 /// The tools by server, for scripts.
 pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
     let server = |verdict: &Verdict| {

@@ -100,7 +100,7 @@ pub(crate) fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
         Exit::Unreachable => 4,
         Exit::Timeout => 3,
         Exit::NeedsAuth => 2,
-        Exit::Usage | Exit::ToolError => 1,
+        Exit::Usage | Exit::ToolError | Exit::Interrupted => 1,
         Exit::Done => 0,
     };
     exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)

@@ -47,7 +47,7 @@ impl Terminal {
         Screen { text: settle(&text), code: run.code }
     }
 
-    fn open(self) -> (File, File) {
+    pub(crate) fn open(self) -> (File, File) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
         grantpt(&ours).expect("a pseudo-terminal");
         unlockpt(&ours).expect("a pseudo-terminal");

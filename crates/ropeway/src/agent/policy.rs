@@ -32,7 +32,7 @@ pub struct Policy {
 
 #[derive(Clone, Debug)]
 enum Rule {
-    /// Our name for the tool fits.
+    /// Our name for the tool fits, or `SERVER.TOOL` does.
     Named(Glob),
     /// The tool may destroy something.
     Destructive,
@@ -52,7 +52,7 @@ impl Policy {
         Self::default()
     }
 
-    /// Calls of tools whose names match the glob are made.
+    /// Calls of tools whose names match the glob are made. A server's tool has two: our own, and `SERVER.TOOL`.
     #[must_use]
     pub fn allow(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Allow)
@@ -118,7 +118,10 @@ impl Rule {
         let says =
             |hint: &str, value: bool| annotations.0.get(hint).and_then(serde_json::Value::as_bool) == Some(value);
         match (self, origin) {
-            (Self::Named(glob), _) => glob.matches(name),
+            (Self::Named(glob), Origin::Server { server, tool }) => {
+                glob.matches(name) || glob.matches(&format!("{server}.{tool}"))
+            }
+            (Self::Named(glob), Origin::Local) => glob.matches(name),
             (Self::Destructive, Origin::Server { .. }) => annotations.destructive(),
             (Self::Changing, Origin::Server { .. }) => !annotations.read_only(),
             // The host knows its own tools: what it says nothing about is harmless.
@@ -228,6 +231,15 @@ mod tests {
         );
         assert_eq!(Policy::new().permission(&local("x", json!({}))), Permission::Allow);
         assert_eq!(Policy::new().otherwise(Permission::Deny).permission(&local("x", json!({}))), Permission::Deny);
+    }
+
+    #[test]
+    fn a_servers_tool_goes_by_two_names() {
+        let mut tool = of_server("read", json!({}));
+        tool.name = "mcp_s_read".to_owned();
+        let permission = |pattern: &str| Policy::new().deny(pattern).permission(&tool);
+        assert_eq!(["mcp_s_*", "s.read", "s.*"].map(permission), [Permission::Deny; 3]);
+        assert_eq!(["read", "t.read"].map(permission), [Permission::Allow; 2]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use self::session::ServerInfo;
 pub use self::shared::State;
 #[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
-pub use self::signals::end_children_on_signals;
+pub use self::signals::{end_children_on_signals, end_children_on_termination};
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
 pub use crate::web::TlsTrouble;

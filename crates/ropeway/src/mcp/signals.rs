@@ -1,6 +1,8 @@
 //! Signals: what ends this process ends the servers that it started, too.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -12,14 +14,23 @@ use super::end_children;
 /// server that does not mind the end of its input would live on. `last` runs just before the end; the exit code is
 /// 128 plus the signal's number. Signals are heard on a thread of its own, so that a busy host hears them as well.
 pub fn end_children_on_signals(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    end_on([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()], last)
+}
+
+/// The same on SIGTERM and SIGHUP only, for a host to whom SIGINT means something else.
+pub fn end_children_on_termination(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    end_on([SignalKind::terminate(), SignalKind::hangup()], last)
+}
+
+fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Listening begins here and not on the thread, so that no server is started before it.
-    let code = {
+    let signals: Vec<(SignalKind, Signal)> = {
         let _context = runtime.enter();
-        code(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+        kinds.into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>()?
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let code = runtime.block_on(code);
+        let code = runtime.block_on(code(signals));
         end_children();
         last();
         std::process::exit(code);
@@ -28,10 +39,10 @@ pub fn end_children_on_signals(last: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Waits for a signal and says with which exit code it ends the process.
-async fn code(mut interrupt: Signal, mut terminate: Signal, mut hangup: Signal) -> i32 {
-    tokio::select! {
-        _ = interrupt.recv() => 128 + SignalKind::interrupt().as_raw_value(),
-        _ = terminate.recv() => 128 + SignalKind::terminate().as_raw_value(),
-        _ = hangup.recv() => 128 + SignalKind::hangup().as_raw_value(),
-    }
+async fn code(mut signals: Vec<(SignalKind, Signal)>) -> i32 {
+    let came = poll_fn(|cx| {
+        let came = signals.iter_mut().find_map(|(kind, signal)| signal.poll_recv(cx).is_ready().then_some(*kind));
+        came.map_or(Poll::Pending, Poll::Ready)
+    });
+    128 + came.await.as_raw_value()
 }

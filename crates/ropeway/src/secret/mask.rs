@@ -128,6 +128,15 @@ impl Mask {
         }
     }
 
+    /// How many bytes at the end of a text may be the beginning of a secret, of which the rest is yet to come.
+    pub fn undecided(&self, text: &str) -> usize {
+        let begun = self.0.iter().flat_map(|hidden| &hidden.values).filter_map(|value| {
+            let beginnings = (1..value.len()).rev().filter_map(|length| value.get(..length));
+            beginnings.into_iter().find(|beginning| text.ends_with(beginning)).map(str::len)
+        });
+        begun.max().unwrap_or_default()
+    }
+
     /// Hides the secrets in a JSON value: in its texts, its keys, and numbers that are one.
     pub fn hide_json(&self, value: &mut Value) {
         if self.is_empty() {
@@ -389,6 +398,13 @@ mod tests {
         assert_eq!(mask.hide_cut("see s3cret-va"), "see ***");
         assert_eq!(mask.hide_cut("see s3c"), "see s3c");
         assert_eq!(mask.hide_cut("see s3cret-value"), "see ***");
+    }
+
+    #[test]
+    fn the_beginning_of_a_secret_at_the_end_of_a_text_is_undecided() {
+        let mask = mask(&["s3cret", "t-s3x"]);
+        assert_eq!(["it is s", "at-s3", "s3cre", "s3cret", "s3c r"].map(|text| mask.undecided(text)), [1, 4, 5, 1, 0]);
+        assert_eq!(Mask::default().undecided("s"), 0);
     }
 
     #[test]

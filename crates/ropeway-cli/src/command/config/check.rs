@@ -55,7 +55,7 @@ impl Check {
                 return Ok(Exit::Usage);
             }
         };
-        let servers = Servers { config, source: Source::File(file.clone()), awake: true };
+        let servers = Servers::new(config, Source::File(file.clone())).awake();
         servers.hide_secrets();
         let config = servers.config.clone();
         let names = if self.connect { Some(names(servers, &setting).await?) } else { None };

@@ -1,0 +1,470 @@
+//! A chat: a conversation with a model that uses the tools of a session's servers.
+
+pub(crate) mod approval;
+pub(crate) mod elicitation;
+pub(crate) mod line;
+pub(crate) mod record;
+mod screen;
+mod show;
+mod slash;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ropeway::agent::{
+    Agent, AgentError, Approval, ApprovalRequest, End, Limit, Limits, Outcome, Permission, RequestOptions, Step, Turn,
+};
+use ropeway::bridge::Bridge;
+use ropeway::mcp::{Elicitation, ElicitationAnswer};
+use ropeway::message::{Conversation, Message};
+use ropeway::provider::{Provider, StopReason};
+use ropeway::tool::CallError;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use self::approval::{Reply, Rules};
+use self::line::{Editor, Typed};
+pub(crate) use self::screen::Screen;
+use self::slash::Slash;
+use crate::command::{fill_prompt, say, tools_text};
+use crate::duration::words;
+use crate::failure::{Exit, Failure};
+use crate::help::faint;
+use crate::servers::Source;
+use crate::session::Session;
+use crate::text::{clean_line, width};
+
+/// What stands before what a person types.
+const PROMPT: &str = "› ";
+
+/// Whoever presses Ctrl-C twice within this time wants to leave.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a turn that was cancelled may take to end.
+const LAST_STEPS: Duration = Duration::from_millis(500);
+
+/// What an agent is made of.
+pub(crate) struct Recipe {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+    pub(crate) system: Option<String>,
+    pub(crate) limits: Limits,
+    pub(crate) options: RequestOptions,
+    pub(crate) rules: Rules,
+    pub(crate) bridge: Option<Bridge>,
+    /// Where questions about calls go, when there is somebody to be asked.
+    pub(crate) desk: Option<mpsc::UnboundedSender<Question>>,
+    /// Where the servers come from.
+    pub(crate) source: Source,
+}
+
+impl Recipe {
+    fn agent(&self, history: Conversation) -> Result<Agent, Failure> {
+        let mut builder = Agent::builder()
+            .provider(self.provider.clone())
+            .model(&self.model)
+            .limits(self.limits.clone())
+            .options(self.options.clone())
+            .policy(self.rules.policy())
+            .history(self.with_system(history));
+        if let Some(bridge) = &self.bridge {
+            builder = builder.bridge(bridge.clone());
+        }
+        if let Some(desk) = self.desk.clone() {
+            builder = builder.on_approval(move |request| {
+                let (reply, replied) = oneshot::channel();
+                // Nobody left to ask is nobody who agrees.
+                let _ = desk.send(Question::Call(Box::new(request), reply));
+                async move { replied.await.unwrap_or_else(|_| Approval::deny()) }
+            });
+        }
+        builder.build().map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// What the model is told to be wins over what a history says.
+    fn with_system(&self, mut conversation: Conversation) -> Conversation {
+        conversation.system = self.system.clone().or(conversation.system);
+        conversation
+    }
+}
+
+/// Something that a person has to answer while a turn goes on.
+pub(crate) enum Question {
+    /// May a call be made?
+    Call(Box<ApprovalRequest>, oneshot::Sender<Approval>),
+    /// A server wants to know something.
+    Server(Box<Elicitation>, oneshot::Sender<ElicitationAnswer>),
+}
+
+/// A person at a terminal.
+pub(crate) struct Person {
+    pub(crate) editor: Editor,
+    /// Ctrl-C while a turn goes on.
+    pub(crate) interrupts: Signal,
+}
+
+/// A conversation with a model.
+pub(crate) struct Chat<'a> {
+    session: &'a Session,
+    recipe: Recipe,
+    agent: Agent,
+    screen: Screen,
+    questions: mpsc::UnboundedReceiver<Question>,
+    save: Option<PathBuf>,
+}
+
+/// What a turn is waiting for has come.
+enum Came {
+    Step(Option<Step>),
+    Question(Question),
+    Interrupt,
+    Late,
+}
+
+/// Why a turn was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Somebody wants to say something else.
+    Interrupt,
+    /// Somebody wants to leave.
+    Impatience,
+    /// The command's time is over.
+    Late,
+    /// Nobody reads what is said.
+    Unread,
+}
+
+/// What becomes of the chat after a turn.
+enum Next {
+    GoOn(Box<Outcome>),
+    Leave(Exit),
+}
+
+impl<'a> Chat<'a> {
+    pub(crate) fn new(
+        session: &'a Session,
+        recipe: Recipe,
+        history: Conversation,
+        screen: Screen,
+        questions: mpsc::UnboundedReceiver<Question>,
+        save: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let agent = recipe.agent(history)?;
+        Ok(Self { session, recipe, agent, screen, questions, save })
+    }
+
+    /// One message, and the end.
+    pub(crate) async fn once(mut self, message: String) -> Result<Exit, Failure> {
+        let turn = self.agent.send(message);
+        match self.follow(turn, None).await? {
+            Next::Leave(exit) => Ok(exit),
+            Next::GoOn(outcome) => unfinished(&outcome.end).map_or(Ok(Exit::Done), Err),
+        }
+    }
+
+    /// One message for each line of standard input.
+    pub(crate) async fn lines(mut self) -> Result<Exit, Failure> {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        let unreadable = |error| Failure::usage("could not read standard input").caused_by(&error);
+        while let Some(line) = lines.next_line().await.map_err(unreadable)? {
+            match self.typed(&line, None).await? {
+                Some(Next::Leave(exit)) => return Ok(exit),
+                Some(Next::GoOn(outcome)) => unfinished(&outcome.end).map_or(Ok(()), Err)?,
+                None => {}
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Talks with a person until that one leaves.
+    pub(crate) async fn talk(mut self, mut person: Person) -> Result<Exit, Failure> {
+        loop {
+            let line = match person.editor.message(PROMPT).await {
+                Typed::Line(line) => line,
+                Typed::Interrupted { empty: false } => continue,
+                Typed::Interrupted { empty: true } => return Ok(Exit::Interrupted),
+                Typed::End => return Ok(Exit::Done),
+            };
+            let began = Instant::now();
+            match self.typed(&line, Some(&mut person)).await {
+                Ok(Some(Next::Leave(exit))) => return Ok(exit),
+                Ok(Some(Next::GoOn(outcome))) => self.account(&outcome, began.elapsed()),
+                Ok(None) => {}
+                Err(failure) => say(&failure.render()),
+            }
+        }
+    }
+
+    /// What a turn has come to and cost, in a faint line.
+    fn account(&self, outcome: &Outcome, took: Duration) {
+        if let Some(failure) = unfinished(&outcome.end) {
+            say(&failure.render());
+        }
+        let what = if outcome.end == End::Cancelled { "cancelled · " } else { "" };
+        let tokens = match outcome.usage.input + outcome.usage.output {
+            0 => String::new(),
+            _ => format!("{} tokens read, {} written · ", outcome.usage.input, outcome.usage.output),
+        };
+        say(&faint(&format!("{what}{tokens}{}\n", words(took))));
+    }
+
+    /// Does what a line says: a command, or a message to the model.
+    async fn typed(&mut self, line: &str, person: Option<&mut Person>) -> Result<Option<Next>, Failure> {
+        if line.trim().is_empty() {
+            return Ok(None);
+        }
+        let turn = match slash::parse(line) {
+            None => self.agent.send(line),
+            Some(command) => match command? {
+                Slash::Quit => return Ok(Some(Next::Leave(Exit::Done))),
+                Slash::Retry => self.agent.resume(),
+                Slash::Prompt { name, words } => self.agent.send(self.prompt(&name, &words).await?),
+                other => return self.order(other).await.map(|()| None),
+            },
+        };
+        self.follow(turn, person).await.map(Some)
+    }
+
+    /// Does what needs no model.
+    async fn order(&mut self, command: Slash) -> Result<(), Failure> {
+        match command {
+            Slash::Help => self.note(&slash::manual()),
+            Slash::Tools { words } => {
+                let text = tools_text(self.session, &self.recipe.source, &words, width());
+                self.note(&text);
+            }
+            Slash::Servers => {
+                let verdicts = self.session.bridge.verdicts();
+                let text = match &verdicts[..] {
+                    [] => "There are no servers.\n".to_owned(),
+                    verdicts => verdicts.iter().map(|verdict| self.session.help.trouble(verdict, width())).collect(),
+                };
+                self.note(&text);
+            }
+            Slash::Save { file } => {
+                record::write(&file, &self.agent.history())?;
+                self.note(&faint(&format!("saved in {}\n", file.display())));
+            }
+            Slash::Load { file } => {
+                let conversation = record::read(&file)?;
+                let count = conversation.messages.len();
+                self.agent.replace_history(self.recipe.with_system(conversation)).await;
+                self.note(&faint(&format!("{count} messages of {}\n", file.display())));
+            }
+            Slash::Clear => {
+                self.agent.replace_history(self.recipe.with_system(Conversation::new())).await;
+                self.note(&faint("everything is forgotten\n"));
+            }
+            Slash::Model { name: Some(name) } => {
+                self.recipe.model = name;
+                self.agent = self.recipe.agent(self.agent.history())?;
+            }
+            Slash::Model { name: None } => self.note(&format!("{}\n", clean_line(self.agent.model()))),
+            Slash::Prompt { .. } | Slash::Retry | Slash::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// What a server has to say to a model, as messages.
+    async fn prompt(&self, name: &str, words: &[String]) -> Result<Vec<Message>, Failure> {
+        let messages = fill_prompt(self.session, name, words).await?.to_messages();
+        match messages.is_empty() {
+            true => Err(Failure::usage(format!("prompt `{name}` says nothing"))),
+            false => Ok(messages),
+        }
+    }
+
+    /// Says something that is not the model's.
+    fn note(&self, text: &str) {
+        say(text);
+    }
+
+    /// Follows a turn to its end, and keeps what was said.
+    async fn follow(&mut self, mut turn: Turn, person: Option<&mut Person>) -> Result<Next, Failure> {
+        let cut = self.watch(&mut turn, person).await?;
+        let finished = match cut {
+            None | Some(Cut::Interrupt) => Some(turn.finish().await),
+            // It need not be waited for for long.
+            Some(Cut::Impatience | Cut::Late | Cut::Unread) => {
+                tokio::time::timeout(LAST_STEPS, turn.finish()).await.ok()
+            }
+        };
+        self.screen.end()?;
+        if let Some(file) = &self.save {
+            record::write(file, &self.agent.history())?;
+        }
+        let outcome = match (cut, &self.session.deadline, finished) {
+            (Some(Cut::Late), Some(deadline), _) => {
+                let message = format!("the chat did not end within {:?}", deadline.after());
+                return Err(Failure::new(Exit::Timeout, message));
+            }
+            (Some(Cut::Unread), ..) => return Ok(Next::Leave(Exit::Done)),
+            (Some(Cut::Impatience), ..) | (.., None) => return Ok(Next::Leave(Exit::Interrupted)),
+            (.., Some(finished)) => finished.map_err(|error| unanswered(&error))?,
+        };
+        self.screen.outcome(&outcome)?;
+        Ok(Next::GoOn(Box::new(outcome)))
+    }
+
+    /// Shows the steps of a turn and asks what has to be asked, until there are no more or nobody waits for them.
+    async fn watch(&mut self, turn: &mut Turn, mut person: Option<&mut Person>) -> Result<Option<Cut>, Failure> {
+        let mut interrupted: Option<Instant> = None;
+        loop {
+            let came = {
+                let Self { session, screen, questions, .. } = self;
+                tokio::select! {
+                    biased;
+                    step = screen.waiting(&session.status, turn.next()) => Came::Step(step),
+                    Some(question) = questions.recv() => Came::Question(question),
+                    () = interrupt(person.as_deref_mut()) => Came::Interrupt,
+                    () = late(session) => Came::Late,
+                }
+            };
+            let wants_end = match came {
+                Came::Step(None) => return Ok(interrupted.map(|_| Cut::Interrupt)),
+                Came::Step(Some(step)) => {
+                    self.screen.step(&step, &self.session.help, &self.session.status)?;
+                    self.advise(&step);
+                    if self.screen.is_unread() {
+                        turn.cancel();
+                        return Ok(Some(Cut::Unread));
+                    }
+                    false
+                }
+                Came::Question(question) => {
+                    self.screen.end()?;
+                    match person.as_deref_mut() {
+                        Some(person) => !self.ask(question, person).await,
+                        None => false,
+                    }
+                }
+                Came::Interrupt => {
+                    self.screen.wipe_echo();
+                    true
+                }
+                Came::Late => {
+                    turn.cancel();
+                    return Ok(Some(Cut::Late));
+                }
+            };
+            if wants_end {
+                turn.cancel();
+                match interrupted.replace(Instant::now()) {
+                    Some(first) if first.elapsed() < IMPATIENCE => return Ok(Some(Cut::Impatience)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Asks a person. Whoever does not want to answer wants the turn to end.
+    async fn ask(&mut self, question: Question, person: &mut Person) -> bool {
+        match question {
+            // What belongs to a turn that is over.
+            Question::Server(_, answer) if answer.is_closed() => true,
+            Question::Call(_, answer) if answer.is_closed() => true,
+            Question::Server(elicitation, answer) => {
+                let given = elicitation::ask(&elicitation, &person.editor).await;
+                // It may have gone away meanwhile.
+                let _ = answer.send(given);
+                true
+            }
+            Question::Call(request, answer) => {
+                let (before, prompt) = approval::question(&request, width());
+                say(&before);
+                let reply = loop {
+                    let reply = match person.editor.answer(&prompt).await {
+                        Typed::Line(line) => Reply::read(&line),
+                        Typed::Interrupted { .. } | Typed::End => Some(Reply::Quit),
+                    };
+                    match reply {
+                        Some(reply) => break reply,
+                        None => say(&faint("y, n, a or q; n may be followed by a reason\n")),
+                    }
+                };
+                let approval = match reply {
+                    Reply::Quit => return false,
+                    Reply::Said(approval) => approval,
+                };
+                if approval == Approval::Always {
+                    self.recipe.rules.always(&request.tool);
+                }
+                let _ = answer.send(approval);
+                true
+            }
+        }
+    }
+
+    /// Says which option would have allowed a call that nobody could be asked about.
+    fn advise(&self, step: &Step) {
+        let Step::CallFinished { envelope, .. } = step else { return };
+        let tools = self.agent.tools();
+        if self.recipe.desk.is_none()
+            && let Some(CallError::Denied { .. }) = envelope.error.as_deref()
+            && let Some(tool) = tools.get(&envelope.tool)
+            && self.recipe.rules.policy().permission(tool.definition()) == Permission::Ask
+        {
+            let name = show::name(&envelope.tool, &envelope.origin);
+            let quoted = shlex::try_quote(&name).map_or_else(|_| name.clone(), |quoted| quoted.into_owned());
+            say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
+        }
+    }
+}
+
+/// Waits for Ctrl-C of a person.
+async fn interrupt(person: Option<&mut Person>) {
+    if let Some(person) = person
+        && person.interrupts.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Waits until the command's time is over.
+async fn late(session: &Session) {
+    match &session.deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why there is no outcome.
+fn unanswered(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Provider { source, .. } => {
+            let failure = Failure::provider(error.to_string(), source);
+            match source.is_auth() {
+                true => failure.hint(
+                    "the key is missing, wrong, or not allowed to do this: `--key-env VARIABLE` takes another one",
+                ),
+                false => failure,
+            }
+        }
+        other => Failure::new(Exit::ToolError, other.to_string()),
+    }
+}
+
+/// What is wrong with the way in which a turn ended, if anything is.
+fn unfinished(end: &End) -> Option<Failure> {
+    let because = |words: &str| Some(Failure::new(Exit::ToolError, words));
+    match end {
+        End::Limit(limit) => {
+            let failure = Failure::new(Exit::ToolError, format!("the turn has ended: {limit}"));
+            Some(match limit {
+                Limit::Steps(_) => failure.hint("`--max-steps` allows more"),
+                _ => failure,
+            })
+        }
+        End::Done(StopReason::MaxTokens) => because("the answer has become as long as it may, and is cut"),
+        End::Done(StopReason::ContextWindow) => {
+            because("the conversation fills the model's window, and the answer is cut")
+        }
+        End::Done(StopReason::Refusal) => because("the model does not want to answer"),
+        End::Done(StopReason::ContentFilter) => because("the provider does not let the model answer"),
+        End::Done(StopReason::MalformedToolCall) => because("the model tried to call a tool, and failed"),
+        _ => None,
+    }
+}

@@ -1,0 +1,83 @@
+//! The record of a conversation: a file of JSON that can be gone on with.
+
+use std::path::Path;
+
+use ropeway::message::Conversation;
+
+use crate::failure::Failure;
+use crate::file;
+
+/// Reads a conversation.
+pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
+    let shown = path.display();
+    match file::read(path)? {
+        Some(text) => parse(path, &text),
+        None => Err(Failure::usage(format!("there is no file `{shown}`"))),
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
+        let problem = error.to_string();
+        let problem = problem.split(" at line ").next().unwrap_or_default();
+        Failure::usage(format!("{place}: this is not a conversation: {problem}"))
+    })
+}
+
+/// Writes a conversation, in the place of another one or where there is nothing.
+pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
+    writable(path)?;
+    let json = serde_json::to_string_pretty(conversation)
+        .map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
+    file::put(path, &(json + "\n"), file::PRIVATE)
+}
+
+/// Refuses a file that is something else.
+pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    match file::read(path)? {
+        Some(text) if !text.trim().is_empty() => parse(path, &text)
+            .map(drop)
+            .map_err(|failure| failure.hint("it is not written over: take another name, or remove it first")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_comes_back_as_it_was_and_is_nobody_elses_business() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("new/talk.json");
+        let conversation = Conversation::new().with_system("Be brief.").with("hello");
+        write(&path, &conversation).expect("written");
+        write(&path, &conversation.clone().with("more")).expect("written again");
+        assert_eq!(read(&path).expect("a conversation"), conversation.with("more"));
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_is_told_with_its_place_and_not_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notes");
+        let shown = path.display();
+        for (text, place, words) in [
+            ("{\n  \"messages\": [\n    oops", "3:5", "expected value"),
+            ("{\"messages\": [{\"role\": \"nobody\"}]}", "1:32", "unknown variant `nobody`"),
+            ("plain words", "1:1", "expected value"),
+        ] {
+            std::fs::write(&path, text).expect("a file");
+            let failure = read(&path).expect_err("no conversation");
+            let message = failure.message();
+            assert!(message.starts_with(&format!("{shown}:{place}: ")) && message.contains(words), "{message}");
+            assert!(write(&path, &Conversation::new()).is_err());
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+        }
+        let missing = read(&folder.path().join("nothing")).expect_err("no file");
+        assert_eq!(missing.message(), format!("there is no file `{}`", folder.path().join("nothing").display()));
+    }
+}

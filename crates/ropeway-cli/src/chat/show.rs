@@ -1,0 +1,178 @@
+//! What a step of a turn looks like, in a line or two.
+
+use anstyle::{AnsiColor, Style};
+use ropeway::content::ContentPart;
+use ropeway::envelope::{Data, Envelope};
+use ropeway::message::CallArguments;
+use ropeway::tool::Origin;
+
+use crate::duration::words;
+use crate::failure;
+use crate::text::{clean, clean_line, columns, cut};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+/// How much of an argument is written; nobody could read more at a glance.
+const LONGEST_ARGUMENTS: usize = 2000;
+
+/// A tool's name for people: behind its server's, when it has one.
+pub(crate) fn name(tool: &str, origin: &Origin) -> String {
+    match origin {
+        Origin::Server { server, tool } => clean_line(&format!("{server}.{tool}")),
+        Origin::Local => clean_line(tool),
+    }
+}
+
+/// What a tool is called with, as code.
+pub(crate) fn arguments(arguments: &CallArguments) -> String {
+    let text = match arguments {
+        CallArguments::Object(fields) => {
+            let field = |(name, value): (&String, &serde_json::Value)| format!("{name}: {value}");
+            fields.iter().map(field).collect::<Vec<_>>().join(", ")
+        }
+        CallArguments::Broken(broken) => broken.text.clone(),
+    };
+    clean_line(&text.chars().take(LONGEST_ARGUMENTS).collect::<String>())
+}
+
+/// A call that begins.
+pub(crate) fn started(name: &str, called_with: &CallArguments, width: usize) -> String {
+    let line = cut(&format!("{name}({})", arguments(called_with)), width.saturating_sub(2));
+    let styled = match line.strip_prefix(name) {
+        Some(rest) => format!("{NAME}{name}{NAME:#}{rest}"),
+        None => line,
+    };
+    format!("{GOOD}●{GOOD:#} {styled}\n")
+}
+
+/// A call that is over: how long it took, and the first line of what came of it. It is named where that is not plain.
+pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String], width: usize) -> String {
+    let failed = envelope.meta.is_error || envelope.error.is_some();
+    let (style, sign) = if failed { (BAD, '✗') } else { (GOOD, '✓') };
+    let mut line = format!("  {style}{sign}{style:#}");
+    let mut used = 3;
+    let mut add = |text: &str, style: Style| {
+        let text = cut(text, width.saturating_sub(used + 1));
+        used += 1 + columns(&text);
+        line.push_str(&format!(" {style}{text}{style:#}"));
+    };
+    if let Some(name) = name {
+        add(name, NAME);
+    }
+    if !envelope.took.is_zero() {
+        add(&words(envelope.took), FAINT);
+    }
+    let summary = summary(envelope);
+    let mut files = files.iter();
+    match (summary.is_empty(), files.as_slice().first()) {
+        // It stands apart from what is said of the call itself.
+        (false, _) if name.is_some() || !envelope.took.is_zero() => add(&format!(" {summary}"), Style::new()),
+        (false, _) => add(&summary, Style::new()),
+        (true, Some(_)) => {
+            // A path is no use when it is cut.
+            line.push_str(&files.next().map(|file| format!("  {file}")).unwrap_or_default());
+        }
+        (true, None) => {}
+    }
+    line.push('\n');
+    files.for_each(|file| line.push_str(&format!("    {file}\n")));
+    line
+}
+
+/// What came of a call, in a line.
+fn summary(envelope: &Envelope) -> String {
+    if let Some(error) = &envelope.error {
+        return clean_line(&failure::line(error.as_ref()));
+    }
+    match envelope.data() {
+        Data::Json(value) => clean_line(&value.to_string()),
+        Data::Text(text) => first_line(&text),
+        Data::Parts(parts) => {
+            let texts: Vec<&str> = parts.iter().filter_map(ContentPart::as_text).collect();
+            first_line(&texts.join("\n"))
+        }
+    }
+}
+
+/// The first line that says something, and how many there are besides.
+fn first_line(text: &str) -> String {
+    let text = clean(text);
+    let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.count() {
+        0 => first,
+        1 => format!("{first} (and 1 more line)"),
+        more => format!("{first} (and {more} more lines)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ropeway::tool::{CallError, CallId};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn object(value: Value) -> CallArguments {
+        CallArguments::Object(value.as_object().cloned().expect("an object"))
+    }
+
+    fn envelope(result: Value) -> Envelope {
+        let output = serde_json::from_value(result).expect("an object always reads");
+        Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::from_millis(24), output)
+    }
+
+    #[test]
+    fn a_call_reads_like_code_in_one_line() {
+        let origin = Origin::Server { server: "demo".into(), tool: "time".into() };
+        assert_eq!(name("mcp_demo_time", &origin), "demo.time");
+        let arguments = object(json!({"zone": "Asia/Tokyo", "n": [1, 2]}));
+        assert_eq!(plain(&started("demo.time", &arguments, 80)), "● demo.time(zone: \"Asia/Tokyo\", n: [1,2])\n");
+        assert_eq!(plain(&started("demo.time", &arguments, 20)), "● demo.time(zone: \"…\n");
+        assert_eq!(plain(&started("demo.time", &arguments, 8)), "● demo.…\n");
+        let broken = CallArguments::broken("{\u{1b}[2J\n oops", "no JSON");
+        assert_eq!(plain(&started("t", &broken, 80)), "● t({ oops)\n");
+    }
+
+    #[test]
+    fn what_came_of_a_call_is_its_first_line() {
+        let show = |result: Value, name: Option<&str>| plain(&finished(&envelope(result), name, &[], 40));
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        assert_eq!(show(text("\n one \u{1b}[31m\ntwo\n\nthree"), None), "  ✓ 24 ms  one (and 2 more lines)\n");
+        assert_eq!(show(text("one"), Some("demo.time")), "  ✓ demo.time 24 ms  one\n");
+        assert_eq!(show(text(&"x".repeat(99)), None), format!("  ✓ 24 ms  {}…\n", "x".repeat(28)));
+        assert_eq!(show(json!({"content": [], "structuredContent": {"a": 1}}), None), "  ✓ 24 ms  {\"a\":1}\n");
+        let failed = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
+        assert_eq!(show(failed, None), "  ✗ 24 ms  no\n");
+        assert_eq!(show(json!({"content": []}), None), "  ✓ 24 ms\n");
+    }
+
+    #[test]
+    fn files_are_told_whole_beneath_or_alone() {
+        let files = ["image/png, 14 KB → a/long/path/chart-1.png".to_owned(), "audio/wav, 1 B".to_owned()];
+        let nothing = envelope(json!({"content": []}));
+        assert_eq!(
+            plain(&finished(&nothing, None, &files, 30)),
+            "  ✓ 24 ms  image/png, 14 KB → a/long/path/chart-1.png\n    audio/wav, 1 B\n"
+        );
+        let text = envelope(json!({"content": [{"type": "text", "text": "drawn"}]}));
+        assert_eq!(plain(&finished(&text, None, &files[1..], 30)), "  ✓ 24 ms  drawn\n    audio/wav, 1 B\n");
+    }
+
+    #[test]
+    fn a_call_that_was_not_made_says_why_and_takes_no_time() {
+        let error = CallError::Denied { tool: "t".into(), reason: "the user said no".into() };
+        let envelope = Envelope::from_error(CallId("1".into()), "t", Origin::Local, Duration::ZERO, error);
+        let line = plain(&finished(&envelope, None, &[], 80));
+        assert_eq!(line, "  ✗ tool `t` was not called: the user said no\n");
+    }
+}

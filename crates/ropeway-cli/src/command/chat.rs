@@ -1,0 +1,246 @@
+//! `ropeway chat`: a conversation with a model that uses the tools.
+
+use std::cell::Cell;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
+
+use ropeway::agent::{Limits, RequestOptions, Sampling};
+use ropeway::config::ChatSettings;
+use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::message::Conversation;
+use ropeway::provider::Provider;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Setting, say};
+use crate::chat::approval::Rules;
+use crate::chat::line::Editor;
+use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, record};
+use crate::failure::{Exit, Failure};
+use crate::help::{faint, tools};
+use crate::model::{ModelArgs, ModelChoice};
+use crate::server::ServerOptions;
+use crate::servers::Source;
+use crate::session::Session;
+use crate::text::{clean_line, terminal_width, wrap};
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway chat
+  ropeway chat -p 'What time is it in Tokyo?'
+  ropeway chat files -p 'Which files are new?' --model MODEL
+  git diff | ropeway chat -p - --system 'Review this change.' --no-tools
+  ropeway chat -p 'Tidy up' --allow 'files.*' --deny 'files.delete*' --save talk.json
+  ropeway chat --resume talk.json --save talk.json
+  ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
+
+Only what the model says goes to standard output. With --json every step is a line of JSON there, of which the last one is
+{\"step\": \"final\", …}. Without -p, and where standard input is not a terminal, each line of it is a message.
+
+Tools that say that they change nothing are called without asking. About others you are asked; where nobody can be asked,
+they are not called, unless --allow or --yes says so.";
+
+/// The exit codes, for `--help`.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the turn came to a limit, or the model did not finish its answer
+  2    usage: what was typed makes no sense, or the provider does not take it
+  3    server or provider unreachable
+  4    server or provider needs authentication
+  5    timeout
+  130  left with Ctrl-C";
+
+/// Talk to a model that uses the tools of the servers
+#[derive(Debug, clap::Args)]
+pub(super) struct Chat {
+    /// Only these servers
+    #[arg(value_name = "SERVER")]
+    servers: Vec<String>,
+    /// Say this, print the answer, and end; - reads it from standard input
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// What the model is told to be and to do
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// How often the model is asked in one turn
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// Give the model no tools
+    #[arg(long, conflicts_with_all = ["servers", "stdio", "url"])]
+    no_tools: bool,
+    /// Go on with the conversation of this file
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Write the conversation to this file after each turn
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Keep images, sounds and other files of answers in this folder
+    #[arg(long, value_name = "DIR")]
+    save_files: Option<PathBuf>,
+    /// Let servers ask the model, too
+    #[arg(long, conflicts_with = "no_tools")]
+    allow_sampling: bool,
+    /// Show what the model thinks
+    #[arg(long)]
+    reasoning: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    rules: Rules,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl Chat {
+    /// Does somebody sit at a terminal and talk?
+    pub(super) fn is_interactive(&self, json: bool) -> bool {
+        self.prompt.is_none() && !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    }
+
+    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        if !self.is_interactive(setting.json) {
+            return self.converse(setting, None, &Cell::new(false)).await;
+        }
+        // Ctrl-C ends a turn, but before the first one the whole command.
+        let mut early = interrupts()?;
+        let person = Person { editor: Editor::start()?, interrupts: interrupts()? };
+        let is_ready = Cell::new(false);
+        let left = async {
+            loop {
+                if early.recv().await.is_none() {
+                    std::future::pending::<()>().await;
+                }
+                if !is_ready.get() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = left => Ok(Exit::Interrupted),
+            done = self.converse(setting, Some(person), &is_ready) => done,
+        }
+    }
+
+    async fn converse(self, setting: Setting, person: Option<Person>, is_ready: &Cell<bool>) -> Result<Exit, Failure> {
+        let history = self.resume.as_deref().map_or_else(|| Ok(Conversation::new()), record::read)?;
+        if let Some(file) = &self.save {
+            record::writable(file)?;
+        }
+        let message = self.prompt.as_deref().map(message).transpose()?;
+        let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();
+        let chat = servers.config.chat.clone().unwrap_or_default();
+        let ModelChoice { provider, model, why } = self.model.choose(Some(&chat)).await?;
+        let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
+        if self.no_tools {
+            servers.config.servers.clear();
+        }
+        let (asks, questions) = mpsc::unbounded_channel();
+        let desk = person.is_some().then_some(asks);
+        let mut handlers = handlers(desk.clone());
+        if self.allow_sampling {
+            handlers = handlers.on_sampling(Sampling::new(provider.clone(), &model).handler());
+        }
+        let servers = servers.answered_by(handlers);
+        let about = format!("{} · {why}", clean_line(&model));
+        let source = servers.source.clone();
+        let screen = match setting.json {
+            true => Screen::for_scripts(),
+            false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
+        };
+        let mut recipe = Recipe {
+            provider,
+            model,
+            system: self.system.or(chat.system.clone()),
+            limits: limits(self.max_steps.or(chat.max_steps)),
+            options: options(&chat),
+            rules: self.rules.and(&chat.tools),
+            bridge: None,
+            desk,
+            source: source.clone(),
+        };
+        let no_tools = self.no_tools;
+        let work = async |session: &Session| {
+            session.arrive().await?;
+            recipe.bridge = (!no_tools).then(|| session.bridge.clone());
+            let mut screen = screen;
+            screen.verdicts(&session.bridge.verdicts(), &session.help);
+            if !setting.json && !no_tools && source == Source::Demo {
+                say(&demo_note());
+            }
+            let count = session.listing().registry.len();
+            let chat = Conversing::new(session, recipe, history, screen, questions, self.save.clone())?;
+            is_ready.set(true);
+            match (message, person) {
+                (Some(message), _) => chat.once(message).await,
+                (None, None) => chat.lines().await,
+                (None, Some(person)) => {
+                    say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
+                    chat.talk(person).await
+                }
+            }
+        };
+        Session::with(servers, &setting, work).await
+    }
+}
+
+/// Who answers what servers ask: a person, where there is one.
+fn handlers(desk: Option<mpsc::UnboundedSender<Question>>) -> Handlers {
+    Handlers::new().on_elicitation(move |elicitation| {
+        let asked = desk.as_ref().and_then(|desk| {
+            let (answer, answered) = oneshot::channel();
+            desk.send(Question::Server(Box::new(elicitation), answer)).ok().map(|()| answered)
+        });
+        async move {
+            Ok(match asked {
+                Some(answered) => answered.await.unwrap_or(ElicitationAnswer::Cancel),
+                None => ElicitationAnswer::Decline,
+            })
+        }
+    })
+}
+
+fn interrupts() -> Result<Signal, Failure> {
+    signal(SignalKind::interrupt()).map_err(|error| Failure::usage("could not listen for Ctrl-C").caused_by(&error))
+}
+
+/// What is to be said.
+fn message(prompt: &str) -> Result<String, Failure> {
+    let mut text = prompt.to_owned();
+    if prompt == "-" {
+        text.clear();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
+    }
+    match text.trim() {
+        "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
+        _ => Ok(text),
+    }
+}
+
+fn limits(steps: Option<u32>) -> Limits {
+    let limits = Limits::default();
+    match steps {
+        Some(steps) => limits.with_steps(steps as usize),
+        None => limits,
+    }
+}
+
+fn options(chat: &ChatSettings) -> RequestOptions {
+    let mut options = RequestOptions::default();
+    options.max_tokens = chat.max_tokens;
+    options.temperature = chat.temperature;
+    options.effort = chat.effort;
+    options
+}
+
+/// That the demo server stands in for real ones, and how there will be some.
+fn demo_note() -> String {
+    let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
+    let note = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a \
+        real one, `--stdio COMMAND` or `--url URL` takes one at once.";
+    faint(&wrap(note, width, 0))
+}

@@ -1,0 +1,363 @@
+//! `ropeway chat` without a person: one message, lines of a script, and what it leaves in files.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ropeway::message::Dialect;
+use ropeway::testing::{ModelAnswer, ModelServer, Saying, Script};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::place::{Place, entry};
+use crate::{Ropeway, Run};
+
+/// Said where no server is given.
+const DEMO: &str = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a real one, `--stdio COMMAND` or `--url URL` takes one at once.\n";
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A model that says what it is told to, and a place to talk to it.
+pub(crate) struct Model {
+    pub(crate) place: Place,
+    pub(crate) server: ModelServer,
+    /// Dropped, it ends the thread of the server.
+    _end: oneshot::Sender<()>,
+}
+
+impl Model {
+    pub(crate) fn saying(sayings: impl IntoIterator<Item = Saying>) -> Self {
+        Self::answering(sayings.into_iter().map(|saying| saying.answer(Dialect::Chat)))
+    }
+
+    pub(crate) fn answering(answers: impl IntoIterator<Item = ModelAnswer>) -> Self {
+        let answers: Vec<ModelAnswer> = answers.into_iter().collect();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = oneshot::channel::<()>();
+        // It answers on a thread of its own, since we wait for those that ask.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let server = ModelServer::start(answers).await.expect("a free port");
+                tell.send(server).expect("somebody who asks");
+                let _ = ended.await;
+            });
+        });
+        Self { place: Place::new(), server: told.recv().expect("a server"), _end: end }
+    }
+
+    /// Waits until the model was asked so often.
+    pub(crate) fn asked(&self, count: usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let waiting = async { tokio::time::timeout(PATIENCE, self.server.asked(count)).await };
+        runtime.block_on(waiting).expect("a question in time");
+    }
+
+    /// A chat with the model that is about to begin.
+    pub(crate) fn chat(&self, arguments: &[&str]) -> Ropeway {
+        let url = format!("{}/v1", self.server.url());
+        let model = ["chat", "--base-url", &url, "--model", "parrot"];
+        self.place.ropeway(&[&model[..], arguments].concat()).with(|command| {
+            for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"] {
+                command.env_remove(name);
+            }
+        })
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        self.chat(arguments).run()
+    }
+
+    /// The same with something on standard input.
+    fn fed(&self, arguments: &[&str], input: &str) -> Run {
+        let mut running = self
+            .chat(arguments)
+            .with(|command| {
+                command.stdin(Stdio::piped());
+            })
+            .start();
+        running.child.stdin.take().expect("input").write_all(input.as_bytes()).expect("ropeway reads");
+        running.end()
+    }
+
+    /// What was said to the model in its last request: role and text of each message.
+    fn heard(&self) -> Vec<(String, String)> {
+        let bodies = self.server.bodies();
+        let messages = bodies.last().and_then(|body| body["messages"].as_array()).cloned().unwrap_or_default();
+        let text = |content: &Value| match content {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+            _ => String::new(),
+        };
+        let word = |message: &Value| (message["role"].as_str().unwrap_or("?").to_owned(), text(&message["content"]));
+        messages.iter().map(word).collect()
+    }
+}
+
+fn said(heard: &[(&str, &str)]) -> Vec<(String, String)> {
+    heard.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
+}
+
+/// A time that differs from run to run, made the same.
+fn timeless(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_time = |at: usize| matches!(words.get(at + 1), Some(&("ms" | "µs" | "s")));
+    let word = |at: usize| if is_time(at) { "7" } else { words[at] };
+    let text = (0..words.len()).map(word).collect::<Vec<_>>().join(" ");
+    text.replace("7 µs", "7 ms").replace("7 s ", "7 ms ")
+}
+
+#[test]
+fn one_message_prints_what_the_model_says_and_nothing_else() {
+    let model = Model::saying([Saying::text("Hello, \u{1b}[31myou.\u{1b}[0m")]);
+    let run = model.run(&["-p", "hi", "--system", "Be kind."]).expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Hello, you.\n", DEMO));
+    assert_eq!(model.heard(), said(&[("system", "Be kind."), ("user", "hi")]));
+    let body = &model.server.bodies()[0];
+    assert_eq!((&body["model"], &body["stream"]), (&json!("parrot"), &json!(true)));
+    let tools: Vec<&str> =
+        body["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    assert_eq!(tools[..6], ["calculate", "chart", "countdown", "fail", "statistics", "time"]);
+}
+
+#[test]
+fn a_message_comes_from_standard_input_too() {
+    let model = Model::saying([Saying::text("a lot")]);
+    let run = model.fed(&["-p", "-", "--no-tools"], "what\nis this?\n").expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("a lot\n", ""));
+    assert_eq!(model.heard(), said(&[("user", "what\nis this?\n")]));
+    assert_eq!(model.server.bodies()[0].get("tools"), None);
+}
+
+#[test]
+fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
+    let calls = Saying::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
+        "b",
+        "fail",
+        json!({"message": "on purpose"}),
+    );
+    let model = Model::saying([calls, Saying::text("It is 42.")]);
+    let run = model.run(&["-p", "6*7?", "--yes"]).expect(0);
+    assert_eq!(run.stdout, "I count.\nIt is 42.\n");
+    let lines: Vec<String> = run.stderr.lines().skip(1).map(timeless).collect();
+    assert_eq!(lines[..2], ["● demo.calculate(expression: \"6*7\")", "● demo.fail(message: \"on purpose\")"]);
+    let mut ends = lines[2..].to_vec();
+    ends.sort();
+    assert_eq!(ends, ["  ✓ demo.calculate 7 ms  42", "  ✗ demo.fail 7 ms  on purpose"]);
+    let heard = model.heard();
+    assert_eq!(heard[2..], said(&[("tool", "42"), ("tool", &heard[3].1)]));
+    assert!(heard[3].1.contains("on purpose"), "{heard:?}");
+}
+
+#[test]
+fn pictures_are_told_by_size_and_kept_on_request() {
+    let call = || Saying::call("a", "chart", json!({"values": [3, 1, 2]}));
+    let model = Model::saying([call(), Saying::text("drawn"), call(), Saying::text("kept")]);
+    let run = model.run(&["-p", "draw"]).expect(0);
+    assert!(run.stderr.contains("\n    image/png, "), "{}", run.stderr);
+    let run = model.run(&["-p", "draw", "--save-files", "out"]).expect(0);
+    assert!(run.stderr.contains(" KB → out/chart-1.png\n"), "{}", run.stderr);
+    let picture = std::fs::read(model.place.path().join("out/chart-1.png")).expect("a file");
+    assert!(picture.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
+    let call = Saying::reasoning("hm").and_call("a", "calculate", json!({"expression": "1+1"}));
+    let model = Model::saying([call, Saying::text("It is 2.")]);
+    let run = model.run(&["-p", "1+1?", "--json"]).expect(0);
+    assert_eq!(run.stderr, "");
+    let steps: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let kinds: Vec<&str> = steps.iter().filter_map(|step| step["step"].as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "servers",
+            "reasoning",
+            "answered",
+            "call_started",
+            "call_finished",
+            "text",
+            "text",
+            "text",
+            "answered",
+            "final"
+        ]
+    );
+    assert_eq!(steps[0]["verdicts"], json!([{"server": "demo", "outcome": "ready", "tools": 6}]));
+    assert_eq!(
+        steps[3],
+        json!({"step": "call_started", "call": "a", "tool": "calculate", "origin": {"server": "demo", "tool": "calculate"},
+            "arguments": {"expression": "1+1"}})
+    );
+    assert_eq!(steps[4]["meta"]["content"][0]["text"], "2");
+    assert_eq!(
+        steps[9],
+        json!({"step": "final", "text": "It is 2.", "end": {"done": "end_turn"}, "steps": 2,
+            "usage": {"input": 20, "output": 10, "cache_read": 0, "cache_write": 0, "reasoning": 0}})
+    );
+}
+
+#[test]
+fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
+    let again = |id: &str| Saying::call(id, "calculate", json!({"expression": "1"}));
+    let model = Model::saying(["a", "b", "c"].map(again));
+    let run = model.run(&["-p", "go", "--max-steps", "2"]).expect(1);
+    let end = "error: the turn has ended: the limit of 2 steps is reached\n  `--max-steps` allows more\n";
+    assert!(run.stderr.ends_with(end), "{}", run.stderr);
+    assert_eq!(model.server.bodies().len(), 2);
+}
+
+#[test]
+fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
+    let error = |status, message: &str| ModelAnswer::json(status, &json!({"error": {"message": message}}));
+    for (answer, code, words) in [
+        (error(401, "Incorrect key"), 4, "--key-env"),
+        (error(404, "no model `parrot`"), 2, "no model `parrot`"),
+        (error(400, "what?"), 2, "what?"),
+    ] {
+        let run = Model::answering([answer]).run(&["-p", "hi"]).expect(code);
+        assert!(run.stderr.contains("error: model `parrot` gave no answer\n  caused by: "), "{}", run.stderr);
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+        assert_eq!(run.stdout, "");
+    }
+    let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
+    assert!(run.stderr.ends_with("error: the chat did not end within 1s\n"), "{}", run.stderr);
+    let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
+    assert!(down.stderr.starts_with("error: model `parrot` gave no answer\n  caused by: "), "{}", down.stderr);
+}
+
+#[test]
+fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
+    let call = || Saying::call("a", "fail", json!({}));
+    let model = Model::saying([call(), Saying::text("Then not."), call(), Saying::text("No.")]);
+    let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
+    assert_eq!(run.stdout, "Then not.\n");
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
+        `--allow demo.fail` allows it, `--yes` all calls\n";
+    assert_eq!(run.stderr, format!("{DEMO}{told}"));
+    let heard = &model.heard()[2].1;
+    assert!(heard.contains("there is nobody who could be asked"), "{heard}");
+    let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
+    assert_eq!(run.stderr, format!("{DEMO}{told}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_told_before_anybody_is_asked() {
+    let model = Model::saying([]);
+    for (arguments, words) in [
+        (&["-p", " "][..], "there is nothing to say"),
+        (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
+        (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
+        (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
+        (&["-p", "hi", "--no-tools", "--url", "http://127.0.0.1:1/mcp"], "cannot be used with"),
+    ] {
+        let run = model.run(arguments).expect(2);
+        assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
+    }
+    assert_eq!(model.server.requests().len(), 0);
+}
+
+#[test]
+fn a_conversation_is_saved_and_gone_on_with() {
+    let call = Saying::call("a", "calculate", json!({"expression": "2+2"}));
+    let model = Model::saying([call, Saying::text("Four."), Saying::text("Yes.")]);
+    model.run(&["-p", "2+2?", "--save", "talk.json"]).expect(0);
+    let run = model.run(&["-p", "sure?", "--resume", "talk.json", "--save", "talk.json"]).expect(0);
+    assert_eq!(run.stdout, "Yes.\n");
+    let heard = [("user", "2+2?"), ("assistant", ""), ("tool", "4"), ("assistant", "Four."), ("user", "sure?")];
+    assert_eq!(model.heard(), said(&heard));
+    let saved: Value =
+        serde_json::from_str(&std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file"))
+            .expect("JSON");
+    assert_eq!(saved["messages"].as_array().map(Vec::len), Some(6));
+    assert_eq!(mode(&model.place.path().join("talk.json")), 0o600);
+
+    model.place.write("broken.json", "{\"messages\": [\n  oops]}");
+    let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
+    assert_eq!(run.stderr, "error: broken.json:2:3: this is not a conversation: expected value\n");
+    let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
+    assert!(run.stderr.contains("it is not written over"), "{}", run.stderr);
+    assert_eq!(model.server.bodies().len(), 3);
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).expect("a file").permissions().mode() & 0o777
+}
+
+#[test]
+fn each_line_of_a_script_is_a_message_or_a_command() {
+    let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
+    let run = model.fed(&[], "first\n\n/save talk.json\n/clear\nsecond\n/quit\nnever\n").expect(0);
+    assert_eq!(run.stdout, "One.\nTwo.\n");
+    assert_eq!(run.stderr, format!("{DEMO}saved in talk.json\neverything is forgotten\n"));
+    assert_eq!(model.heard(), said(&[("user", "second")]));
+    let run = model.fed(&[], "/tolos\n").expect(2);
+    assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
+    let model = Model::saying([Saying::text("ok")]);
+    let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
+    model.place.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
+    let run = model.run(&["-p", "hi"]).expect(0);
+    assert_eq!(run.stdout, "ok\n");
+    assert!(run.stderr.starts_with("✗ gone · down\n    could not start `/no/such/program`"), "{}", run.stderr);
+    let tools = model.server.bodies()[0]["tools"].clone();
+    assert_eq!(tools[0]["function"]["name"], "mcp_demo_calculate");
+    let run = model.run(&["gnoe", "-p", "hi"]).expect(2);
+    assert!(run.stderr.contains("did you mean `gone`?"), "{}", run.stderr);
+}
+
+#[test]
+fn a_reader_that_leaves_has_what_it_wanted() {
+    let events = Saying::text("one two").events(Dialect::Chat);
+    let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
+    let mut running = model.chat(&["-p", "hi"]).start();
+    drop(running.child.stdout.take());
+    running.end().expect(0);
+}
+
+#[test]
+fn no_secret_is_shown_in_whatever_pieces_it_comes() {
+    let pieces = ["sk-", "of-the", "-parrot"].map(|piece| {
+        let chunk = json!({"choices": [{"index": 0, "delta": {"content": piece}}]});
+        format!("data: {chunk}\n\n")
+    });
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let events = format!("{}data: {end}\n\ndata: [DONE]\n\n", pieces.concat());
+    for json in [false, true] {
+        let model = Model::answering([ModelAnswer::events(events.clone())]);
+        let more: &[&str] = if json { &["--json"] } else { &[] };
+        let run = model.chat(&[&["-p", "hi", "--key-env", "PARROT_KEY"], more].concat()).with(|command| {
+            command.env("PARROT_KEY", "sk-of-the-parrot");
+        });
+        let run = run.run().expect(0);
+        assert!(run.stdout.contains("***") && !run.stdout.contains("sk-"), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal() {
+    let ask = || Saying::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
+    let elicit = Saying::call("b", "mcp_scripted_elicit", json!({}));
+    let model =
+        Model::saying([ask(), Saying::text("No."), ask(), Saying::text("Cheese."), elicit, Saying::text("Yes.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let run = model.run(&["-p", "go", "--yes"]).expect(0);
+    assert_eq!(run.stdout, "No.\n");
+    assert_eq!(model.server.bodies().len(), 2);
+    let run = model.run(&["-p", "go", "--yes", "--allow-sampling"]).expect(0);
+    assert_eq!(run.stdout, "Yes.\n");
+    let bodies = model.server.bodies();
+    assert_eq!(bodies[3]["messages"], json!([{"role": "user", "content": "Say cheese."}]));
+    let heard = model.heard();
+    assert!(heard[2].1.contains("Cheese.") && heard[4].1.contains("decline"), "{heard:?}");
+}

@@ -1,0 +1,353 @@
+//! `ropeway chat` with a person at a terminal.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+use ropeway::message::Dialect;
+use ropeway::testing::{ModelAnswer, Saying, Script};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::chat::{Model, PATIENCE};
+use crate::place::entry;
+use crate::terminal::Terminal;
+use crate::{Ropeway, Run, Running};
+
+/// What stands before what is typed.
+const PROMPT: &str = "› ";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+
+/// A window in which a chat goes on.
+struct Window {
+    running: Running,
+    keys: File,
+    shown: Arc<(Mutex<Shown>, Condvar)>,
+    /// Up to where it was looked at.
+    seen: usize,
+}
+
+#[derive(Default)]
+struct Shown {
+    bytes: Vec<u8>,
+    is_over: bool,
+}
+
+impl Window {
+    fn open(ropeway: Ropeway) -> Self {
+        let (ours, theirs) = Terminal { columns: 100, coloured: false }.open();
+        let Ropeway { mut command, mark, place } = ropeway;
+        command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
+        command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        let child = command.spawn().expect("ropeway starts");
+        drop(command);
+        let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
+        let (mut screen, told) = (ours.try_clone().expect("a terminal"), shown.clone());
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            loop {
+                // A terminal whose other end is closed answers with an error, which is its end.
+                let length = screen.read(&mut piece).unwrap_or(0);
+                let mut shown = told.0.lock().expect("what is shown");
+                shown.bytes.extend_from_slice(&piece[..length]);
+                shown.is_over = length == 0;
+                told.1.notify_all();
+                if length == 0 {
+                    return;
+                }
+            }
+        });
+        Self { running: Running { child, mark, place }, keys: ours, shown, seen: 0 }
+    }
+
+    /// Waits until this is shown, and gives all that was shown since the last look, without what moves the cursor.
+    fn see(&mut self, text: &str) -> String {
+        let began = Instant::now();
+        let mut shown = self.shown.0.lock().expect("what is shown");
+        loop {
+            let all = String::from_utf8_lossy(&shown.bytes[self.seen..]).into_owned();
+            if let Some(at) = all.find(text) {
+                let length = at + text.len();
+                self.seen += length;
+                return anstream::adapter::strip_str(&all[..length]).to_string();
+            }
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            assert!(!shown.is_over && !left.is_zero(), "`{text}` is not shown, but {all:?}");
+            shown = self.shown.1.wait_timeout(shown, left).expect("what is shown").0;
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("a terminal");
+    }
+
+    /// Waits for the prompt, and types a line.
+    fn say(&mut self, line: &str) {
+        self.see(PROMPT);
+        self.press(&format!("{line}\r"));
+    }
+
+    /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
+    fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(self.running.child.id().try_into().expect("an id")).expect("an id");
+        kill_process(id, signal).expect("a process");
+    }
+
+    /// Waits for its end. Nothing that it started may be alive afterwards.
+    fn end(self) -> Run {
+        self.running.end()
+    }
+}
+
+#[test]
+fn a_person_talks_and_leaves_with_ctrl_d() {
+    let model = Model::saying([Saying::text("Hello!"), Saying::text("Again.")]);
+    let mut window = Window::open(model.chat(&[]));
+    let header = window.see("/help shows what can be typed");
+    assert!(header.contains("built-in demo server") && header.contains("parrot · "), "{header}");
+    window.say("hi there");
+    window.see("Hello!");
+    window.see("10 tokens read, 5 written · ");
+    window.say("/tools");
+    window.see("calculate(expression: string)");
+    window.say("/servers");
+    window.see("● demo · 6 tools");
+    window.say("/tolos");
+    window.see("did you mean `/tools`?");
+    // The arrow brings back what was typed before.
+    window.say("\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A");
+    window.see("Again.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let said: Vec<_> = model.server.bodies()[1]["messages"].as_array().expect("messages").clone();
+    assert_eq!(said.last().expect("a message")["content"], "hi there");
+    let history = model.place.path().join(".local/state/ropeway/chat-history");
+    assert!(std::fs::read_to_string(history).expect("a file").contains("hi there\n/tools\n"));
+}
+
+#[test]
+fn a_paste_of_several_lines_is_one_message() {
+    let model = Model::saying([Saying::text("Read.")]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("\u{1b}[200~one\rtwo\u{1b}[201~");
+    window.see("Read.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert_eq!(model.server.bodies()[0]["messages"][0]["content"], "one\ntwo");
+}
+
+#[test]
+fn calls_that_may_change_something_are_asked_about() {
+    let call = |id: &str, words: &str| Saying::call(id, "fail", json!({"message": words}));
+    let model = Model::saying([
+        call("a", "first"),
+        call("b", "second"),
+        call("c", "third"),
+        call("d", "fourth"),
+        Saying::text("Done."),
+    ]);
+    let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
+    window.say("go");
+    window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
+    window.press("what\r");
+    window.see("y, n, a or q");
+    window.press("y\r");
+    window.see("✗");
+    window.see("first");
+    window.see("Allow demo.fail(message: \"second\")?");
+    window.press("n not now\r");
+    window.see("the user said no: not now");
+    window.see("Allow demo.fail(message: \"third\")?");
+    window.press("a\r");
+    let rest = window.see("Done.");
+    assert!(rest.contains("fourth") && !rest.contains("Allow"), "{rest}");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let results = model.server.bodies()[4]["messages"].to_string();
+    assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
+}
+
+#[test]
+fn whoever_quits_a_turn_comes_back_to_the_prompt() {
+    let call = || Saying::call("a", "fail", json!({}));
+    let model = Model::saying([call(), call(), Saying::text("Fine.")]);
+    let mut window = Window::open(model.chat(&["--ask", "*"]));
+    for keys in ["q\r", CTRL_C] {
+        window.say("go");
+        window.see("[q]uit turn: ");
+        window.press(keys);
+        window.see("cancelled · ");
+    }
+    window.say("something else");
+    window.see("Fine.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
+    let call = Saying::call("a", "countdown", json!({"seconds": 60}));
+    let model = Model::saying([call, Saying::text("Still here.")]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("count");
+    window.see("● demo.countdown(seconds: 60)");
+    window.interrupt();
+    window.see("✗");
+    window.see("cancelled · ");
+    window.say("are you there?");
+    window.see("Still here.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let said = model.server.bodies()[1]["messages"].clone();
+    assert_eq!(said.as_array().map(Vec::len), Some(4), "{said}");
+}
+
+#[test]
+fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
+    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model =
+        Model::answering([ModelAnswer::events(&events[..half]).stall(), Saying::text("Ok.").answer(Dialect::Chat)]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("tell");
+    window.see("It was a dark ");
+    window.interrupt();
+    window.see("cancelled · ");
+    window.say("go on");
+    window.see("Ok.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let said = model.server.bodies()[1]["messages"].clone();
+    assert_eq!(said[1], json!({"role": "assistant", "content": "It was a dark "}));
+}
+
+#[test]
+fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
+    let model = Model::saying([]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.see(PROMPT);
+    window.press("half a");
+    window.see("half a");
+    window.press(CTRL_C);
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.end().expect(130);
+    assert_eq!(model.server.requests().len(), 0);
+}
+
+#[test]
+fn twice_ctrl_c_leaves_a_turn_that_does_not_end() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("hi");
+    model.asked(1);
+    window.interrupt();
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.end().expect(130);
+}
+
+#[test]
+fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
+    let failed = ModelAnswer::json(400, &json!({"error": {"message": "not today"}}));
+    let model = Model::answering([failed, Saying::text("Now.").answer(Dialect::Chat)]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("error: model `parrot` gave no answer");
+    window.see("not today");
+    window.say("/model cockatoo");
+    window.say("/retry");
+    window.see("Now.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let bodies = model.server.bodies();
+    assert_eq!(bodies[1]["messages"], bodies[0]["messages"]);
+    assert_eq!((&bodies[0]["model"], &bodies[1]["model"]), (&json!("parrot"), &json!("cockatoo")));
+}
+
+#[test]
+fn a_servers_prompt_is_said_to_the_model() {
+    let model = Model::saying([Saying::text("Reviewed.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("/prompt scripted.greet name=Ada");
+    window.see("Reviewed.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let said = model.server.bodies()[0]["messages"].to_string();
+    assert!(said.contains("Ada"), "{said}");
+}
+
+#[test]
+fn what_a_server_wants_to_know_is_asked_field_by_field() {
+    let ask = |id: &str, mode: &str| Saying::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
+    let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), Saying::text("Thanks.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let mut window = Window::open(model.chat(&["--yes"]));
+    window.say("ask me");
+    window.see("scripted asks:");
+    window.see("What is your name?");
+    window.see("name (empty: nobody): ");
+    window.press("Ada\r");
+    window.see("Send this? [y]es / [n]o: ");
+    window.press("y\r");
+    window.see("https://example.com/form");
+    window.see("it is not opened for you");
+    window.see("[n]o: ");
+    window.press("n\r");
+    window.see("name (empty: nobody): ");
+    window.press(CTRL_C);
+    window.see("Thanks.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let bodies = model.server.bodies();
+    let results: Vec<String> = bodies[3]["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].to_string())
+        .collect();
+    let words = ["accept", "decline", "decline"];
+    assert_eq!(results.len(), 3, "{results:?}");
+    assert!(results.iter().zip(words).all(|(result, word)| result.contains(word)), "{results:?}");
+    assert!(results[0].contains("Ada"), "{results:?}");
+}
+
+#[test]
+fn a_command_is_completed_with_the_tabulator() {
+    let model = Model::saying([]);
+    model.place.write("talk-of-yesterday.json", "{\"messages\": []}");
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.see(PROMPT);
+    window.press("/lo\ttalk\t\r");
+    window.see("0 messages of talk-of-yesterday.json");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
+    let model = Model::saying([]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see(PROMPT);
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    window.end().expect(143);
+}
