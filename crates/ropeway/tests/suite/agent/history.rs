@@ -110,7 +110,8 @@ async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns()
         {
             // Whoever wants another history does not wait for it.
             let mut replacing = pin!(agent.replace_history(Conversation::new().with("anew")));
-            poll_fn(|cx| Poll::Ready(assert!(replacing.as_mut().poll(cx).is_pending()))).await;
+            let waits = poll_fn(|cx| Poll::Ready(replacing.as_mut().poll(cx).is_pending())).await;
+            assert!(waits, "{dialect}");
         }
         let second = agent.send("2");
         for _ in 0..20 {
