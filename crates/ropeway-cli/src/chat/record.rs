@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ropeway::message::Conversation;
+use ropeway::message::{Conversation, Message};
+use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::file;
@@ -16,8 +17,17 @@ pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
     }
 }
 
+/// A conversation as it is written. Without messages it would be hard to tell from any other file.
+#[derive(Deserialize)]
+struct Record {
+    #[serde(default)]
+    system: Option<String>,
+    messages: Vec<Message>,
+}
+
 fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
-    serde_json::from_str(text).map_err(|error| {
+    let read = serde_json::from_str(text).map(|Record { system, messages }| Conversation { system, messages });
+    read.map_err(|error| {
         let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
@@ -67,8 +77,9 @@ mod tests {
         let shown = path.display();
         for (text, place, words) in [
             ("{\n  \"messages\": [\n    oops", "3:5", "expected value"),
-            ("{\"messages\": [{\"role\": \"nobody\"}]}", "1:32", "unknown variant `nobody`"),
+            ("{\"messages\": [{\"role\": \"nobody\"}]}", "1:31", "unknown variant `nobody`"),
             ("plain words", "1:1", "expected value"),
+            ("{\"name\": \"a package\"}", "1:21", "missing field `messages`"),
         ] {
             std::fs::write(&path, text).expect("a file");
             let failure = read(&path).expect_err("no conversation");
