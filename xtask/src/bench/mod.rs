@@ -1,11 +1,13 @@
 //! Benchmarks: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
 
+mod agent;
 mod bridge;
 mod cli;
 mod engine;
 mod providers;
 mod rounds;
 mod trial;
+mod turns;
 mod verdict;
 
 use std::env;
@@ -17,7 +19,7 @@ use serde_json::Value;
 use crate::place;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge|providers [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers|agent [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -41,6 +43,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let board = providers::Board::fill(&build(&["ropeway-peers"])?, quick)?;
             (board.to_json(), board.to_text())
         }
+        "agent" => {
+            let board = agent::Board::fill(&build(&["ropeway-peers"])?, quick)?;
+            (board.to_json(), board.to_text())
+        }
         _ => bail!(USAGE),
     };
     match json {
@@ -50,7 +56,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers [--json] [--quick]";
+const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent [--json] [--quick]";
 
 /// Builds the programs of these packages, and says where they are.
 fn build(packages: &[&str]) -> Result<PathBuf> {
