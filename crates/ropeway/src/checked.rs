@@ -138,7 +138,7 @@ impl CheckedTool {
         }
     }
 
-    fn timed_out(&self, after: Duration) -> CallError {
+    pub(crate) fn timed_out(&self, after: Duration) -> CallError {
         match &self.definition().origin {
             Origin::Server { server, .. } => {
                 CallError::Timeout { server: server.clone(), after, clock: Clock::Total, hint: None }

@@ -218,6 +218,7 @@ fn next_step(error: &CallError) -> &'static str {
             "It is not known whether the call had an effect. Ask for less at once if you can; else go on without it."
         }
         CallError::Cancelled => "Do not call it again unless the user asks for it.",
+        CallError::Denied { .. } => "Do not try it again; go on without it, or tell the user.",
         CallError::Refused { code: -32602, .. } => "Check the arguments against the tool's schema and call it again.",
         CallError::Refused { .. } => "Try another way, or tell the user.",
         CallError::TooLarge { .. } => "Ask for less: a narrower query, a smaller range, fewer items.",
@@ -381,6 +382,7 @@ mod tests {
             CallError::Protocol { server: server(), source: "odd".into() },
             CallError::TooLarge { server: server(), limit: 3 },
             CallError::Failed { tool: "x".to_owned(), source: "odd".into() },
+            CallError::Denied { tool: "x".to_owned(), reason: "the user said no".to_owned() },
         ] {
             let said = failed(error);
             assert!(said.starts_with("Error: ") && said.ends_with('.') && !said.contains(".."), "{said}");

@@ -1,8 +1,266 @@
 //! An agent: a model that uses tools.
+//!
+//! It takes the tools of the host and those of servers alike, makes the calls of one answer side by side, tells what it does
+//! while it does it, and can be stopped at any time. What a tool does never ends a turn: the model is told. The history is a
+//! plain value, complete at every moment.
 
 mod budget;
+mod builder;
+mod crew;
+mod generate;
+mod history;
+mod input;
+mod limits;
 mod offer;
 mod policy;
+mod round;
 mod sampling;
 mod server;
+mod sources;
 mod spill;
+mod step;
+mod turn;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+pub use self::builder::{AgentBuilder, BuildError};
+pub use self::crew::RequestOptions;
+use self::crew::{Crew, Scene};
+pub use self::generate::{Generate, GenerateFailed, Generated, Generation, generate, stream};
+use self::history::History;
+pub use self::input::Input;
+pub use self::limits::{Limit, Limits};
+pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
+use self::sources::Sources;
+pub use self::step::Step;
+pub use self::turn::{AgentError, Control, End, Outcome, Turn};
+use self::turn::{Sink, Task, Tracer};
+use crate::message::{Conversation, Message};
+use crate::provider::Usage;
+use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
+use crate::tool::Tool;
+
+/// A model that uses tools. Cheap to clone; clones share one history.
+#[derive(Clone)]
+pub struct Agent {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    crew: Arc<Crew>,
+    history: History,
+    sources: Sources,
+    tracer: Option<Tracer>,
+    queue: Mutex<Queue>,
+}
+
+/// The turns that are not over yet.
+#[derive(Default)]
+struct Queue {
+    /// Ends when the last turn that was begun is over.
+    last: Option<oneshot::Receiver<()>>,
+    controls: Vec<Control>,
+}
+
+impl Agent {
+    /// An agent in the making.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// Says something to the model. The turn begins at once, in a task of its own, or when those before it are over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn send(&self, input: impl Into<Input>) -> Turn {
+        self.begin(Some(input.into().0))
+    }
+
+    /// Asks the model once more without saying anything: after a provider that failed, a limit that was reached, or a
+    /// history that ends in the midst of a turn.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn resume(&self) -> Turn {
+        self.begin(None)
+    }
+
+    fn begin(&self, messages: Option<Vec<Message>>) -> Turn {
+        let (turn, task) = Turn::new(self.inner.tracer.clone());
+        let (done, over) = oneshot::channel();
+        let before = {
+            let mut queue = lock(&self.inner.queue);
+            // Those that are over hear nothing any more.
+            queue.controls.retain(Control::is_live);
+            queue.controls.push(turn.control());
+            queue.last.replace(over)
+        };
+        tokio::spawn(self.inner.clone().run(task, before, done, messages));
+        turn
+    }
+
+    /// Ends all turns at once, also those that have not begun.
+    pub fn cancel(&self) {
+        lock(&self.inner.queue).controls.iter().for_each(Control::cancel);
+    }
+
+    /// Ends the turn that is going on after its step, and those that have not begun at once.
+    pub fn stop(&self) {
+        lock(&self.inner.queue).controls.iter().for_each(Control::stop);
+    }
+
+    /// Everything that was said, as of now: to be saved, and to be continued by any agent. Each call has a result; of one that is
+    /// still being made it says so.
+    pub fn history(&self) -> Conversation {
+        self.inner.history.snapshot()
+    }
+
+    /// Puts another history in the place of this one, once the turns that were begun are over.
+    pub async fn replace_history(&self, conversation: Conversation) {
+        let (done, over) = oneshot::channel::<()>();
+        let before = lock(&self.inner.queue).last.replace(over);
+        wait_for(before).await;
+        self.inner.history.replace(conversation);
+        drop(done);
+    }
+
+    /// Adds a tool of the host, from the next turn on.
+    pub fn add_tool(&self, tool: impl Tool) {
+        self.add_tools([Arc::new(tool) as Arc<dyn Tool>]);
+    }
+
+    /// Adds tools of the host, from the next turn on.
+    pub fn add_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
+        self.inner.sources.add_tools(tools);
+    }
+
+    /// Adds a source of tools and of context, such as a bridge, from the next turn on.
+    pub fn add_bridge(&self, bridge: impl ToolSource + ContextSource + 'static) {
+        self.inner.sources.add_bridge(Arc::new(bridge));
+    }
+
+    /// Adds a source of tools, from the next turn on.
+    pub fn add_source(&self, source: impl ToolSource + 'static) {
+        self.inner.sources.add_source(Arc::new(source));
+    }
+
+    /// Connects the servers now instead of at the first turn, and says how each stands.
+    pub async fn connect(&self) -> Vec<Verdict> {
+        self.inner.sources.ready().await;
+        self.inner.sources.verdicts()
+    }
+
+    /// How each server stands.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.inner.sources.verdicts()
+    }
+
+    /// Every tool that the next turn could call, as of now.
+    pub fn tools(&self) -> Registry {
+        self.inner.sources.offer().0.all.clone()
+    }
+
+    /// The model that is asked.
+    pub fn model(&self) -> &str {
+        &self.inner.crew.model
+    }
+}
+
+impl Inner {
+    /// One turn from its place in the queue to its end.
+    async fn run(
+        self: Arc<Self>,
+        task: Task,
+        before: Option<oneshot::Receiver<()>>,
+        done: oneshot::Sender<()>,
+        messages: Option<Vec<Message>>,
+    ) {
+        let Task { sink, control, outcome } = task;
+        let mut turn_comes = std::pin::pin!(wait_for(before));
+        let is_cancelled = tokio::select! {
+            biased;
+            () = control.cancel.cancelled() => true,
+            () = &mut turn_comes => false,
+        };
+        if is_cancelled {
+            drop(sink);
+            control.end();
+            let _ = outcome.send(Ok(nothing_done(End::Cancelled)));
+            // The next one must not overtake those before us.
+            turn_comes.await;
+            return;
+        }
+        let came_to = self.turn(messages, &sink, &control).await;
+        drop(sink);
+        control.end();
+        drop(done);
+        let _ = outcome.send(came_to);
+    }
+
+    async fn turn(
+        &self,
+        messages: Option<Vec<Message>>,
+        sink: &Sink,
+        control: &Control,
+    ) -> Result<Outcome, AgentError> {
+        if control.stop.is_cancelled() {
+            return Ok(nothing_done(End::Stopped));
+        }
+        let deadline = self.crew.limits.time.and_then(|time| Instant::now().checked_add(time));
+        // A turn whose task was lost may have left calls open.
+        self.history.close();
+        match messages {
+            Some(messages) => self.history.extend(messages),
+            None if self.history.has_question() => {}
+            None => return Err(AgentError::NothingToAnswer),
+        }
+        let scene = Scene { history: &self.history, offer: &Default::default(), sink, control, deadline };
+        let cut = tokio::select! {
+            biased;
+            cut = scene.cut() => Some(cut),
+            () = self.prepare(sink) => None,
+        };
+        if let Some(cut) = cut {
+            return Ok(nothing_done(self.crew.end_of(cut)));
+        }
+        let (offer, collisions) = self.sources.offer();
+        collisions.iter().for_each(|collision| sink.warn(collision.to_string()));
+        self.crew.play(&Scene { offer: &offer, ..scene }).await
+    }
+
+    /// Makes the servers ready, and puts what they have to say before the conversation.
+    async fn prepare(&self, sink: &Sink) {
+        let patience = self.crew.limits.connect_time;
+        if tokio::time::timeout(patience, self.sources.ready()).await.is_err() {
+            sink.warn(format!("some servers are not ready after {patience:?}, and are not waited for"));
+        }
+        if let Some(verdicts) = self.sources.news() {
+            sink.tell(Step::Servers { verdicts });
+        }
+    }
+}
+
+fn nothing_done(end: End) -> Outcome {
+    Outcome { text: String::new(), end, usage: Usage::default(), steps: 0 }
+}
+
+async fn wait_for(before: Option<oneshot::Receiver<()>>) {
+    if let Some(before) = before {
+        // Nothing is ever sent: that the other end is gone is the message.
+        let _ = before.await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("model", &self.inner.crew.model).finish_non_exhaustive()
+    }
+}

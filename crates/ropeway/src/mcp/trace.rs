@@ -119,7 +119,10 @@ impl Trace {
                 self.span.record("rpc.response.status_code", code.as_str());
                 return self.failed(&code);
             }
-            CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } | CallError::Failed { .. } => "_OTHER",
+            CallError::UnknownTool { .. }
+            | CallError::InvalidArguments { .. }
+            | CallError::Denied { .. }
+            | CallError::Failed { .. } => "_OTHER",
         };
         self.failed(kind);
     }

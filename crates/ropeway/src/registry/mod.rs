@@ -124,7 +124,7 @@ impl Registry {
     }
 
     /// Names that may have been meant: those of similar letters, else those of the same words.
-    fn nearest(&self, name: &str) -> Vec<String> {
+    pub(crate) fn nearest(&self, name: &str) -> Vec<String> {
         let near = naming::nearest(name, self.definitions().map(|definition| definition.name.as_str()));
         if !near.is_empty() {
             return near;

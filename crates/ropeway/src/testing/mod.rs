@@ -1,4 +1,5 @@
-//! Scripted servers that misbehave on command, for tests: an MCP server, and a provider of models ([`ModelServer`]).
+//! Scripted servers that misbehave on command, for tests: an MCP server, and a provider of models ([`ModelServer`], and
+//! [`Saying`] for what its models say).
 //!
 //! One [`Script`] says what the MCP server does; it can be reached inside this process ([`in_process`]), as a child
 //! process ([`stdio`]) and over HTTP ([`HttpScripted`]). All three share one brain.
@@ -10,6 +11,7 @@ mod model;
 pub mod odd;
 mod pipe;
 mod process;
+mod saying;
 mod script;
 mod scripted;
 mod session;
@@ -26,6 +28,7 @@ pub use fault::{Fault, HttpFault, Noise, On, Rule, Times};
 pub use http::HttpScripted;
 pub use model::{ModelAnswer, ModelServer};
 pub use process::serve_stdio;
+pub use saying::{Saying, model, replaying};
 pub use script::{
     Answers, Eras, ExtraTool, Grandchild, Http, Offers, Paging, Process, Script, UnknownMethods, UnknownSession,
     Writing,

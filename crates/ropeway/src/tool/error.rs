@@ -97,6 +97,14 @@ pub enum CallError {
         /// What is wrong, path by path.
         problems: Vec<Problem>,
     },
+    /// Nobody agreed to the call; the tool was not called.
+    #[error("tool `{tool}` was not called: {reason}")]
+    Denied {
+        /// The tool.
+        tool: String,
+        /// Why not.
+        reason: String,
+    },
     /// The server answered with a JSON-RPC error.
     #[error("server `{server}` answered error {code}: {message}")]
     Refused {
@@ -149,7 +157,11 @@ impl CallError {
             | Self::Refused { server, .. }
             | Self::Protocol { server, .. }
             | Self::TooLarge { server, .. } => *server = name.clone(),
-            Self::Cancelled | Self::UnknownTool { .. } | Self::InvalidArguments { .. } | Self::Failed { .. } => {}
+            Self::Cancelled
+            | Self::UnknownTool { .. }
+            | Self::InvalidArguments { .. }
+            | Self::Denied { .. }
+            | Self::Failed { .. } => {}
         }
         self
     }

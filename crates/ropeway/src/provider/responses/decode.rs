@@ -283,15 +283,19 @@ impl Decoder {
             _ => None,
         });
         let whole: Vec<Item> = whole.collect();
-        let mut by_name: HashMap<(Kind, &str), usize> = HashMap::new();
+        // A name that several have is nobody's.
+        let mut by_name: HashMap<(Kind, &str), Option<usize>> = HashMap::new();
         let mut by_place: HashMap<(Kind, Option<u64>), usize> = HashMap::new();
         for (at, item) in self.items.iter().enumerate() {
-            by_name.extend(item.names().map(|name| ((item.kind(), name), at)));
+            for name in item.names() {
+                let named = by_name.entry((item.kind(), name)).or_insert(Some(at));
+                *named = named.filter(|named| *named == at);
+            }
             by_place.entry((item.kind(), item.output_index())).or_insert(at);
         }
         let mut is_free = vec![true; self.items.len()];
         let mut claim = |at: Option<usize>| at.filter(|at| std::mem::take(&mut is_free[*at]));
-        let named = |item: &Item| item.names().find_map(|name| by_name.get(&(item.kind(), name)).copied());
+        let named = |item: &Item| item.names().find_map(|name| *by_name.get(&(item.kind(), name))?);
         let mut places: Vec<Option<usize>> = whole.iter().map(|item| claim(named(item))).collect();
         // Some servers have no ids, or others each time.
         for (item, found) in whole.iter().zip(&mut places) {

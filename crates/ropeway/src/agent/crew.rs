@@ -1,0 +1,223 @@
+//! A crew: the model, its limits and its rules, and the loop that they go through together.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::history::History;
+use super::offer::Offer;
+use super::policy::Desk;
+use super::round::{Round, sleep_until};
+use super::turn::Sink;
+use super::{AgentError, Control, End, Limit, Limits, Outcome, Step};
+use crate::envelope::Envelope;
+use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
+use crate::provider::{
+    ChatRequest, Effort, OutputFormat, Provider, ProviderError, Reply, ReplyEvent, StopReason, Usage,
+};
+use crate::tool::{ToolDefinition, TraceParent};
+
+/// How often a model that wrote a call that cannot be read is asked once more.
+const SECOND_CHANCES: usize = 2;
+
+/// How a model is asked in every step of a turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RequestOptions {
+    /// How long one answer may get.
+    pub max_tokens: Option<u32>,
+    /// How much is left to chance.
+    pub temperature: Option<f64>,
+    /// How much of the probable is considered.
+    pub top_p: Option<f64>,
+    /// Texts at which an answer ends.
+    pub stop_sequences: Vec<String>,
+    /// How hard the model thinks before it answers.
+    pub effort: Option<Effort>,
+    /// The JSON that the last answer must be.
+    pub output: Option<OutputFormat>,
+    /// Further fields of the body, as the provider wants them; they win over ours.
+    pub extra: Map<String, Value>,
+}
+
+/// What a loop needs besides what was said and the tools.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pub(super) provider: Provider,
+    pub(super) model: String,
+    pub(super) options: RequestOptions,
+    pub(super) limits: Limits,
+    pub(super) desk: Desk,
+    pub(super) traceparent: Option<TraceParent>,
+}
+
+/// Where one turn plays.
+pub(super) struct Scene<'a> {
+    pub(super) history: &'a History,
+    pub(super) offer: &'a Offer,
+    pub(super) sink: &'a Sink,
+    pub(super) control: &'a Control,
+    /// When the turn's time is over.
+    pub(super) deadline: Option<Instant>,
+}
+
+/// Why a turn is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    Cancelled,
+    Time,
+}
+
+impl Scene<'_> {
+    /// Waits until the turn is cut short.
+    pub(super) async fn cut(&self) -> Cut {
+        tokio::select! {
+            biased;
+            () = self.control.cancel.cancelled() => Cut::Cancelled,
+            () = sleep_until(self.deadline) => Cut::Time,
+        }
+    }
+}
+
+/// What a question came to.
+enum Asked {
+    Answered(Box<Reply>),
+    Cut(Cut),
+}
+
+impl Crew {
+    /// Asks the model until it has no more calls to make, or must not make them.
+    pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
+        let mut outcome = Outcome { text: String::new(), end: End::Cancelled, usage: Usage::default(), steps: 0 };
+        let mut chances = SECOND_CHANCES;
+        outcome.end = loop {
+            if scene.control.cancel.is_cancelled() {
+                break End::Cancelled;
+            }
+            if scene.control.stop.is_cancelled() {
+                break End::Stopped;
+            }
+            if let Some(limit) = self.exhausted(&outcome) {
+                break End::Limit(limit);
+            }
+            outcome.steps += 1;
+            let Reply { message, stop, usage, .. } = match self.ask(scene, &mut outcome.text).await? {
+                Asked::Answered(reply) => *reply,
+                Asked::Cut(cut) => break self.end_of(cut),
+            };
+            outcome.usage += usage;
+            outcome.text = message.to_text();
+            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
+            let calls = scene.history.answer(message);
+            if calls.is_empty() {
+                if stop == StopReason::MalformedToolCall && chances > 0 {
+                    chances -= 1;
+                    scene.sink.warn("the model wrote a call that cannot be read, and is asked once more");
+                    continue;
+                }
+                break End::Done(stop);
+            }
+            if let Some(limit) = self.exhausted(&outcome) {
+                refuse(scene, &calls, limit);
+                break End::Limit(limit);
+            }
+            let cut = Round::new(self, scene, &calls).run().await;
+            scene.history.close();
+            if let Some(cut) = cut {
+                break self.end_of(cut);
+            }
+            if scene.history.repeats() >= self.limits.repeats.max(1) {
+                break End::Limit(Limit::Repeats(self.limits.repeats));
+            }
+        };
+        Ok(outcome)
+    }
+
+    /// Asks the model once.
+    async fn ask(&self, scene: &Scene<'_>, text: &mut String) -> Result<Asked, AgentError> {
+        let mut stream = {
+            let sent = scene.history.sent();
+            self.provider.stream(&self.request(&sent, scene.offer))
+        };
+        let mut said = String::new();
+        let mut cut = std::pin::pin!(scene.cut());
+        loop {
+            let event = tokio::select! {
+                biased;
+                cut = &mut cut => {
+                    // What somebody has read was said.
+                    if !said.trim().is_empty() {
+                        text.clone_from(&said);
+                        scene.history.answer(AssistantMessage::text(said));
+                    }
+                    return Ok(Asked::Cut(cut));
+                }
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(ReplyEvent::Text(text))) => {
+                    said.push_str(&text);
+                    scene.sink.tell(Step::Text { text });
+                }
+                Some(Ok(ReplyEvent::Reasoning(text))) => scene.sink.tell(Step::Reasoning { text }),
+                Some(Ok(ReplyEvent::Warning(message))) => scene.sink.warn(message),
+                Some(Ok(ReplyEvent::Finished(reply))) => return Ok(Asked::Answered(reply)),
+                Some(Ok(_)) => {}
+                Some(Err(source)) => return Err(self.unanswered(source)),
+                // It ends with one of the two above.
+                None => return Err(AgentError::Lost),
+            }
+        }
+    }
+
+    fn unanswered(&self, source: ProviderError) -> AgentError {
+        AgentError::Provider { model: self.model.clone(), source }
+    }
+
+    fn request<'a>(&'a self, sent: &'a Conversation, offer: &'a Offer) -> ChatRequest<'a> {
+        let RequestOptions { max_tokens, temperature, top_p, stop_sequences, effort, output, extra } = &self.options;
+        let mut request = ChatRequest::new(&self.model, sent);
+        request.max_tokens = *max_tokens;
+        request.temperature = *temperature;
+        request.top_p = *top_p;
+        request.stop_sequences.clone_from(stop_sequences);
+        request.effort = *effort;
+        request.output.clone_from(output);
+        request.extra.clone_from(extra);
+        match offer.shown.is_empty() {
+            true => request,
+            false => request.with_tools(&offer.shown),
+        }
+    }
+
+    /// What a model is told of a finished call.
+    pub(super) async fn result(&self, call: &ToolCall, _: &ToolDefinition, envelope: &Envelope) -> ToolResult {
+        envelope.to_result(call)
+    }
+
+    /// The limit that leaves no room for another question.
+    fn exhausted(&self, outcome: &Outcome) -> Option<Limit> {
+        let Limits { steps, tokens, .. } = self.limits;
+        let spent = outcome.usage.input.saturating_add(outcome.usage.output);
+        match tokens {
+            Some(tokens) if spent > tokens => Some(Limit::Tokens(tokens)),
+            _ => (outcome.steps >= steps).then_some(Limit::Steps(steps)),
+        }
+    }
+
+    pub(super) fn end_of(&self, cut: Cut) -> End {
+        match cut {
+            Cut::Cancelled => End::Cancelled,
+            Cut::Time => End::Limit(Limit::Time(self.limits.time.unwrap_or_default())),
+        }
+    }
+}
+
+/// Makes none of the calls: nobody would be told what became of them.
+fn refuse(scene: &Scene<'_>, calls: &[ToolCall], limit: Limit) {
+    for (at, call) in calls.iter().enumerate() {
+        scene.history.settle(at, ToolResult::error(call, format!("the call was not made: {limit}")));
+    }
+    scene.history.close();
+}

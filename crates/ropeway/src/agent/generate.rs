@@ -1,0 +1,223 @@
+//! Generating: the loop of an agent for a host that keeps its tools and its history itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::crew::{Crew, RequestOptions, Scene};
+use super::history::History;
+use super::offer::Offer;
+use super::policy::Desk;
+use super::turn::Task;
+use super::{AgentError, Control, Limits, Outcome, Step, Turn};
+use crate::checked::CheckedTool;
+use crate::config::Collisions;
+use crate::message::{Conversation, ToolCall};
+use crate::provider::Provider;
+use crate::registry::Registry;
+use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+
+/// What a model is asked by a host that keeps its own loop.
+///
+/// Tools are lowered once for a `Generate` and its clones.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Generate {
+    /// The model.
+    pub model: String,
+    /// Everything that was said so far.
+    pub conversation: Conversation,
+    /// How the model is asked.
+    pub options: RequestOptions,
+    /// How far it may go.
+    pub limits: Limits,
+    tools: Registry,
+}
+
+impl Generate {
+    /// A question without tools.
+    pub fn new(model: impl Into<String>, conversation: Conversation) -> Self {
+        Self {
+            model: model.into(),
+            conversation,
+            options: RequestOptions::default(),
+            limits: Limits::default(),
+            tools: Registry::default(),
+        }
+    }
+
+    /// Offers tools. Of two with one name the later one is taken.
+    #[must_use]
+    pub fn with_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
+        let nobody: OnToolCall = Arc::new(|_| Box::pin(std::future::ready(None)));
+        self.tools = registry(definitions.into_iter().map(|definition| (definition, nobody.clone())));
+        self
+    }
+
+    /// How the model is asked.
+    #[must_use]
+    pub fn with_options(mut self, options: RequestOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// How far it may go.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The same tools and settings with another conversation.
+    #[must_use]
+    pub fn with_conversation(mut self, conversation: Conversation) -> Self {
+        self.conversation = conversation;
+        self
+    }
+}
+
+/// What generating came to.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Generated {
+    /// Everything that was said, also before.
+    pub conversation: Conversation,
+    /// What it came to.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Why generating came to nothing, and what was said by then.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct GenerateFailed {
+    /// Everything that was said, also before; the calls that were made are in it, with their results.
+    pub conversation: Box<Conversation>,
+    /// Why.
+    pub error: AgentError,
+}
+
+impl fmt::Display for GenerateFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for GenerateFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The message is the error's own, so that it is not said twice.
+        self.error.source()
+    }
+}
+
+/// Generating as it goes on. Dropping it ends it.
+#[must_use = "dropping it ends it"]
+#[derive(Debug)]
+pub struct Generation {
+    turn: Turn,
+    history: Arc<History>,
+}
+
+type OnToolCall = Arc<dyn Fn(ToolCall) -> BoxFuture<'static, Option<ToolOutput>> + Send + Sync>;
+
+/// Asks a model, and goes on until it has no more calls to make: the stream, finished.
+///
+/// Each call goes to `on_tool_call`, those of one answer side by side; `None` says that it knows no such tool, and the model is
+/// told so.
+pub async fn generate<F, R>(
+    provider: &Provider,
+    request: Generate,
+    on_tool_call: F,
+) -> Result<Generated, GenerateFailed>
+where
+    F: Fn(ToolCall) -> R + Send + Sync + 'static,
+    R: Future<Output = Option<ToolOutput>> + Send + 'static,
+{
+    stream(provider, request, on_tool_call).finish().await
+}
+
+/// The same step by step.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn stream<F, R>(provider: &Provider, request: Generate, on_tool_call: F) -> Generation
+where
+    F: Fn(ToolCall) -> R + Send + Sync + 'static,
+    R: Future<Output = Option<ToolOutput>> + Send + 'static,
+{
+    let Generate { model, conversation, options, limits, tools } = request;
+    let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
+    let answered = registry(tools.definitions().map(|definition| (definition.clone(), on_tool_call.clone())));
+    let offer = Offer::listed(answered, tools);
+    let provider = provider.clone();
+    let crew = Arc::new(Crew { provider, model, options, limits, desk: Desk::default(), traceparent: None });
+    let history = Arc::new(History::new(conversation));
+    let (turn, task) = Turn::new(None);
+    tokio::spawn(run(crew, history.clone(), offer, task));
+    Generation { turn, history }
+}
+
+async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task) {
+    let Task { sink, control, outcome } = task;
+    let deadline = crew.limits.time.and_then(|time| Instant::now().checked_add(time));
+    let scene = Scene { history: &history, offer: &offer, sink: &sink, control: &control, deadline };
+    let came_to = crew.play(&scene).await;
+    drop(sink);
+    let _ = outcome.send(came_to);
+}
+
+impl Generation {
+    /// The next step; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Step> {
+        self.turn.next().await
+    }
+
+    /// The next step, for whoever makes a stream of it.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        self.turn.poll_next(cx)
+    }
+
+    /// Waits for the end; steps that were not read are passed over.
+    pub async fn finish(self) -> Result<Generated, GenerateFailed> {
+        let came_to = self.turn.finish().await;
+        let conversation = self.history.snapshot();
+        match came_to {
+            Ok(outcome) => Ok(Generated { conversation, outcome }),
+            Err(error) => Err(GenerateFailed { conversation: Box::new(conversation), error }),
+        }
+    }
+
+    /// A handle that can only end it, to be kept elsewhere.
+    pub fn control(&self) -> Control {
+        self.turn.control()
+    }
+}
+
+fn registry(tools: impl Iterator<Item = (ToolDefinition, OnToolCall)>) -> Registry {
+    let tool = |(definition, on_tool_call)| CheckedTool::new(Arc::new(HostTool { definition, on_tool_call }));
+    // Each in a group of its own: of two with one name the later one is taken.
+    Registry::assemble(tools.map(|it| vec![tool(it)]), Collisions::LastWins).0
+}
+
+/// A tool of which the host knows how to call it.
+struct HostTool {
+    definition: ToolDefinition,
+    on_tool_call: OnToolCall,
+}
+
+impl Tool for HostTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        Box::pin(async move {
+            let name = &self.definition.name;
+            let answer = (self.on_tool_call)(ToolCall::new(cx.id().0.clone(), name, arguments)).await;
+            answer.ok_or_else(|| CallError::UnknownTool { tool: name.clone(), nearest: Vec::new() })
+        })
+    }
+}

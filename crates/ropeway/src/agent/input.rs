@@ -1,0 +1,44 @@
+//! An input: what is said to an agent.
+
+use crate::content::ContentPart;
+use crate::message::{Message, UserMessage};
+
+/// What is said to an agent: text, parts, or whole messages, such as those of a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input(pub(super) Vec<Message>);
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        Message::from(text).into()
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Message::from(text).into()
+    }
+}
+
+impl From<Vec<ContentPart>> for Input {
+    fn from(content: Vec<ContentPart>) -> Self {
+        Message::from(content).into()
+    }
+}
+
+impl From<UserMessage> for Input {
+    fn from(message: UserMessage) -> Self {
+        Message::from(message).into()
+    }
+}
+
+impl From<Message> for Input {
+    fn from(message: Message) -> Self {
+        Self(vec![message])
+    }
+}
+
+impl From<Vec<Message>> for Input {
+    fn from(messages: Vec<Message>) -> Self {
+        Self(messages)
+    }
+}

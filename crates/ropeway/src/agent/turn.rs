@@ -1,0 +1,210 @@
+//! A turn: the handle of one message to an agent and of everything that it leads to.
+
+use std::fmt;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Limit, Step};
+use crate::provider::{ProviderError, StopReason, Usage};
+use crate::tool::Cancel;
+
+/// What a turn came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What the model said last.
+    pub text: String,
+    /// Why the turn is over.
+    pub end: End,
+    /// What all answers have cost together.
+    pub usage: Usage,
+    /// How often the model was asked.
+    pub steps: usize,
+}
+
+/// Why a turn is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum End {
+    /// The model has no more calls to make.
+    Done(StopReason),
+    /// A limit was reached.
+    Limit(Limit),
+    /// The host wanted no further step.
+    Stopped,
+    /// The host wanted it to end at once.
+    Cancelled,
+}
+
+/// Why a turn has no outcome. What tools do is never a reason.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The model gave no answer. What was said and done before is in the history.
+    #[error("model `{model}` gave no answer")]
+    Provider {
+        /// The model that was asked.
+        model: String,
+        /// What is known of it.
+        #[source]
+        source: ProviderError,
+    },
+    /// There is nothing that the model could answer: nobody said anything, or the model itself spoke last.
+    #[error("there is nothing to answer")]
+    NothingToAnswer,
+    /// The turn was lost with the runtime that it ran on.
+    #[error("the turn was lost")]
+    Lost,
+}
+
+/// Ends a turn from anywhere. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    pub(super) cancel: Cancel,
+    pub(super) stop: Cancel,
+    over: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// Ends the turn at once: calls in flight are cancelled, and an answer that is coming in is not waited for.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Ends the turn after the step that is going on: its calls are made to their end, and the model is not asked again.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Is there a turn that could be ended?
+    pub(super) fn is_live(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// The turn is over.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A turn that is going on. Dropping it cancels it.
+#[must_use = "dropping a turn cancels it; `detach` lets it go on"]
+pub struct Turn {
+    steps: mpsc::UnboundedReceiver<Step>,
+    outcome: oneshot::Receiver<Result<Outcome, AgentError>>,
+    control: Control,
+    /// Cancels when the handle is gone.
+    guard: Guard,
+}
+
+struct Guard(Option<Control>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(control) = self.0.take() {
+            control.cancel();
+        }
+    }
+}
+
+/// Where a turn tells its steps.
+#[derive(Clone)]
+pub(super) struct Sink {
+    steps: mpsc::UnboundedSender<Step>,
+    tracer: Option<Tracer>,
+}
+
+pub(super) type Tracer = Arc<dyn Fn(&Step) + Send + Sync>;
+
+impl Sink {
+    pub(super) fn tell(&self, step: Step) {
+        if let Some(tracer) = &self.tracer {
+            tracer(&step);
+        }
+        // Nobody need listen.
+        let _ = self.steps.send(step);
+    }
+
+    pub(super) fn warn(&self, message: impl Into<String>) {
+        self.tell(Step::Warning { message: message.into() });
+    }
+}
+
+/// The other end of a turn's handle.
+pub(super) struct Task {
+    pub(super) sink: Sink,
+    pub(super) control: Control,
+    pub(super) outcome: oneshot::Sender<Result<Outcome, AgentError>>,
+}
+
+impl Turn {
+    pub(super) fn new(tracer: Option<Tracer>) -> (Self, Task) {
+        let (steps, receiver) = mpsc::unbounded_channel();
+        let (outcome, awaited) = oneshot::channel();
+        let control = Control::default();
+        let guard = Guard(Some(control.clone()));
+        let task = Task { sink: Sink { steps, tracer }, control: control.clone(), outcome };
+        (Self { steps: receiver, outcome: awaited, control, guard }, task)
+    }
+
+    /// The next step; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Step> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next step, for whoever makes a stream of it.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        self.steps.poll_recv(cx)
+    }
+
+    /// Waits for the end of the turn; steps that were not read are passed over.
+    pub async fn finish(mut self) -> Result<Outcome, AgentError> {
+        // They are not kept until somebody drops them.
+        while self.next().await.is_some() {}
+        let outcome = (&mut self.outcome).await;
+        self.guard.0 = None;
+        outcome.unwrap_or(Err(AgentError::Lost))
+    }
+
+    /// Ends the turn at once.
+    pub fn cancel(&self) {
+        self.control.cancel();
+    }
+
+    /// Ends the turn after the step that is going on.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// A handle that can only end the turn, to be kept elsewhere.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Lets the turn go on without anybody who waits for it.
+    pub fn detach(mut self) {
+        self.guard.0 = None;
+    }
+}
+
+impl IntoFuture for Turn {
+    type Output = Result<Outcome, AgentError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.finish())
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
