@@ -49,11 +49,16 @@ pub struct Listed {
 /// What a turn takes; printed as one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    turns: usize,
-    turn_us: f64,
-    cpu_us: f64,
-    idle_kib: u64,
-    peak_kib: u64,
+    /// How many were measured.
+    pub turns: usize,
+    /// The median turn.
+    pub turn_us: f64,
+    /// The CPU time of a turn, on average.
+    pub cpu_us: f64,
+    /// Before the first measured turn.
+    pub idle_kib: u64,
+    /// At most.
+    pub peak_kib: u64,
 }
 
 /// What came of a turn.

@@ -5,6 +5,8 @@
 //! the tools for all contestants. All else is printed as one line of JSON.
 
 mod floor;
+mod own;
+mod ropeway;
 
 use anyhow::{Result, bail};
 use ropeway_peers::offer;
@@ -20,8 +22,15 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let course = Course::from_args(arguments)?;
+    let mut builder = match course.multi_thread {
+        true => tokio::runtime::Builder::new_multi_thread(),
+        false => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
     let report = match course.contestant.as_str() {
         "floor" => serde_json::to_value(floor::run(&course)?)?,
+        "ropeway" => serde_json::to_value(runtime.block_on(ropeway::run(&course))?)?,
+        "own" => runtime.block_on(own::run(&course))?,
         other => bail!("unknown contestant `{other}`"),
     };
     println!("{report}");
