@@ -1,4 +1,4 @@
-//! A real model on this machine: fetched once, started, asked over every dialect that its server speaks, ended.
+//! A real model on this machine: fetched once, started, asked over every dialect that its server speaks, given tools, ended.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::place;
 use crate::process::{cargo, run};
+use crate::servers;
 
 /// How long the model may take to be loaded.
 const LOADING: Duration = Duration::from_secs(180);
@@ -20,11 +21,13 @@ pub fn ask(arguments: &[String]) -> Result<()> {
     let home = place::target().join("llm");
     let fixtures = place::root().join("fixtures/llm");
     run(Command::new("python3").arg(fixtures.join("fetch.py")).arg(&home))?;
+    servers::run()?;
     run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "llm-client"]))?;
     let server = Server::start(&home, &fixtures.join("tools.jinja"))?;
     println!("llama-server is ready after {:.1?}", server.took);
     let mut client = Command::new(place::program("llm-client"));
     client.env("RUST_BACKTRACE", "0").arg(server.address()).args(arguments);
+    client.arg("--servers").arg(place::servers().join("servers.json"));
     let corpus = place::corpus();
     if corpus.is_dir() {
         client.arg("--corpus").arg(corpus);

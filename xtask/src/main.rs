@@ -24,7 +24,8 @@ Commands:
                                 the agent
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
-  llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here and asks it over three dialects
+  llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here, asks it over three dialects,
+                                and lets an agent use real servers with it
   servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/
   help                          prints this text
 

@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use ropeway::bridge::StartError;
 use ropeway::config::{ConfigError, ConfigProblem};
 use ropeway::mcp::ConnectError;
+use ropeway::provider::{ErrorKind, ProviderError};
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::signature::{arguments, signature};
@@ -100,6 +101,18 @@ impl Failure {
             StartError::Required { server, source } => Self::connect(&server, source),
             error => Self::usage(error.to_string()).caused_by_source(&error),
         }
+    }
+
+    /// A provider of models that gives no answer.
+    pub(crate) fn provider(message: impl Into<String>, error: &ProviderError) -> Self {
+        let exit = match error.kind {
+            ErrorKind::Auth | ErrorKind::Quota => Exit::NeedsAuth,
+            ErrorKind::Timeout => Exit::Timeout,
+            ErrorKind::Unusable | ErrorKind::NotFound | ErrorKind::InvalidRequest => Exit::Usage,
+            ErrorKind::ContextLength | ErrorKind::TooLarge => Exit::Usage,
+            _ => Exit::Unreachable,
+        };
+        Self::new(exit, message).caused_by(error)
     }
 
     /// Adds the causes of an error whose own words are said already.

@@ -172,5 +172,8 @@ impl Servers {
                 veil::hide(&config.secrets());
             }
         }
+        if let Some(chat) = &self.config.chat {
+            veil::hide(&chat.secrets());
+        }
     }
 }

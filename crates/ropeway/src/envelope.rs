@@ -122,11 +122,15 @@ impl Envelope {
 
     /// The answer as a model is told of it: the parts, or the structured content where there are none.
     pub fn to_result(&self, call: &ToolCall) -> ToolResult {
-        let content = match (&self.meta.content[..], &self.meta.structured_content) {
-            ([], Some(structured)) => vec![ContentPart::text(structured.to_string())],
-            (parts, _) => parts.to_vec(),
-        };
-        ToolResult { is_error: self.meta.is_error, ..ToolResult::new(call, content) }
+        ToolResult { is_error: self.meta.is_error, ..ToolResult::new(call, self.parts().into_owned()) }
+    }
+
+    /// The parts that a model is told, not copied where they are those that came.
+    pub fn parts(&self) -> Cow<'_, [ContentPart]> {
+        match (&self.meta.content[..], &self.meta.structured_content) {
+            ([], Some(structured)) => vec![ContentPart::text(structured.to_string())].into(),
+            (parts, _) => parts.into(),
+        }
     }
 
     /// What the call came to: the structured content when there is some, also `null`; else the text; else the parts.
@@ -258,6 +262,7 @@ mod tests {
         let two = answered(output(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})));
         assert_eq!(two.data(), Data::Text("a\nb".into()));
         assert_eq!(answered(ToolOutput::default()).data(), Data::Text("".into()));
+        assert!(matches!(envelope.parts(), Cow::Borrowed(parts) if parts == [ContentPart::text("a")]));
     }
 
     #[test]

@@ -69,6 +69,24 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
 }
 
 #[test]
+fn what_is_said_of_a_chat_is_checked_too_and_its_key_is_not_shown() {
+    let home = Home::with_config("chat: {provider: claude, key: '${NO_SUCH_VARIABLE}'}\n");
+    let run = home.run(&["config", "check"]).expect(0);
+    let expected = format!(
+        "◐ the key of `chat` is left out: secret `NO_SUCH_VARIABLE` is not set\n● {} is fine: 0 servers\n",
+        home.path("work/ropeway.yaml").display()
+    );
+    assert_eq!(run.stdout, expected);
+    let home = Home::with_config("servers: []\nchat: {key: s3cret-s3cret, provder: claude}\n");
+    let run = home.run(&["config", "check"]).expect(2);
+    let expected = format!(
+        "{file}:2:28: chat: found the unknown key `provder` (did you mean `provider`?)\n  2 │ chat: {{key: ***, provder: claude}}\n",
+        file = home.path("work/ropeway.yaml").display()
+    );
+    assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
+}
+
+#[test]
 fn files_of_other_clients_are_checked_as_they_are() {
     let home = Home::with_clients();
     for file in [

@@ -7,11 +7,14 @@ use super::history::History;
 use super::policy::{Approval, ApprovalRequest, Desk, Policy};
 use super::sources::Sources;
 use super::turn::Tracer;
-use super::{Agent, Inner, Limits, Step};
-use crate::message::Conversation;
+use super::{Agent, AgentServer, Budget, Budgets, Inner, Limits, ReadMore, Sampling, Spill, Step};
+use crate::checked::CheckedTool;
+use crate::event::Events;
+use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
+use crate::message::{Conversation, Message};
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
-use crate::tool::{Tool, TraceParent};
+use crate::tool::{BoxError, Tool, TraceParent};
 
 /// With more tools than this they are searched instead of listed: some dialects take no more than 128.
 const SEARCH_OVER: usize = 100;
@@ -26,12 +29,26 @@ pub struct AgentBuilder {
     options: RequestOptions,
     limits: Limits,
     desk: Desk,
+    budgets: Budgets,
+    spill: Spill,
     tools: Vec<Arc<dyn Tool>>,
+    servers: Vec<AgentServer>,
+    sampling: Option<Asked>,
+    handlers: Handlers,
+    events: Events,
     sources: Vec<Arc<dyn ToolSource>>,
     contexts: Vec<Arc<dyn ContextSource>>,
     search_over: usize,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
+}
+
+/// Which model servers may ask.
+enum Asked {
+    /// The agent's own.
+    Own,
+    /// This one.
+    Other(Sampling),
 }
 
 /// Why an agent cannot be made.
@@ -64,7 +81,13 @@ impl Default for AgentBuilder {
             options: RequestOptions::default(),
             limits: Limits::default(),
             desk: Desk::default(),
+            budgets: Budgets::default(),
+            spill: Spill::default(),
             tools: Vec::new(),
+            servers: Vec::new(),
+            sampling: None,
+            handlers: Handlers::new(),
+            events: Events::default(),
             sources: Vec::new(),
             contexts: Vec::new(),
             search_over: SEARCH_OVER,
@@ -111,6 +134,30 @@ impl AgentBuilder {
         self
     }
 
+    /// How much of each tool's output reaches the model.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_default(budget);
+        self
+    }
+
+    /// The same for tools whose names match the glob. The first glob that matches decides.
+    pub fn budget_for(mut self, pattern: &str, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_tool(pattern, budget);
+        self
+    }
+
+    /// How much the results of one step bring together.
+    pub fn round_budget(mut self, budget: Budget) -> Self {
+        self.budgets = self.budgets.with_round(budget);
+        self
+    }
+
+    /// Where outputs are kept that are too large for the model.
+    pub fn spill(mut self, spill: Spill) -> Self {
+        self.spill = spill;
+        self
+    }
+
     /// Which calls are made, which are asked about, and which are not made.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.desk.policy = policy;
@@ -135,6 +182,46 @@ impl AgentBuilder {
     /// Adds tools of the host.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a server: a connection of the host, or the settings of one that is made at the first turn and ends with the agent. Its
+    /// tools are called `mcp_<alias>_<tool>`.
+    pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+
+    /// The same, with tools that are called `<prefix>_<tool>`.
+    pub fn mcp_with_prefix(self, server: impl Into<AgentServer>, prefix: &str) -> Self {
+        self.mcp(server.into().with_prefix(prefix))
+    }
+
+    /// Lets servers whose settings were given to [`AgentBuilder::mcp`] ask the agent's own model, outside of its history.
+    pub fn allow_sampling(mut self) -> Self {
+        self.sampling = Some(Asked::Own);
+        self
+    }
+
+    /// Lets these servers ask a model as it is said there.
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(Asked::Other(sampling));
+        self
+    }
+
+    /// Answers what these servers ask the user.
+    pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Elicitation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ElicitationAnswer, BoxError>> + Send + 'static,
+    {
+        self.handlers = self.handlers.on_elicitation(handler);
+        self
+    }
+
+    /// Where events of these servers are told, for a host that gathers them.
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
         self
     }
 
@@ -180,13 +267,23 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         let provider = self.provider.ok_or(BuildError::NoProvider)?;
         let model = self.model.ok_or(BuildError::NoModel)?;
-        if let Some((pattern, problem)) = self.desk.policy.broken.first().cloned() {
+        if let Some((pattern, problem)) = self.desk.policy.broken.iter().chain(&self.budgets.broken).next().cloned() {
             return Err(BuildError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.or(conversation.system);
-        let sources = Sources::new(Vec::new(), self.search_over);
+        let spill = self.spill.counting_from(first_output(&conversation));
+        let read_more = ReadMore::new(spill.clone()).with_page(self.budgets.page());
+        let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
         sources.add_tools(self.tools);
+        let handlers = match self.sampling {
+            None => self.handlers,
+            Some(Asked::Own) => self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler()),
+            Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
+        };
+        for server in self.servers {
+            sources.add_bridge(Arc::new(server.into_source(handlers.clone(), self.events.clone())));
+        }
         self.sources.into_iter().for_each(|source| sources.add_source(source));
         self.contexts.into_iter().for_each(|source| sources.add_context(source));
         let crew = Crew {
@@ -195,15 +292,28 @@ impl AgentBuilder {
             options: self.options,
             limits: self.limits,
             desk: self.desk,
+            budgets: self.budgets,
+            spill: Some(spill),
             traceparent: self.traceparent,
         };
         let inner = Inner {
             crew: Arc::new(crew),
             history: History::new(conversation),
             sources,
+            handlers,
+            events: self.events,
             tracer: self.tracer,
             queue: Default::default(),
         };
         Ok(Agent { inner: Arc::new(inner) })
     }
+}
+
+/// A number that no kept output of this conversation has: each result has at most two.
+fn first_output(conversation: &Conversation) -> u64 {
+    let results = conversation.messages.iter().map(|message| match message {
+        Message::Tool(message) => message.results.len() as u64,
+        _ => 0,
+    });
+    1 + 2 * results.sum::<u64>()
 }

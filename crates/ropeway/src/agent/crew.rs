@@ -1,22 +1,25 @@
 //! A crew: the model, its limits and its rules, and the loop that they go through together.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::round::{Round, sleep_until};
 use super::turn::Sink;
-use super::{AgentError, Control, End, Limit, Limits, Outcome, Step};
+use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Rest, Spill, Step, fit, trace};
+use crate::content::ContentPart;
 use crate::envelope::Envelope;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
     ChatRequest, Effort, OutputFormat, Provider, ProviderError, Reply, ReplyEvent, StopReason, Usage,
 };
-use crate::tool::{ToolDefinition, TraceParent};
+use crate::tool::TraceParent;
 
 /// How often a model that wrote a call that cannot be read is asked once more.
 const SECOND_CHANCES: usize = 2;
@@ -49,6 +52,9 @@ pub(super) struct Crew {
     pub(super) options: RequestOptions,
     pub(super) limits: Limits,
     pub(super) desk: Desk,
+    pub(super) budgets: Budgets,
+    /// Where outputs go that are too large; they are dropped when there is no such place.
+    pub(super) spill: Option<Spill>,
     pub(super) traceparent: Option<TraceParent>,
 }
 
@@ -89,6 +95,13 @@ enum Asked {
 impl Crew {
     /// Asks the model until it has no more calls to make, or must not make them.
     pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
+        let span = trace::of_turn(self);
+        let came_to = self.go_round(scene).instrument(span.clone()).await;
+        trace::turn_over(&span, &came_to);
+        came_to
+    }
+
+    async fn go_round(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
         let mut outcome = Outcome { text: String::new(), end: End::Cancelled, usage: Usage::default(), steps: 0 };
         let mut chances = SECOND_CHANCES;
         outcome.end = loop {
@@ -108,9 +121,12 @@ impl Crew {
             };
             outcome.usage += usage;
             outcome.text = message.to_text();
-            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             let calls = scene.history.answer(message);
+            scene.sink.tell(Step::Answered { stop: stop.clone(), usage });
             if calls.is_empty() {
+                if stop == StopReason::Pause {
+                    continue;
+                }
                 if stop == StopReason::MalformedToolCall && chances > 0 {
                     chances -= 1;
                     scene.sink.warn("the model wrote a call that cannot be read, and is asked once more");
@@ -136,6 +152,18 @@ impl Crew {
 
     /// Asks the model once.
     async fn ask(&self, scene: &Scene<'_>, text: &mut String) -> Result<Asked, AgentError> {
+        let span = trace::of_question(self);
+        let asked = self.hear(scene, text).instrument(span.clone()).await;
+        match &asked {
+            Ok(Asked::Answered(reply)) => trace::answered(&span, reply),
+            Ok(Asked::Cut(_)) => {}
+            Err(error) => trace::failed(&span, error),
+        }
+        asked
+    }
+
+    /// Asks, and tells the answer as it comes in.
+    async fn hear(&self, scene: &Scene<'_>, text: &mut String) -> Result<Asked, AgentError> {
         let mut stream = {
             let sent = scene.history.sent();
             self.provider.stream(&self.request(&sent, scene.offer))
@@ -192,8 +220,18 @@ impl Crew {
     }
 
     /// What a model is told of a finished call.
-    pub(super) async fn result(&self, call: &ToolCall, _: &ToolDefinition, envelope: &Envelope) -> ToolResult {
-        envelope.to_result(call)
+    pub(super) async fn result(&self, call: &ToolCall, tool: &str, envelope: &Envelope) -> ToolResult {
+        let parts = envelope.parts();
+        let content = self.fit(&parts, self.budgets.of(tool)).await.into_owned();
+        ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content) }
+    }
+
+    /// As much of an output as there is room for.
+    pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
+        match &self.spill {
+            Some(spill) => spill.fit(content, budget).await,
+            None => fit(content, budget, Rest::Dropped),
+        }
     }
 
     /// The limit that leaves no room for another question.

@@ -12,7 +12,7 @@ use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::turn::Task;
-use super::{AgentError, Control, Limits, Outcome, Step, Turn};
+use super::{AgentError, Budgets, Control, Limits, Outcome, Step, Turn};
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::message::{Conversation, ToolCall};
@@ -34,6 +34,8 @@ pub struct Generate {
     pub options: RequestOptions,
     /// How far it may go.
     pub limits: Limits,
+    /// How much of a tool's output reaches the model; the rest is dropped, and the model is told so.
+    pub budgets: Budgets,
     tools: Registry,
 }
 
@@ -45,6 +47,7 @@ impl Generate {
             conversation,
             options: RequestOptions::default(),
             limits: Limits::default(),
+            budgets: Budgets::default(),
             tools: Registry::default(),
         }
     }
@@ -68,6 +71,13 @@ impl Generate {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// How much of a tool's output reaches the model.
+    #[must_use]
+    pub fn with_budgets(mut self, budgets: Budgets) -> Self {
+        self.budgets = budgets;
         self
     }
 
@@ -148,12 +158,13 @@ where
     F: Fn(ToolCall) -> R + Send + Sync + 'static,
     R: Future<Output = Option<ToolOutput>> + Send + 'static,
 {
-    let Generate { model, conversation, options, limits, tools } = request;
+    let Generate { model, conversation, options, limits, budgets, tools } = request;
     let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
     let answered = registry(tools.definitions().map(|definition| (definition.clone(), on_tool_call.clone())));
     let offer = Offer::listed(answered, tools);
     let provider = provider.clone();
-    let crew = Arc::new(Crew { provider, model, options, limits, desk: Desk::default(), traceparent: None });
+    let desk = Desk::default();
+    let crew = Arc::new(Crew { provider, model, options, limits, desk, budgets, spill: None, traceparent: None });
     let history = Arc::new(History::new(conversation));
     let (turn, task) = Turn::new(None);
     tokio::spawn(run(crew, history.clone(), offer, task));

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::{Budget, Budgets, fits};
+use crate::content::ContentPart;
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult, UserMessage};
 
 /// What stands for the result of a call that has none yet.
@@ -126,6 +128,19 @@ impl History {
         }
     }
 
+    /// The results of the last answer's calls that are too large beside each other, each with its place and the room that it has.
+    pub(super) fn oversized(&self, tools: &[String], budgets: &Budgets) -> Vec<(usize, ToolResult, Budget)> {
+        let state = self.state();
+        let sized: Vec<(&str, &[ContentPart])> = tools
+            .iter()
+            .zip(&state.open)
+            .map(|(tool, (_, result))| (tool.as_str(), result.as_ref().map_or(&[][..], |result| &result.content)))
+            .collect();
+        let rooms = budgets.of_round(&sized);
+        let too_large = sized.iter().zip(rooms).enumerate().filter(|(_, ((_, content), room))| !fits(content, *room));
+        too_large.filter_map(|(at, (_, room))| Some((at, state.open[at].1.clone()?, room))).collect()
+    }
+
     /// The calls of the last answer are over: their results become a message. What has no result says so.
     pub(super) fn close(&self) {
         let mut state = self.state();
@@ -153,7 +168,6 @@ fn same_results(one: &ToolMessage, other: &ToolMessage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::ContentPart;
     use crate::message::AssistantPart;
     use crate::tool::Arguments;
 

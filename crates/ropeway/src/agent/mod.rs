@@ -6,6 +6,7 @@
 
 mod budget;
 mod builder;
+mod context;
 mod crew;
 mod generate;
 mod history;
@@ -13,21 +14,28 @@ mod input;
 mod limits;
 mod offer;
 mod policy;
+mod read_more;
 mod round;
 mod sampling;
 mod server;
 mod sources;
 mod spill;
 mod step;
+mod trace;
 mod turn;
+mod wish;
+mod written;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use self::budget::{Budget, Budgets, Rest, fit, fits};
 pub use self::builder::{AgentBuilder, BuildError};
+pub use self::context::Context;
 pub use self::crew::RequestOptions;
 use self::crew::{Crew, Scene};
 pub use self::generate::{Generate, GenerateFailed, Generated, Generation, generate, stream};
@@ -35,10 +43,16 @@ use self::history::History;
 pub use self::input::Input;
 pub use self::limits::{Limit, Limits};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
+pub use self::read_more::ReadMore;
+pub use self::sampling::Sampling;
+pub use self::server::{AgentServer, ServerSource};
 use self::sources::Sources;
+pub use self::spill::{Kept, Spill};
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
+use crate::event::{EventStream, Events};
+use crate::mcp::Handlers;
 use crate::message::{Conversation, Message};
 use crate::provider::Usage;
 use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
@@ -54,6 +68,9 @@ struct Inner {
     crew: Arc<Crew>,
     history: History,
     sources: Sources,
+    /// What servers that are added later are given.
+    handlers: Handlers,
+    events: Events,
     tracer: Option<Tracer>,
     queue: Mutex<Queue>,
 }
@@ -120,12 +137,20 @@ impl Agent {
     }
 
     /// Puts another history in the place of this one, once the turns that were begun are over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn replace_history(&self, conversation: Conversation) {
         let (done, over) = oneshot::channel::<()>();
         let before = lock(&self.inner.queue).last.replace(over);
-        wait_for(before).await;
-        self.inner.history.replace(conversation);
-        drop(done);
+        let inner = self.inner.clone();
+        // In a task of its own: whoever gives up waiting must not let the next turn overtake those before it.
+        let replaced = tokio::spawn(async move {
+            wait_for(before).await;
+            inner.history.replace(conversation);
+            drop(done);
+        });
+        let _ = replaced.await;
     }
 
     /// Adds a tool of the host, from the next turn on.
@@ -136,6 +161,17 @@ impl Agent {
     /// Adds tools of the host, from the next turn on.
     pub fn add_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         self.inner.sources.add_tools(tools);
+    }
+
+    /// Adds a server, from the next turn on.
+    pub fn add_mcp(&self, server: impl Into<AgentServer>) {
+        let Inner { handlers, events, sources, .. } = &*self.inner;
+        sources.add_bridge(Arc::new(server.into().into_source(handlers.clone(), events.clone())));
+    }
+
+    /// Adds servers, from the next turn on.
+    pub fn add_mcps(&self, servers: impl IntoIterator<Item = impl Into<AgentServer>>) {
+        servers.into_iter().for_each(|server| self.add_mcp(server));
     }
 
     /// Adds a source of tools and of context, such as a bridge, from the next turn on.
@@ -154,6 +190,11 @@ impl Agent {
         self.inner.sources.verdicts()
     }
 
+    /// What happens from now on to the servers that are the agent's own.
+    pub fn events(&self) -> EventStream {
+        self.inner.events.listen()
+    }
+
     /// How each server stands.
     pub fn verdicts(&self) -> Vec<Verdict> {
         self.inner.sources.verdicts()
@@ -162,6 +203,11 @@ impl Agent {
     /// Every tool that the next turn could call, as of now.
     pub fn tools(&self) -> Registry {
         self.inner.sources.offer().0.all.clone()
+    }
+
+    /// Where outputs are kept that were too large for the model, when there are some.
+    pub fn spill_folder(&self) -> Option<PathBuf> {
+        self.inner.crew.spill.as_ref().and_then(Spill::folder)
     }
 
     /// The model that is asked.
@@ -240,6 +286,13 @@ impl Inner {
         }
         if let Some(verdicts) = self.sources.news() {
             sink.tell(Step::Servers { verdicts });
+        }
+        match tokio::time::timeout(patience, self.sources.context()).await {
+            Ok(items) => {
+                let Context { system, message } = Context::of(items);
+                self.history.set_context(system.as_deref(), message);
+            }
+            Err(_) => sink.warn(format!("the context is not there after {patience:?}, and stays as it was")),
         }
     }
 }

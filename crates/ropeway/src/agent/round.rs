@@ -4,13 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::crew::{Cut, Scene};
 use super::offer::Meant;
 use super::policy::{Approval, ApprovalRequest, Permission};
-use super::{Crew, Step};
+use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
@@ -33,6 +34,8 @@ pub(super) struct Round<'a> {
     asking: JoinSet<Approval>,
     running: JoinSet<(Envelope, ToolResult)>,
     started: HashMap<Id, Started>,
+    /// The tools that were meant, by the place of their call.
+    tools: Vec<String>,
 }
 
 /// A call that is to be made.
@@ -62,6 +65,7 @@ impl<'a> Round<'a> {
             asking: JoinSet::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
+            tools: calls.iter().map(|call| call.name.clone()).collect(),
         }
     }
 
@@ -71,6 +75,7 @@ impl<'a> Round<'a> {
         loop {
             self.go_on();
             if self.running.is_empty() && self.asked.is_none() {
+                self.balance().await;
                 return None;
             }
             let overdue = self.started.values().map(|started| started.overdue).min();
@@ -80,10 +85,7 @@ impl<'a> Round<'a> {
                     self.give_up();
                     return Some(cut);
                 }
-                Some(done) = self.running.join_next_with_id() => match done {
-                    Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
-                    Err(error) => self.finish(error.id(), Err("it ended without an answer")),
-                },
+                Some(done) = self.running.join_next_with_id() => self.ended(done),
                 Some(approval) = self.asking.join_next(), if self.asked.is_some() => {
                     // Whoever is asked and falls over has not agreed.
                     self.decide(approval.unwrap_or_else(|_| Approval::deny()));
@@ -109,6 +111,7 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments } => {
+                    self.tools[at].clone_from(&tool.definition().name);
                     let job = Job { at, tool, arguments };
                     match self.crew.desk.permission(job.tool.definition()) {
                         Permission::Allow => self.ready.push_back(job),
@@ -190,14 +193,24 @@ impl<'a> Round<'a> {
             cx = cx.with_traceparent(parent);
         }
         let (crew, checked) = (self.crew.clone(), tool.clone());
-        let task = self.running.spawn(async move {
+        // Whoever traces finds the call within the turn, also on another thread.
+        let span = trace::of_call(tool.definition(), &call.id).or_current();
+        let running = async move {
             let envelope = checked.call(arguments, &cx).await;
-            let result = crew.result(&call, checked.definition(), &envelope).await;
+            let result = crew.result(&call, &checked.definition().name, &envelope).await;
             (envelope, result)
-        });
+        };
+        let task = self.running.spawn(running.instrument(span));
         let far = Duration::from_secs(365 * 24 * 3600);
         let overdue = Instant::now() + time.min(far) + GRACE;
         self.started.insert(task.id(), Started { at, tool, task, overdue });
+    }
+
+    fn ended(&mut self, done: Result<(Id, (Envelope, ToolResult)), JoinError>) {
+        match done {
+            Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
+            Err(error) => self.finish(error.id(), Err("it ended without an answer")),
+        }
     }
 
     fn finish(&mut self, id: Id, done: Result<(Envelope, ToolResult), &'static str>) {
@@ -226,6 +239,10 @@ impl<'a> Round<'a> {
 
     /// Cancels everything.
     fn give_up(&mut self) {
+        // What has ended meanwhile was done, whatever becomes of the turn.
+        while let Some(done) = self.running.try_join_next_with_id() {
+            self.ended(done);
+        }
         let mut left: Vec<(usize, CheckedTool)> = Vec::new();
         for (_, Started { at, tool, task, .. }) in self.started.drain() {
             task.abort();
@@ -241,6 +258,14 @@ impl<'a> Round<'a> {
         for job in unseen {
             let words = "the call was not made: the turn was cancelled";
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
+        }
+    }
+
+    /// Sees to it that all results together do not fill the model's window.
+    async fn balance(&self) {
+        for (at, mut result, budget) in self.scene.history.oversized(&self.tools, &self.crew.budgets) {
+            result.content = self.crew.fit(&result.content, budget).await.into_owned();
+            self.scene.history.settle(at, result);
         }
     }
 

@@ -58,8 +58,7 @@ pub(super) async fn of(slot: &Arc<Slot>) -> Vec<ContextItem> {
     };
     let mut items = Vec::new();
     if let Some(text) = info.instructions.as_ref().filter(|_| slot.entry.instructions) {
-        let item = ContextItem::new("instructions", vec![ContentPart::text(text)]);
-        items.push(item.with_server(slot.alias().clone()));
+        items.push(ContextItem::instructions(slot.alias().clone(), text));
     }
     if !settings.context.is_empty() {
         items.extend(resources(slot, &mcp, &info, settings).await);

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::ServerConfig;
+use super::{ChatSettings, ServerConfig};
 use crate::tool::Alias;
 
 /// The prefix of tool names where nothing else is said.
-const PREFIX: &str = "mcp_{alias}_";
+pub(crate) const PREFIX: &str = "mcp_{alias}_";
 
 /// How many bytes of resources go before a conversation where nothing else is said.
 const CONTEXT_BYTES: usize = 64 << 10;
@@ -24,6 +24,8 @@ pub struct Config {
     pub enabled_servers: Option<Vec<Alias>>,
     /// What happens when two tools have one name.
     pub collisions: Collisions,
+    /// Which model is talked to, and how, where the file says something of it.
+    pub chat: Option<ChatSettings>,
     /// What is odd about the file but was dealt with.
     pub warnings: Vec<String>,
     /// The other files that were looked into: those with secrets and variables.

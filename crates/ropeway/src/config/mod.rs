@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bridge")]
 mod auth;
+mod chat;
 #[cfg(feature = "bridge")]
 mod credential;
 #[cfg(feature = "bridge")]
@@ -46,6 +47,9 @@ mod unit;
 #[cfg(feature = "bridge")]
 mod yaml;
 
+pub use self::chat::{ChatSettings, NotAProvider, ProviderName, ToolApproval};
+#[cfg(feature = "bridge")]
+pub(crate) use self::entry::PREFIX;
 pub use self::entry::{
     Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use super::auth::{RawAuth, RawBasic};
+pub use super::chat::raw::{RawApproval, RawChat, RawProvider, RawTemperature};
 use super::hidden::Preset;
 pub use super::short::Short;
 pub use super::unit::{Pairs, Size, Text, Wait};
@@ -18,7 +19,7 @@ pub use super::unit::{Pairs, Size, Text, Wait};
 pub(super) const NO_DEFAULTS: [&str; 8] =
     ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth"];
 
-/// The MCP servers that ropeway carries, and what it does with them.
+/// The MCP servers that ropeway carries, what it does with them, and the model that it talks to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "ropeway.yaml")]
@@ -42,6 +43,9 @@ pub struct RawConfig {
     /// A file with secrets for `${NAME}`: lines of `NAME=value`, or a YAML map. Relative to this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_file: Option<String>,
+    /// Which model `ropeway chat` talks to, how, and which tools it may call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat: Option<RawChat>,
 }
 
 /// Settings for every server that does not say otherwise: those of a server, without what only one server can have.

@@ -7,9 +7,9 @@ use std::path::Path;
 use super::foreign::Translation;
 use super::node::{Entry, Kind, Node, Place, Step, path_text};
 use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
-use super::raw::{NO_DEFAULTS, RawCollisions, RawServer};
+use super::raw::{NO_DEFAULTS, RawChat, RawCollisions, RawServer};
 use super::reference::workspace;
-use super::resolve::{Surroundings, path, resolve, unknown_server};
+use super::resolve::{Surroundings, path, resolve, resolve_chat, unknown_server};
 use super::secrets::{Secrets, read_variables};
 use super::{Collisions, Config, decode, foreign, json, toml, yaml};
 use crate::tool::Alias;
@@ -20,7 +20,7 @@ const LARGEST: usize = 4 << 20;
 /// The largest JSON file: it cannot grow, and other clients keep much else in the same file.
 const LARGEST_JSON: usize = 64 << 20;
 
-const KEYS: [&str; 5] = ["defaults", "servers", "enabled_servers", "collisions", "secrets_file"];
+const KEYS: [&str; 6] = ["defaults", "servers", "enabled_servers", "collisions", "secrets_file", "chat"];
 
 impl Config {
     /// Reads a file: a `ropeway.yaml`, or the file of another client.
@@ -133,6 +133,7 @@ pub(super) struct Document {
     enabled_servers: Option<Node>,
     collisions: Option<Collisions>,
     secrets_file: Option<(String, Place)>,
+    chat: Option<(RawChat, Node)>,
 }
 
 impl Document {
@@ -180,6 +181,11 @@ impl Document {
                     Ok(path) => document.secrets_file = Some((path, value.place)),
                     Err(problem) => document.problems.push(problem),
                 },
+                "chat" => {
+                    let (chat, problems) = decode::decode_all(&value, &key);
+                    document.chat = chat.map(|chat| (chat, value));
+                    document.problems.extend(problems);
+                }
                 // Editors find the schema so.
                 "$schema" => {}
                 _ => {
@@ -190,7 +196,7 @@ impl Document {
                 }
             }
         }
-        if !has_servers && document.problems.is_empty() {
+        if !has_servers && document.chat.is_none() && document.problems.is_empty() {
             document.problems.push(ConfigProblem::at(tree.place, "", "no `servers`", "a list of them"));
         }
         document
@@ -242,6 +248,16 @@ impl Document {
         let mut config = Config { collisions: Collisions::Error, warnings: self.warnings, ..Config::default() };
         if let Some(collisions) = self.collisions {
             config.collisions = collisions;
+        }
+        if let Some((raw, node)) = &self.chat {
+            match resolve_chat(raw, node, around) {
+                Ok(resolved) => {
+                    config.chat = resolved.chat;
+                    config.warnings.extend(resolved.warnings);
+                    config.files.extend(resolved.files);
+                }
+                Err(found) => problems.extend(found),
+            }
         }
         let mut aliases: HashMap<String, Place> = HashMap::new();
         for Written { path, node } in self.servers {

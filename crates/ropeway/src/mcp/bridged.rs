@@ -1,4 +1,4 @@
-//! A connection as a bridge uses it: its tools do not hold it, and its changes can be followed.
+//! A connection as bridges and agents use it: its tools do not hold it, and its changes can be followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,12 @@ impl Mcp {
     /// Counts the changes of the tool list.
     pub(crate) fn tools_version(&self) -> watch::Receiver<u64> {
         self.handle.shared.tools_version.subscribe()
+    }
+
+    /// Counts how often the server has said that its tools are not what they were, fetched again or not.
+    #[cfg(feature = "agent")]
+    pub(crate) fn tools_told(&self) -> u64 {
+        self.handle.shared.host.tools_changed()
     }
 
     /// Counts the changes of the prompts.

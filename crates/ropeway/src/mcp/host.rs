@@ -67,6 +67,23 @@ pub enum ElicitationAnswer {
     Cancel,
 }
 
+/// A server asks a model for something.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SamplingRequest {
+    /// Our name for the server that asks.
+    pub server: Alias,
+    /// The parameters of `sampling/createMessage` as they came.
+    pub params: Value,
+}
+
+impl SamplingRequest {
+    /// What a server asks a model for.
+    pub fn new(server: impl Into<Alias>, params: Value) -> Self {
+        Self { server: server.into(), params }
+    }
+}
+
 /// A folder that servers may look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Root {
@@ -81,7 +98,7 @@ pub struct Root {
 #[derive(Clone, Default)]
 pub struct Handlers {
     elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
-    sampling: Option<Handler<Value, Value>>,
+    sampling: Option<Handler<SamplingRequest, Value>>,
     roots: Option<Handler<(), Vec<Root>>>,
 }
 
@@ -102,11 +119,11 @@ impl Handlers {
         self
     }
 
-    /// Answers sampling requests: the parameters of `sampling/createMessage` in, its result out.
+    /// Answers sampling requests with the result of `sampling/createMessage`.
     #[must_use]
     pub fn on_sampling<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(Value) -> R + Send + Sync + 'static,
+        F: Fn(SamplingRequest) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Value, BoxError>> + Send + 'static,
     {
         self.sampling = Some(Arc::new(move |request| Box::pin(handler(request))));
@@ -151,8 +168,9 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// Why a server's request is refused.
-#[derive(Debug)]
+/// Why a server's request is refused. A handler may give it as its error, to choose the code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Refusal {
     pub(crate) code: i64,
     pub(crate) message: String,
@@ -359,7 +377,10 @@ impl Host {
     }
 
     async fn handle(&self, method: &str, params: Value) -> Result<Value, Refusal> {
-        let failed = |error: BoxError| Refusal { code: code::INTERNAL, message: error.to_string() };
+        let failed = |error: BoxError| match error.downcast::<Refusal>() {
+            Ok(refusal) => *refusal,
+            Err(error) => Refusal { code: code::INTERNAL, message: error.to_string() },
+        };
         match (method, &self.handlers) {
             ("elicitation/create", Handlers { elicitation: Some(handler), .. }) => {
                 let request = self.elicitation(params)?;
@@ -377,7 +398,7 @@ impl Host {
                 })
             }
             ("sampling/createMessage", Handlers { sampling: Some(handler), .. }) => {
-                handler(params).await.map_err(failed)
+                handler(SamplingRequest::new(self.alias.clone(), params)).await.map_err(failed)
             }
             ("roots/list", Handlers { roots: Some(handler), .. }) => {
                 let roots = handler(()).await.map_err(failed)?;
@@ -434,6 +455,13 @@ mod tests {
         let answer =
             host(handlers).answer("elicitation/create", json!({"message": "m", "requestedSchema": schema})).await;
         assert_eq!(answer.expect("an answer"), json!({"action": "accept", "content": {"a": 1, "b": "x"}}));
+    }
+
+    #[tokio::test]
+    async fn a_handler_may_choose_the_code_of_its_refusal() {
+        let refusal = || Refusal { code: code::INVALID_PARAMS, message: "no".into() };
+        let handlers = Handlers::new().on_sampling(move |_| async move { Err(refusal().into()) });
+        assert_eq!(host(handlers).answer("sampling/createMessage", json!({})).await, Err(refusal()));
     }
 
     #[tokio::test]

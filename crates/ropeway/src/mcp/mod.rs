@@ -31,7 +31,9 @@ use tokio::task::JoinHandle;
 
 pub use self::completion::{Completion, CompletionReference};
 pub use self::fault::ConnectError;
-pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root};
+#[cfg(feature = "agent")]
+pub(crate) use self::host::Refusal;
+pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root, SamplingRequest};
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;

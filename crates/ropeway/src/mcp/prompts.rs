@@ -9,6 +9,7 @@ use super::call;
 use super::pages::{self, Paged};
 use super::shared::Shared;
 use crate::content::ContentPart;
+use crate::message::{AssistantMessage, Message, UserMessage};
 use crate::protocol::field::{brief, keyed, list as items, object, string, take, truth};
 use crate::tool::{Arguments, CallContext, CallError};
 
@@ -112,6 +113,15 @@ impl Role {
     }
 }
 
+/// In whose name words of a prompt are said to a model.
+#[derive(Clone, Copy, PartialEq)]
+enum Speaker<'a> {
+    User,
+    Model,
+    /// The user's, with a line that says whose words they are.
+    Quoted(&'a str),
+}
+
 impl Serialize for Role {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -195,6 +205,48 @@ impl PromptArgument {
 }
 
 impl PromptResult {
+    /// The prompt as the beginning of a conversation.
+    ///
+    /// A model's mouth takes only text. What else a server puts there, and what speakers say whom no model knows, is handed to
+    /// the model as the user's, behind a line that names the speaker. Nothing is left out.
+    pub fn to_messages(&self) -> Vec<Message> {
+        let mut said: Vec<(Speaker<'_>, Vec<&ContentPart>)> = Vec::new();
+        for PromptMessage { role, content } in &self.messages {
+            let speaker = match role {
+                Role::User => Speaker::User,
+                Role::Assistant if content.as_text().is_some() => Speaker::Model,
+                other => Speaker::Quoted(other.as_str()),
+            };
+            match said.last_mut() {
+                Some((last, parts)) if *last == speaker => parts.push(content),
+                _ => said.push((speaker, vec![content])),
+            }
+        }
+        let mut messages: Vec<Message> = Vec::new();
+        let mut quoted = false;
+        for (speaker, parts) in said {
+            let name = match speaker {
+                Speaker::Model => {
+                    let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_text()).collect();
+                    messages.push(AssistantMessage::text(texts.join("\n\n")).into());
+                    quoted = false;
+                    continue;
+                }
+                Speaker::Quoted(name) => Some(name),
+                // Behind somebody else's words it must be seen that these are not.
+                Speaker::User => quoted.then_some(Role::User.as_str()),
+            };
+            quoted = matches!(speaker, Speaker::Quoted(_));
+            let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
+            let content = line.into_iter().chain(parts.into_iter().cloned());
+            match messages.last_mut() {
+                Some(Message::User(last)) => last.content.extend(content),
+                _ => messages.push(UserMessage { content: content.collect() }.into()),
+            }
+        }
+        messages
+    }
+
     fn read(result: Value, warn: impl Fn(&str)) -> Self {
         let Value::Object(mut fields) = result else { return Self::default() };
         let mut messages = Vec::new();
@@ -279,6 +331,36 @@ mod tests {
         assert_eq!(json!(read), expected);
         assert_eq!(warnings.borrow().len(), 2);
         assert_eq!(PromptResult::read(json!({"messages": "none"}), |_| ()), PromptResult::default());
+    }
+
+    #[test]
+    fn a_prompt_becomes_messages_and_nothing_of_it_is_lost() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let image = || json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let resource = || json!({"type": "resource", "resource": {"uri": "file:///a", "text": "A"}});
+        let prompt = json!({"messages": [
+            {"role": "user", "content": text("a")},
+            {"role": "user", "content": resource()},
+            {"role": "assistant", "content": text("b")},
+            {"role": "assistant", "content": text("c")},
+            {"role": "assistant", "content": image()},
+            {"role": "narrator", "content": text("d")},
+            {"role": "narrator", "content": text("e")},
+            {"role": "user", "content": text("f")},
+            {"role": "assistant", "content": text("g")},
+        ]});
+        let messages = PromptResult::read(prompt, |why| panic!("{why}")).to_messages();
+        let expected = json!([
+            {"role": "user", "content": [text("a"), resource()]},
+            {"role": "assistant", "parts": [text("b\n\nc")]},
+            {"role": "user", "content": [
+                text("[said by `assistant`:]"), image(), text("[said by `narrator`:]"), text("d"), text("e"),
+                text("[said by `user`:]"), text("f"),
+            ]},
+            {"role": "assistant", "parts": [text("g")]},
+        ]);
+        assert_eq!(json!(messages), expected);
+        assert_eq!(PromptResult::default().to_messages(), []);
     }
 
     #[test]

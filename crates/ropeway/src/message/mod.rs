@@ -2,6 +2,7 @@
 
 mod assistant;
 mod dialect;
+mod effort;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,7 @@ pub use self::assistant::{
     ToolCall,
 };
 pub use self::dialect::{Dialect, NotADialect};
+pub use self::effort::Effort;
 use crate::content::ContentPart;
 
 /// A conversation: what the model is told to be, and everything that was said.

@@ -256,11 +256,16 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The headers that all dialects send; those of the settings win.
+/// The headers of a request to a model; those of the settings win.
 pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
+    let content = [("content-type", "application/json"), ("accept", "text/event-stream")];
+    headers_with(settings, &[&content, own].concat())
+}
+
+/// These headers, and the key; those of the settings win.
+pub(super) fn headers_with(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
     use super::settings::KeyHeader;
-    let mut headers: Vec<(String, Secret)> =
-        vec![("content-type".to_owned(), "application/json".into()), ("accept".to_owned(), "text/event-stream".into())];
+    let mut headers: Vec<(String, Secret)> = Vec::new();
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
     if let Some(key) = &settings.key {
         headers.push(match &settings.key_header {

@@ -13,6 +13,7 @@ mod error;
 mod gemini;
 mod history;
 mod http;
+mod models;
 mod piece;
 mod record;
 mod recording;
@@ -33,10 +34,11 @@ pub use self::http::Provider;
 pub use self::record::Recorder;
 pub use self::recording::{Ending, Exchange, RecordedRequest, Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
-pub use self::request::{ChatRequest, Effort, NotTheOutput, OutputFormat, ToolChoice};
+pub use self::request::{ChatRequest, NotTheOutput, OutputFormat, ToolChoice};
 pub use self::settings::{KeyHeader, Proxy, Quirks, Retries, Settings, Timeouts};
 pub use self::stream::ReplyStream;
 use crate::message::Dialect;
+pub use crate::message::Effort;
 
 /// Writes a request in the dialect of the settings. It is pure: nothing is sent.
 pub fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {

@@ -82,7 +82,10 @@ impl Recorder {
         // A key may stand in a URL that was not made out of the settings.
         let mask = mask.with(&Mask::new(&secret::in_url(&request.url)));
         let body = String::from_utf8_lossy(&request.body);
-        let mut body = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body));
+        let mut body = match body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body)),
+        };
         mask.hide_json(&mut body);
         credentials::hide(&mut body);
         let headers = request.headers.iter().map(|(name, value)| {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Reply;
 use crate::content::ContentPart;
 use crate::lowering::{Lower, lower_output};
-use crate::message::{AssistantPart, Conversation, Message, Speaker};
+use crate::message::{AssistantPart, Conversation, Effort, Message, Speaker};
 use crate::schema::Validator;
 use crate::tool::{Problem, Schema};
 
@@ -54,24 +54,6 @@ pub enum ToolChoice {
     Required,
     /// This one.
     Tool(String),
-}
-
-/// How hard a model thinks before it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Effort {
-    /// Not at all, where that is possible.
-    Off,
-    /// Hardly.
-    Minimal,
-    /// A little.
-    Low,
-    /// As usual.
-    Medium,
-    /// A lot.
-    High,
-    /// As much as it can.
-    Max,
 }
 
 /// The JSON that an answer must be.

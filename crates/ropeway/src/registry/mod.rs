@@ -24,7 +24,7 @@ use self::filter::own_name;
 pub use self::search::Hit;
 use self::search::Index;
 pub use self::shape::{Shape, ShapeError};
-pub use self::source::{ContextItem, ContextSource, ToolSource};
+pub use self::source::{ContextItem, ContextKind, ContextSource, ToolSource};
 pub use self::transform::{Describe, HideArguments, Prefix, PresetArguments, ProviderOptions, Rename, Transformer};
 pub use self::verdict::{Outcome, Verdict};
 use crate::checked::CheckedTool;

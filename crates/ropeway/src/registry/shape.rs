@@ -8,7 +8,7 @@ use super::filter::{glob, own_name};
 use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
 use super::{Filter, Transformer, naming, visible};
 use crate::checked::{self, CheckedTool};
-use crate::config::{Glob, ServerEntry, ToolOverride};
+use crate::config::{Glob, PREFIX, ServerEntry, ToolOverride};
 use crate::tool::{Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
 /// Why the settings of a server's tools cannot be followed.
@@ -57,6 +57,24 @@ impl Shape {
             prefix: entry.prefix.clone(),
             description_prefix: entry.description_prefix.as_ref().map(describe),
         })
+    }
+
+    /// All tools of a server, under names with the usual prefix.
+    pub fn plain(server: impl Into<Alias>) -> Self {
+        Self {
+            alias: server.into(),
+            filter: Filter::default(),
+            transformers: Vec::new(),
+            prefix: PREFIX.to_owned(),
+            description_prefix: None,
+        }
+    }
+
+    /// Puts something else before the names; `{alias}` stands for the server's alias.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
     }
 
     /// Wants only tools that also this predicate wants. It sees them as the server describes them.

@@ -28,10 +28,22 @@ pub trait ContextSource: Send + Sync {
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>>;
 }
 
+/// What something that goes before a conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContextKind {
+    /// What a server says about how it is to be used: it belongs to the system prompt.
+    Instructions,
+    /// Something to read.
+    Resource,
+}
+
 /// One thing that goes before a conversation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextItem {
+    /// What it is.
+    pub kind: ContextKind,
     /// The server that it comes from, if any.
     pub server: Option<Alias>,
     /// What it is called: the URI of a resource, or a name.
@@ -41,9 +53,15 @@ pub struct ContextItem {
 }
 
 impl ContextItem {
-    /// Something to tell, of no server.
+    /// Something to read, of no server.
     pub fn new(name: impl Into<String>, content: impl Into<Vec<ContentPart>>) -> Self {
-        Self { server: None, name: name.into(), content: content.into() }
+        Self { kind: ContextKind::Resource, server: None, name: name.into(), content: content.into() }
+    }
+
+    /// What a server says about how it is to be used.
+    pub fn instructions(server: impl Into<Alias>, text: impl Into<String>) -> Self {
+        let item = Self::new("instructions", vec![ContentPart::text(text)]).with_server(server);
+        Self { kind: ContextKind::Instructions, ..item }
     }
 
     /// Says which server it comes from.

@@ -111,8 +111,9 @@ fn sampling_and_roots_are_answered_by_the_host() {
         over_every_way(Script::default(), async |_, _, config| {
             let answer = message.clone();
             let handlers = Handlers::new()
-                .on_sampling(move |params| {
-                    assert_eq!(params["messages"][0]["content"]["text"], "Say hi.");
+                .on_sampling(move |asked| {
+                    assert_eq!(asked.server.as_str(), "peer");
+                    assert_eq!(asked.params["messages"][0]["content"]["text"], "Say hi.");
                     let answer = answer.clone();
                     async move { Ok(answer) }
                 })

@@ -1,5 +1,6 @@
 //! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
 
+mod agent;
 mod bridge;
 mod calls;
 mod connection;

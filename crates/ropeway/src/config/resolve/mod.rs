@@ -1,5 +1,6 @@
 //! From what is written about a server to what it means.
 
+mod chat;
 mod measure;
 mod tools;
 mod transport;
@@ -7,6 +8,7 @@ mod transport;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+pub(super) use self::chat::resolve_chat;
 use self::measure::{limits, reconnect, timeouts};
 use super::credential::Hidden;
 use super::node::{Node, Place, Step, path_text};
@@ -45,16 +47,7 @@ pub(super) fn resolve(
     base: &str,
     around: &Surroundings<'_>,
 ) -> Result<Resolved, Vec<ConfigProblem>> {
-    let mut resolver = Resolver {
-        around,
-        node,
-        base,
-        problems: Vec::new(),
-        warnings: Vec::new(),
-        missing: Vec::new(),
-        hidden: Hidden::default(),
-        files: Vec::new(),
-    };
+    let mut resolver = Resolver::new(around, node, base);
     resolver.check_alias(&raw.alias);
     let transport = resolver.transport(raw);
     let tools = resolver.tools(raw);
@@ -78,9 +71,7 @@ pub(super) fn resolve(
     } else {
         let secrets = resolver.missing;
         if enabled {
-            let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
-            let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
-            warnings.push(format!("server `{}` is skipped: {word} {} {verb} not set", raw.alias, names.join(", ")));
+            warnings.push(format!("server `{}` is skipped: {}", raw.alias, not_set(&secrets)));
         }
         Settings::Missing { secrets }
     };
@@ -121,7 +112,20 @@ struct Resolver<'a> {
     files: Vec<PathBuf>,
 }
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
+    fn new(around: &'a Surroundings<'a>, node: &'a Node, base: &'a str) -> Self {
+        Self {
+            around,
+            node,
+            base,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            missing: Vec::new(),
+            hidden: Hidden::default(),
+            files: Vec::new(),
+        }
+    }
+
     fn problem(&mut self, steps: &[Step], found: impl Into<String>, expected: impl Into<String>) {
         self.report(steps, found, expected, None::<String>);
     }
@@ -251,6 +255,13 @@ pub(super) fn path(written: &str, folder: &Path, home: Option<&Path>) -> PathBuf
 pub(super) fn legal_alias(alias: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
     alias.chars().take(ALIAS).map(legal).collect()
+}
+
+/// Which secrets are not set, in words.
+fn not_set(secrets: &[String]) -> String {
+    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+    let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
+    format!("{word} {} {verb} not set", names.join(", "))
 }
 
 fn key(name: &str) -> Step {

@@ -76,7 +76,7 @@ impl Resolver<'_> {
         settings
     }
 
-    fn check_globs(&mut self, at: &[Step], globs: &[String]) {
+    pub(super) fn check_globs(&mut self, at: &[Step], globs: &[String]) {
         for (index, glob) in globs.iter().enumerate() {
             let at: Vec<Step> = at.iter().cloned().chain([Step::Index(index)]).collect();
             self.check_glob(&at, glob);

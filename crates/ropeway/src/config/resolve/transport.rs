@@ -131,7 +131,7 @@ impl Resolver<'_> {
         let url = self.text(&at, written);
         // A URL that lacks a part is not judged, and one with a secret in it not shown.
         if self.missing.len() == known && self.problems.is_empty() {
-            self.check_url(written, &url);
+            self.check_url(&at, written, &url);
         }
         let mut server = HttpServer::new(url);
         for (name, value) in &raw.headers.0 {
@@ -168,7 +168,7 @@ impl Resolver<'_> {
         server
     }
 
-    fn check_url(&mut self, written: &str, url: &str) {
+    pub(super) fn check_url(&mut self, at: &[Step], written: &str, url: &str) {
         let suggestion = match url.split_once("://") {
             Some(("ws", rest)) => Some(format!("http://{rest}")),
             Some(("wss", rest)) => Some(format!("https://{rest}")),
@@ -186,7 +186,7 @@ impl Resolver<'_> {
             let suggestion = suggestion.filter(|_| written == url && !written.is_empty());
             let suggestion = suggestion.map(|suggestion| shown_url(&suggestion));
             self.report(
-                &[key("url")],
+                at,
                 in_backticks(&shown_url(written)),
                 "a URL that starts with `http://` or `https://`",
                 suggestion,

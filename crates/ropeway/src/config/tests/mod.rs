@@ -1,5 +1,6 @@
 //! Reading configuration files.
 
+mod chat;
 mod edit;
 mod foreign;
 mod meaning;

@@ -89,20 +89,21 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
             body.field_if_some(name, value);
         }
     }
-    body.finish(speaker, url(settings), headers(settings, &[("anthropic-version", version)]), only)
+    body.finish(speaker, url(settings, "/messages"), headers(settings, &[("anthropic-version", version)]), only)
 }
 
 fn unusable(message: String) -> ProviderError {
     ProviderError::new(ErrorKind::Unusable, Dialect::Anthropic, message)
 }
 
-/// People write the base URL with the version of the path and without it.
-fn url(settings: &Settings) -> String {
+/// A path behind the version of the API. People write the base URL with the version and without it.
+pub(in crate::provider) fn url(settings: &Settings, path: &str) -> String {
     let base = settings.base_url.split('?').next().unwrap_or_default().trim_end_matches('/');
-    settings.url(if base.ends_with("/v1") { "/messages" } else { "/v1/messages" })
+    let version = if base.ends_with("/v1") { "" } else { "/v1" };
+    settings.url(&format!("{version}{path}"))
 }
 
-fn version(settings: &Settings) -> &str {
+pub(in crate::provider) fn version(settings: &Settings) -> &str {
     let header = settings.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("anthropic-version"));
     let said = header.map(|(_, version)| version.expose()).or(settings.quirks.anthropic_version.as_deref());
     said.unwrap_or(VERSION)

@@ -8,4 +8,4 @@ mod frame;
 mod tests;
 
 pub(super) use self::decode::Decoder;
-pub(super) use self::encode::encode;
+pub(super) use self::encode::{encode, url, version};

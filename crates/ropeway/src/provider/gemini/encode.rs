@@ -45,18 +45,18 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
         body.warn("the model may call several tools at once: gemini cannot be told otherwise");
     }
     let only = beyond_the_limit(settings, &request.tool_choice, &lowered);
-    body.finish(speaker, settings.url(&path(settings, &model)), headers(settings, &[]), only)
+    body.finish(speaker, url(settings, &model.path()), headers(settings, &[]), only)
 }
 
-/// Where the model is asked, behind the base URL.
-fn path(settings: &Settings, model: &Model<'_>) -> String {
+/// A path behind the version of the API, unless the base URL has one.
+pub(in crate::provider) fn url(settings: &Settings, path: &str) -> String {
     let base = settings.base_url.split(['?', '#']).next().unwrap_or_default();
-    let path = base.split_once("://").map_or(base, |(_, rest)| rest).trim_end_matches('/').split_once('/');
-    let last = path.and_then(|(_, path)| path.rsplit('/').next());
+    let folders = base.split_once("://").map_or(base, |(_, rest)| rest).trim_end_matches('/').split_once('/');
+    let last = folders.and_then(|(_, folders)| folders.rsplit('/').next());
     let version = settings.quirks.gemini_version.as_deref().unwrap_or("v1beta");
     match last.is_some_and(is_version) || version.is_empty() {
-        true => model.path(),
-        false => format!("/{}{}", segment(version), model.path()),
+        true => settings.url(path),
+        false => settings.url(&format!("/{}{path}", segment(version))),
     }
 }
 

@@ -9,7 +9,7 @@ mod model;
 mod tests;
 
 pub(super) use self::decode::Decoder;
-pub(super) use self::encode::encode;
+pub(super) use self::encode::{encode, url};
 
 /// The field of a part that holds the signature of a thought; it goes back on the same part.
 const SIGNATURE: &str = "thoughtSignature";

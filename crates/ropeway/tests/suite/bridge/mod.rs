@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ropeway::bridge::{Bridge, Listing, StartError, connect_and_discover, discover_and_register};
 use ropeway::config::{Collisions, Config, ServerConfig, ServerEntry, Settings, Start, Transport};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextSource, Outcome, Registry, ToolSource};
+use ropeway::registry::{ContextItem, ContextKind, ContextSource, Outcome, Registry, ToolSource};
 use ropeway::testing::{Fault, On, Script, Scripted};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
@@ -579,8 +579,9 @@ fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
         let bridge = started(config([contextual])).await;
         let reads = || scripted.received().iter().filter(|message| message["method"] == "resources/read").count();
         let first = bridge.context().await;
-        assert_eq!(first[0].name, "instructions");
+        assert_eq!(first[0], ContextItem::instructions("a", "Be kind."));
         assert!(first.len() > 1, "{first:?}");
+        assert!(first[1..].iter().all(|item| item.kind == ContextKind::Resource), "{first:?}");
         // What was read when it was subscribed to may be old already: it is read once more.
         assert_eq!(bridge.context().await, first);
         let after_first = reads();

@@ -1,8 +1,11 @@
 //! Asks a real model over every dialect that its server speaks: text, a call of a tool, the answer after its result, JSON of a
 //! schema, and one conversation over all of them. What was said is printed; what is wrong ends it.
 //!
-//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER]`: with a file, the exchanges are recorded; with a folder of recorded
-//! lists of tools, the server is asked whether it takes each of them.
+//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]`: with a file, the exchanges are recorded; with a folder
+//! of recorded lists of tools, the server is asked whether it takes each of them; with a list of installed servers, an agent
+//! uses two of them.
+
+mod agent;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -27,13 +30,15 @@ const TOOL: &str = "weather.now/city";
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let address = arguments.next().context("usage: llm-client ADDRESS [--record FILE] [--corpus FOLDER]")?;
-    let (mut recorder, mut corpus) = (None, None);
+    let address =
+        arguments.next().context("usage: llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]")?;
+    let (mut recorder, mut corpus, mut servers) = (None, None, None);
     while let Some(flag) = arguments.next() {
         let value = arguments.next().map(PathBuf::from).with_context(|| format!("`{flag}` needs a value"))?;
         match flag.as_str() {
             "--record" => recorder = Some(Recorder::to_file(value)?),
             "--corpus" => corpus = Some(value),
+            "--servers" => servers = Some(value),
             _ => bail!("unknown flag `{flag}`"),
         }
     }
@@ -48,6 +53,15 @@ async fn main() -> Result<()> {
     }
     println!("\n== one conversation over all of them");
     relay(&people).await?;
+    if let Some(servers) = servers {
+        // What an agent asks holds the folder and the time of this run, so it is not recorded.
+        let desk = agent::Desk::open(&servers).await?;
+        for dialect in DIALECTS {
+            println!("\n== an agent over {dialect}");
+            desk.ask(&Person::new(&address, dialect, None)?.provider).await?;
+        }
+        desk.close().await;
+    }
     if let Some(folder) = corpus {
         println!("\n== tools of real servers");
         taken(&address, &recorded(&folder)?)?;

@@ -1,0 +1,77 @@
+//! Which model a chat talks to: as it is said on the command line or in the configuration, or found by a key or on this machine.
+
+mod choose;
+mod local;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod vendor;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use ropeway::config::{ChatSettings, ProviderName};
+use ropeway::provider::Settings;
+use ropeway::secret::Mask;
+
+use self::choose::choose;
+use self::local::{LOCALS, Local};
+use crate::failure::Failure;
+use crate::veil;
+
+/// Which model to talk to: that of the configuration, or else one whose key is set, or else one on this machine
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Whose model to talk to
+    #[arg(long, value_name = "NAME", value_parser = provider_parser())]
+    pub(crate) provider: Option<ProviderName>,
+    /// Where the provider is; alone, it speaks Chat Completions there
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Which model to talk to
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Take the key from this variable
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) key_env: Option<String>,
+}
+
+fn provider_parser() -> impl clap::builder::TypedValueParser<Value = ProviderName> {
+    PossibleValuesParser::new(ProviderName::WORDS).try_map(|word| word.parse::<ProviderName>())
+}
+
+/// The model that is talked to.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelChoice {
+    /// The provider, with its key.
+    pub(crate) provider: Settings,
+    /// The model.
+    pub(crate) model: String,
+    /// Why it is this one, in a sentence.
+    pub(crate) why: String,
+}
+
+impl ModelArgs {
+    /// The model that is meant. From here on nothing that is printed shows its key.
+    pub(crate) async fn choose(&self, chat: Option<&ChatSettings>) -> Result<ModelChoice, Failure> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS }).await?;
+        veil::hide(&Mask::new(&choice.provider.key));
+        Ok(choice)
+    }
+}
+
+/// What a choice depends on, besides what is said.
+struct Around<'a> {
+    /// The environment.
+    variable: &'a (dyn Fn(&str) -> Option<String> + Sync),
+    /// Where model servers listen on this machine.
+    locals: &'a [Local],
+}
+
+impl Around<'_> {
+    /// The value of a variable that is set to something.
+    fn get(&self, name: &str) -> Option<String> {
+        (self.variable)(name).filter(|value| !value.trim().is_empty())
+    }
+}

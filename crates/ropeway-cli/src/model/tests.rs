@@ -1,0 +1,352 @@
+//! Which model is chosen, and what is said when none is.
+
+use std::net::TcpListener;
+
+use clap::Parser as _;
+use ropeway::config::{ChatSettings, Config, ProviderName, Secrets};
+use ropeway::message::Dialect;
+use ropeway::provider::KeyHeader;
+use ropeway::testing::{ModelAnswer, ModelServer};
+use serde_json::json;
+
+use super::choose::choose;
+use super::{Around, Local, ModelArgs};
+use crate::failure::{Exit, Failure};
+
+/// A command that has only these options.
+#[derive(Debug, clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What is compared of a choice: dialect, address, key, model, and why.
+type Told = (Dialect, String, Option<String>, String, String);
+
+/// The options of a line.
+fn line(words: &str) -> ModelArgs {
+    Line::try_parse_from(format!("ropeway {words}").split_whitespace()).expect("a line").model
+}
+
+/// The chat of a file.
+fn file(chat: &str) -> Option<ChatSettings> {
+    let text = format!("servers: []\nchat: {chat}\n");
+    Config::parse(&text, "nowhere/ropeway.yaml".as_ref(), &Secrets::none()).expect("a file").chat
+}
+
+/// A port on which nobody listens.
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+/// A server that gives this answer, and its port.
+pub(super) async fn server(answer: ModelAnswer) -> (ModelServer, u16) {
+    let server = ModelServer::start([answer]).await.expect("a server");
+    let port = server.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    (server, port)
+}
+
+/// A list of models.
+fn list(models: &[&str]) -> ModelAnswer {
+    let models: Vec<_> = models.iter().map(|model| json!({"id": model})).collect();
+    ModelAnswer::json(200, &json!({"object": "list", "data": models}))
+}
+
+/// The choice with these variables, and with servers on these ports.
+async fn choice(
+    words: &str,
+    chat: Option<&ChatSettings>,
+    variables: &[(&str, &str)],
+    locals: &[Local],
+) -> Result<Told, Failure> {
+    let variable =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let choice = choose(&line(words), chat, &Around { variable: &variable, locals }).await?;
+    let key = choice.provider.key.map(|key| key.expose().to_owned());
+    Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
+}
+
+fn told(dialect: Dialect, url: &str, key: Option<&str>, model: &str, why: &str) -> Told {
+    (dialect, url.to_owned(), key.map(str::to_owned), model.to_owned(), why.to_owned())
+}
+
+/// A failure as it is printed, and its exit code.
+fn printed(failure: &Failure) -> (Exit, String) {
+    (failure.exit(), anstream::adapter::strip_str(&failure.render()).to_string())
+}
+
+async fn trouble(words: &str, chat: Option<&str>, variables: &[(&str, &str)], locals: &[Local]) -> (Exit, String) {
+    let chat = chat.and_then(file);
+    let chosen = choice(words, chat.as_ref(), variables, locals).await;
+    printed(&chosen.expect_err("no model"))
+}
+
+const ANTHROPIC: &str = "https://api.anthropic.com";
+const OPENAI: &str = "https://api.openai.com/v1";
+const GEMINI: &str = "https://generativelanguage.googleapis.com";
+
+/// Keys of everybody.
+const KEYS: [(&str, &str); 8] = [
+    ("ANTHROPIC_API_KEY", "key-a"),
+    ("OPENAI_API_KEY", "key-o"),
+    ("GEMINI_API_KEY", "key-g"),
+    ("OPENROUTER_API_KEY", "key-r"),
+    ("MISTRAL_API_KEY", "key-m"),
+    ("GROQ_API_KEY", "key-q"),
+    ("DEEPSEEK_API_KEY", "key-d"),
+    ("XAI_API_KEY", "key-x"),
+];
+
+#[tokio::test]
+async fn the_line_goes_before_the_file_and_the_file_before_keys() {
+    use Dialect::{Anthropic, Chat, Gemini, Responses};
+    let whole = "{provider: anthropic, base_url: 'http://f/v1', key: key-f, model: m-f}";
+    let given = |name: &str| format!("`--provider {name}` was given");
+    let file_says = "the configuration says so";
+    let cases: [(&str, Option<&str>, Told); 21] = [
+        // Keys alone, and keys with a model that is somebody's.
+        ("", None, told(Anthropic, ANTHROPIC, Some("key-a"), "claude-sonnet-5-5", "ANTHROPIC_API_KEY is set")),
+        ("--model x", None, told(Anthropic, ANTHROPIC, Some("key-a"), "x", "ANTHROPIC_API_KEY is set")),
+        ("-m gpt-6", None, told(Responses, OPENAI, Some("key-o"), "gpt-6", "OPENAI_API_KEY is set")),
+        ("-m gemini-9", None, told(Gemini, GEMINI, Some("key-g"), "gemini-9", "GEMINI_API_KEY is set")),
+        (
+            "-m google/gemini-9",
+            None,
+            told(Chat, "https://openrouter.ai/api/v1", Some("key-r"), "google/gemini-9", "OPENROUTER_API_KEY is set"),
+        ),
+        ("-m grok-9", None, told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
+        ("", Some("{model: grok-9}"), told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
+        // The file, in part and whole.
+        ("", Some("{provider: google}"), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
+        ("", Some("{provider: openai, key: key-f}"), told(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
+        ("", Some("{base_url: 'http://f/v1', model: m-f}"), told(Chat, "http://f/v1", None, "m-f", file_says)),
+        ("", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
+        ("-m m", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
+        ("--key-env XAI_API_KEY", Some(whole), told(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
+        // The line; what the file says of another place is not for this one.
+        ("--provider claude", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
+        ("--provider gemini", Some(whole), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
+        ("--base-url http://l/v1 -m m", Some(whole), told(Chat, "http://l/v1", None, "m", "`--base-url` was given")),
+        (
+            "--provider deepseek --base-url http://l/v1 -m m",
+            Some(whole),
+            told(Chat, "http://l/v1", Some("key-d"), "m", &given("deepseek")),
+        ),
+        (
+            "--base-url http://l/v1 -m m --key-env GROQ_API_KEY",
+            None,
+            told(Chat, "http://l/v1", Some("key-q"), "m", "`--base-url` was given"),
+        ),
+        ("--provider openai", Some("{model: m-f}"), told(Responses, OPENAI, Some("key-o"), "m-f", &given("openai"))),
+        ("--provider chat", None, told(Chat, OPENAI, Some("key-o"), "gpt-6-sol", &given("chat"))),
+        (
+            "--key-env MISTRAL_API_KEY",
+            None,
+            told(Chat, "https://api.mistral.ai/v1", Some("key-m"), "mistral-medium-latest", "`--key-env` was given"),
+        ),
+    ];
+    for (words, chat, expected) in cases {
+        let chat_settings = chat.and_then(file);
+        let chosen = choice(words, chat_settings.as_ref(), &KEYS, &[]).await;
+        assert_eq!(chosen.map_err(|failure| printed(&failure)), Ok(expected), "{words} {chat:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_are_looked_for_in_their_order() {
+    let mut left = KEYS.to_vec();
+    let mut found = Vec::new();
+    while !left.is_empty() {
+        let (.., why) = choice("--model m", None, &left, &[]).await.expect("a model");
+        let variable = why.strip_suffix(" is set").expect("a variable").to_owned();
+        left.retain(|(name, _)| *name != variable);
+        found.push(variable);
+    }
+    assert_eq!(found, KEYS.map(|(name, _)| name));
+}
+
+#[tokio::test]
+async fn the_other_variables_of_the_providers_count_too() {
+    let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
+    let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let around = Around { variable: &variable, locals: &[] };
+    let choice = choose(&line("-m m"), None, &around).await.expect("a model");
+    assert_eq!(
+        (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
+        ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
+    );
+    // A key of another variable is sent as keys are.
+    let choice = choose(&line("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN"), None, &around).await;
+    assert_eq!(choice.expect("a model").provider.key_header, KeyHeader::named("x-api-key"));
+    let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
+    assert_eq!(
+        self::choice("-m m", None, &google, &[]).await.expect("a model"),
+        told(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
+    );
+}
+
+#[tokio::test]
+async fn who_stands_in_for_openai_speaks_chat_and_is_asked_for_a_model() {
+    let (server, port) = server(list(&["text-embed-1", "mine"])).await;
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let variables = [("OPENAI_BASE_URL", url.as_str())];
+    assert_eq!(
+        choice("", None, &variables, &[]).await.expect("a model"),
+        told(Dialect::Chat, &url, None, "mine", "OPENAI_BASE_URL is set")
+    );
+    let named = choice("--provider openai -m m", None, &variables, &[]).await.expect("a model");
+    assert_eq!(named, told(Dialect::Responses, &url, None, "m", "`--provider openai` was given"));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_url_alone_is_asked_for_its_first_model() {
+    let (server, port) = server(list(&["one", "two"])).await;
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let chosen = choice(&format!("--base-url {url} --key-env K"), None, &[("K", "key-k")], &[]).await;
+    assert_eq!(chosen.expect("a model"), told(Dialect::Chat, &url, Some("key-k"), "one", "`--base-url` was given"));
+    let asked = &server.requests()[0];
+    assert_eq!((asked.path.as_str(), asked.header("authorization")), ("/v1/models", Some("Bearer key-k")));
+}
+
+#[tokio::test]
+async fn without_a_key_a_server_on_this_machine_is_found() {
+    let silent = Local { name: ProviderName::Ollama, port: free_port() };
+    let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
+    let first = Local { name: ProviderName::LmStudio, port };
+    let (_second, port) = server(list(&["llama"])).await;
+    let second = Local { name: ProviderName::LlamaCpp, port };
+    let locals = [silent, first, second];
+    let at = |local: Local, model: &str| {
+        let why = format!("{} answers on port {}", local.title(), local.port);
+        told(Dialect::Chat, &format!("http://127.0.0.1:{}/v1", local.port), None, model, &why)
+    };
+    assert_eq!(choice("", None, &[("OPENAI_API_KEY", "")], &locals).await.expect("a model"), at(first, "qwen:latest"));
+    for (wanted, local, model) in [("llama", 1, "llama"), ("qwen", 0, "qwen:latest")] {
+        let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
+        let first = Local { port, ..first };
+        let (_second, port) = server(list(&["llama"])).await;
+        let locals = [first, Local { port, ..second }];
+        let chosen = choice(&format!("--model {wanted}"), None, &[], &locals).await.expect("a model");
+        assert_eq!(chosen, at(locals[local], model));
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_this_machine_can_be_named() {
+    let (_server, port) = server(list(&["qwen"])).await;
+    let local = Local { name: ProviderName::Ollama, port };
+    let chosen = choice("--provider ollama", None, &KEYS, &[local]).await.expect("a model");
+    let url = format!("http://127.0.0.1:{port}/v1");
+    assert_eq!(chosen, told(Dialect::Chat, &url, None, "qwen", "`--provider ollama` was given"));
+}
+
+#[tokio::test]
+async fn with_nothing_it_is_told_what_to_set() {
+    let closed = [ProviderName::Ollama, ProviderName::Vllm].map(|name| Local { name, port: free_port() });
+    let expected = format!(
+        "error: there is no model to talk to: no key is set, and no server on this machine has one
+  for Anthropic: export ANTHROPIC_API_KEY=…
+  for OpenAI: export OPENAI_API_KEY=…
+  for Gemini: export GEMINI_API_KEY=…
+  for OpenRouter: export OPENROUTER_API_KEY=…
+  for Mistral: export MISTRAL_API_KEY=…
+  for Groq: export GROQ_API_KEY=…
+  for DeepSeek: export DEEPSEEK_API_KEY=…
+  for xAI: export XAI_API_KEY=…
+  for a model on this machine: start its server (Ollama on port {}, vLLM on port {})
+  for any other: --base-url http://127.0.0.1:8080/v1 --model NAME, and --key-env VARIABLE if it wants a key
+  to write it down: `chat: {{provider: anthropic, model: NAME, key: \"${{MY_KEY}}\"}}` in ropeway.yaml
+",
+        closed[0].port, closed[1].port
+    );
+    assert_eq!(trouble("", None, &[], &closed).await, (Exit::Usage, expected));
+}
+
+#[tokio::test]
+async fn what_servers_on_this_machine_have_is_told_when_it_is_not_what_is_wanted() {
+    let (_empty, port) = server(list(&[])).await;
+    let empty = Local { name: ProviderName::Ollama, port };
+    let (_other, port) = server(list(&["a", "b"])).await;
+    let other = Local { name: ProviderName::Vllm, port };
+    let (exit, text) = trouble("--model x", None, &[], &[empty, other]).await;
+    let first: Vec<&str> = text.lines().take(3).collect();
+    let expected = [
+        "error: no key is set, and no server on this machine has the model `x`".to_owned(),
+        format!("  Ollama answers on port {}, but has no model: give it one first", empty.port),
+        format!("  vLLM on port {} has: a, b", other.port),
+    ];
+    assert_eq!((exit, first), (Exit::Usage, expected.iter().map(String::as_str).collect()));
+}
+
+#[tokio::test]
+async fn a_key_that_is_missing_is_named() {
+    let hint =
+        "  or name another variable with `--key-env`, or write `key: ${NAME}` under `chat` in the configuration\n";
+    let cases = [
+        (
+            "--provider claude",
+            None,
+            format!(
+                "error: Anthropic needs a key, and `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are not set\n  set it: export ANTHROPIC_API_KEY=…\n{hint}"
+            ),
+        ),
+        (
+            "",
+            Some("{provider: groq, key: '${NO_SUCH}'}"),
+            format!("error: Groq needs a key, and `GROQ_API_KEY` is not set\n  set it: export GROQ_API_KEY=…\n{hint}"),
+        ),
+        (
+            "--base-url http://l/v1 --key-env MINE",
+            None,
+            "error: the variable `MINE` is not set\n  set it: export MINE=…\n".to_owned(),
+        ),
+    ];
+    for (words, chat, expected) in cases {
+        assert_eq!(trouble(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
+    }
+    let expected = "error: it is not known whose key `MINE` holds\n  say it with `--provider` or `--base-url`: a key goes only where it belongs\n";
+    assert_eq!(trouble("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
+    let (exit, text) = trouble("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
+    assert_eq!(exit, Exit::Usage);
+    assert_eq!(text, "error: the URL `ftp://l/v1` cannot be used\n  caused by: only http and https are spoken here\n");
+    let (_server, port) = server(ModelAnswer::json(404, &json!({"error": "no such page"}))).await;
+    let words = format!("--base-url http://ada:pass-w0rd@127.0.0.1:{port}/?key=t0ken-t0ken");
+    let expected = format!(
+        "error: the models at `http://127.0.0.1:{port}/` could not be listed
+  caused by: the provider refused with status 404: no such page
+  most servers want `/v1` at the end of the URL
+  a model that is named with `--model` need not be listed
+"
+    );
+    assert_eq!(trouble(&words, None, &[], &[]).await, (Exit::Usage, expected));
+    let (_empty, port) = server(list(&["embed"])).await;
+    let expected = format!(
+        "error: there is no model at `http://127.0.0.1:{port}/v1`\n  name one with `--model`, if it is not listed\n"
+    );
+    assert_eq!(
+        trouble(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
+        (Exit::Usage, expected)
+    );
+}
+
+#[test]
+fn a_provider_that_is_mistyped_is_told_the_nearest() {
+    let error = Line::try_parse_from(["ropeway", "--provider", "antropic"]).expect_err("no provider");
+    let text = error.to_string();
+    assert!(text.contains("invalid value 'antropic' for '--provider <NAME>'"), "{text}");
+    assert!(text.contains("a similar value exists: 'anthropic'"), "{text}");
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn a_shop_with_many_models_has_one_named() {
+    let models: Vec<String> = (1..=14).map(|number| format!("m{number}")).collect();
+    let failure = super::trouble::which(super::vendor::vendor(ProviderName::Groq), &models);
+    let expected = "error: a model of Groq has to be named with `--model`\n  there are: m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12 and 2 more\n";
+    assert_eq!(printed(&failure), (Exit::Usage, expected.to_owned()));
+}

@@ -1,0 +1,106 @@
+//! Why there is no model to talk to, and what helps.
+
+use ropeway::message::Dialect;
+use ropeway::provider::{ProviderError, Settings};
+use ropeway::secret::Mask;
+
+use super::local::{Found, Local};
+use super::vendor::{Vendor, with_keys};
+use crate::failure::{Exit, Failure};
+
+/// How many models are named.
+const MOST: usize = 12;
+
+/// A variable that should hold the key and holds nothing.
+pub(super) fn variable_not_set(name: &str) -> Failure {
+    Failure::new(Exit::NeedsAuth, format!("the variable `{name}` is not set")).hint(format!("set it: export {name}=…"))
+}
+
+/// A provider that does not answer without a key.
+pub(super) fn no_key(vendor: &Vendor) -> Failure {
+    let names: Vec<String> = vendor.keys.iter().map(|name| format!("`{name}`")).collect();
+    let (verb, first) = (if names.len() == 1 { "is not" } else { "are not" }, vendor.keys.first().unwrap_or(&""));
+    Failure::new(Exit::NeedsAuth, format!("{} needs a key, and {} {verb} set", vendor.title, names.join(" and ")))
+        .hint(format!("set it: export {first}=…"))
+        .hint("or name another variable with `--key-env`, or write `key: ${NAME}` under `chat` in the configuration")
+}
+
+/// A key of which nobody knows whose it is.
+pub(super) fn key_for_nobody(name: &str) -> Failure {
+    Failure::usage(format!("it is not known whose key `{name}` holds"))
+        .hint("say it with `--provider` or `--base-url`: a key goes only where it belongs")
+}
+
+/// Settings that no request can be made with.
+pub(super) fn unusable(error: &ProviderError) -> Failure {
+    Failure::provider(error.to_string(), error)
+}
+
+/// A provider that does not tell its models.
+pub(super) fn not_listed(settings: &Settings, error: &ProviderError) -> Failure {
+    let url = shown(settings);
+    let failure = Failure::provider(format!("the models at `{url}` could not be listed"), error);
+    let has_path = url.trim_end_matches('/').split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    // The other dialects put it there themselves.
+    let wants_version = matches!(settings.dialect, Dialect::Chat | Dialect::Responses) && !has_path;
+    let failure = match wants_version {
+        true => failure.hint("most servers want `/v1` at the end of the URL"),
+        false => failure,
+    };
+    failure.hint("a model that is named with `--model` need not be listed")
+}
+
+/// A server without a model to talk to.
+pub(super) fn no_model(settings: &Settings) -> Failure {
+    Failure::usage(format!("there is no model at `{}`", shown(settings)))
+        .hint("name one with `--model`, if it is not listed")
+}
+
+/// A provider with many models, of which somebody has to name one.
+pub(super) fn which(vendor: &Vendor, models: &[String]) -> Failure {
+    let failure = Failure::usage(format!("a model of {} has to be named with `--model`", vendor.title));
+    if models.is_empty() { failure } else { failure.hint(format!("there are: {}", named(models))) }
+}
+
+/// Nothing is said, no key is set, and nobody answers.
+pub(super) fn nothing(wanted: Option<&str>, found: &[Found], locals: &[Local]) -> Failure {
+    let asked: Vec<String> = locals.iter().map(|local| format!("{} on port {}", local.title(), local.port)).collect();
+    let failure = match wanted {
+        Some(model) if !found.is_empty() => {
+            Failure::usage(format!("no key is set, and no server on this machine has the model `{model}`"))
+        }
+        _ => Failure::usage("there is no model to talk to: no key is set, and no server on this machine has one"),
+    };
+    let failure = found.iter().fold(failure, |failure, Found { local, models }| {
+        let (title, port) = (local.title(), local.port);
+        failure.hint(match models.is_empty() {
+            true => format!("{title} answers on port {port}, but has no model: give it one first"),
+            false => format!("{title} on port {port} has: {}", named(models)),
+        })
+    });
+    let failure = with_keys().fold(failure, |failure, vendor| {
+        failure.hint(format!("for {}: export {}=…", vendor.title, vendor.keys.first().unwrap_or(&"")))
+    });
+    failure
+        .hint(format!("for a model on this machine: start its server ({})", asked.join(", ")))
+        .hint(
+            "for any other: --base-url http://127.0.0.1:8080/v1 --model NAME, and --key-env VARIABLE if it wants a key",
+        )
+        .hint("to write it down: `chat: {provider: anthropic, model: NAME, key: \"${MY_KEY}\"}` in ropeway.yaml")
+}
+
+fn named(models: &[String]) -> String {
+    let more = if models.len() > MOST { format!(" and {} more", models.len() - MOST) } else { String::new() };
+    let first: Vec<&str> = models.iter().take(MOST).map(String::as_str).collect();
+    format!("{}{more}", first.join(", "))
+}
+
+/// The address of a provider, without what must not be seen of it.
+fn shown(settings: &Settings) -> String {
+    let url = &settings.base_url;
+    let (scheme, rest) = url.split_once("://").map_or(("", url.as_str()), |(scheme, rest)| (scheme, rest));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    Mask::new(&settings.key).hide(&format!("{scheme}://{host}{path}")).into_owned()
+}

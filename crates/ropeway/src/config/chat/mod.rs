@@ -1,0 +1,92 @@
+//! A chat: which model is talked to, how, and which tools it may call.
+
+mod name;
+#[cfg(feature = "bridge")]
+pub(super) mod raw;
+
+use std::fmt;
+
+pub use self::name::{NotAProvider, ProviderName};
+use crate::message::Effort;
+use crate::secret::{self, Mask, Secret};
+
+/// Which model is talked to, how, and which tools it may call. What is not said is found elsewhere.
+#[derive(Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ChatSettings {
+    /// Whose model it is.
+    pub provider: Option<ProviderName>,
+    /// The model.
+    pub model: Option<String>,
+    /// The URL that the paths of the provider's dialect are put behind.
+    pub base_url: Option<String>,
+    /// The key; absent, too, when the secret that it stands for is not set.
+    pub key: Option<Secret>,
+    /// What the model is told to be and to do.
+    pub system: Option<String>,
+    /// How long an answer may get.
+    pub max_tokens: Option<u32>,
+    /// How much is left to chance.
+    pub temperature: Option<f64>,
+    /// How hard the model thinks before it answers.
+    pub effort: Option<Effort>,
+    /// How often the model is asked in one turn.
+    pub max_steps: Option<u32>,
+    /// Which tools the model may call.
+    pub tools: ToolApproval,
+}
+
+/// Which tools a model may call, by globs over the names that it knows them by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolApproval {
+    /// Those that it may call.
+    pub allow: Vec<String>,
+    /// Those that a person is asked about.
+    pub ask: Vec<String>,
+    /// Those that it may not call.
+    pub deny: Vec<String>,
+}
+
+impl ChatSettings {
+    /// Hides all that must not be seen of these settings.
+    pub fn secrets(&self) -> Mask {
+        let url = self.base_url.iter().flat_map(|url| secret::in_url(url));
+        Mask::new(&self.key.iter().cloned().chain(url).collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Debug for ChatSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mask = self.secrets();
+        f.debug_struct("ChatSettings")
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .field("base_url", &self.base_url.as_deref().map(|url| mask.hide(url)))
+            .field("key", &self.key)
+            .field("system", &self.system)
+            .field("max_tokens", &self.max_tokens)
+            .field("temperature", &self.temperature)
+            .field("effort", &self.effort)
+            .field("max_steps", &self.max_steps)
+            .field("tools", &self.tools)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chat_is_shown_without_its_secrets() {
+        let chat = ChatSettings {
+            base_url: Some("https://ada:pass-w0rd@h/v1?token=t0ken-t0ken".into()),
+            key: Some(Secret::new("sk-12345678")),
+            ..ChatSettings::default()
+        };
+        let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] } }"#;
+        assert_eq!(format!("{chat:?}"), shown);
+        assert_eq!(chat.secrets().hide("sk-12345678 pass-w0rd t0ken-t0ken h"), "*** *** *** h");
+    }
+}

@@ -1,0 +1,205 @@
+//! Approvals: which calls are made, which are asked about, and what the model hears of those that are not made.
+
+use std::sync::{Arc, Mutex};
+
+use ropeway::agent::{Agent, AgentBuilder, Approval, ApprovalRequest, End, Limits, Permission, Policy};
+use ropeway::message::Dialect;
+use ropeway::provider::StopReason;
+use ropeway::testing::Saying;
+use ropeway::tool::{Annotations, BoxError, LocalTool, ToolDefinition};
+use serde_json::{Value, json};
+
+use super::kit::{agent, done, failed, ok, results, sendable};
+
+/// A tool that says its own name, and these things about its behaviour.
+fn tool(name: &str, hints: Value) -> LocalTool {
+    let mut definition = ToolDefinition::new(name);
+    definition.annotations = Annotations(hints.as_object().cloned().unwrap_or_default());
+    let name = name.to_owned();
+    LocalTool::new(definition, move |_, _| std::future::ready(Ok::<_, BoxError>(name.clone())))
+}
+
+/// A model that calls these tools at once, each under its own name, and then says `fine`.
+fn calling(dialect: Dialect, tools: &[&str]) -> AgentBuilder {
+    let calls = tools.iter().fold(Saying::nothing(), |saying, tool| saying.and_call(*tool, *tool, json!({"n": 1})));
+    agent(dialect, [calls, Saying::text("fine")])
+}
+
+async fn fine(agent: &Agent, dialect: Dialect) {
+    let outcome = done(agent.send("go")).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+    sendable(&agent.history());
+}
+
+const DENIED: &str = "Do not try it again; go on without it, or tell the user.";
+
+fn denied(tool: &str, why: &str) -> (String, String, bool) {
+    failed(tool, &format!("Error: tool `{tool}` was not called: {why}. {DENIED}"))
+}
+
+#[tokio::test]
+async fn the_first_rule_that_fits_decides_and_the_model_is_told() {
+    for dialect in Dialect::ALL {
+        let policy = Policy::new().deny("*_delete").allow("fs_*").ask("*");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let agent = calling(dialect, &["fs_delete", "fs_read", "web_get"])
+            .tool(tool("fs_delete", json!({})))
+            .tool(tool("fs_read", json!({})))
+            .tool(tool("web_get", json!({})))
+            .policy(policy)
+            .on_approval(move |request: ApprovalRequest| {
+                log.lock().expect("no poison").push((request.call.0, request.tool, json!(request.arguments)));
+                async { Approval::Deny { reason: Some("not today".to_owned()) } }
+            })
+            .build()
+            .expect("an agent");
+        fine(&agent, dialect).await;
+        let asked = asked.lock().expect("no poison").clone();
+        assert_eq!(asked, [("web_get".to_owned(), "web_get".to_owned(), json!({"n": 1}))], "{dialect}");
+        let told = [
+            denied("fs_delete", "the host does not allow it"),
+            ok("fs_read", "fs_read"),
+            denied("web_get", "the user said no: not today"),
+        ];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn tools_that_may_destroy_something_are_known_by_their_own_words() {
+    for dialect in Dialect::ALL {
+        let agent = calling(dialect, &["read", "wipe"])
+            .tool(tool("read", json!({"readOnlyHint": true})))
+            .tool(tool("wipe", json!({"destructiveHint": true})))
+            .policy(Policy::new().destructive(Permission::Deny))
+            .build()
+            .expect("an agent");
+        fine(&agent, dialect).await;
+        let told = [ok("read", "read"), denied("wipe", "the host does not allow it")];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn calls_are_asked_about_one_after_the_other_in_their_order() {
+    for dialect in Dialect::ALL {
+        for limits in [Limits::default(), Limits::default().sequential()] {
+            let log: Arc<Mutex<Vec<String>>> = Arc::default();
+            let written = log.clone();
+            let agent = calling(dialect, &["c", "a", "b"])
+                .tool(tool("a", json!({})))
+                .tool(tool("b", json!({})))
+                .tool(tool("c", json!({})))
+                .policy(Policy::new().ask("*"))
+                .limits(limits)
+                .on_approval(move |request: ApprovalRequest| {
+                    let log = written.clone();
+                    async move {
+                        log.lock().expect("no poison").push(format!("{} is asked", request.tool));
+                        tokio::task::yield_now().await;
+                        log.lock().expect("no poison").push(format!("{} is answered", request.tool));
+                        Approval::Allow
+                    }
+                })
+                .build()
+                .expect("an agent");
+            fine(&agent, dialect).await;
+            let log = log.lock().expect("no poison").clone();
+            let expected =
+                ["c is asked", "c is answered", "a is asked", "a is answered", "b is asked", "b is answered"];
+            assert_eq!(log, expected, "{dialect}");
+            assert_eq!(results(&agent.history()), ["c", "a", "b"].map(|name| ok(name, name)), "{dialect}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_can_be_asked_about_is_not_made() {
+    for dialect in Dialect::ALL {
+        let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
+        let agent = agent.build().expect("an agent");
+        fine(&agent, dialect).await;
+        let why = "it needs approval, and there is nobody who could be asked";
+        assert_eq!(results(&agent.history()), [denied("a", why)], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_without_a_reason_is_told_as_such() {
+    for dialect in Dialect::ALL {
+        let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
+        let agent = agent.on_approval(|_| async { Approval::deny() }).build().expect("an agent");
+        fine(&agent, dialect).await;
+        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn somebody_who_falls_over_when_asked_has_not_agreed() {
+    for dialect in Dialect::ALL {
+        let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
+        let agent = agent.on_approval(|_| async { panic!("oh no") }).build().expect("an agent");
+        fine(&agent, dialect).await;
+        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
+    for dialect in Dialect::ALL {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = asked.clone();
+        let call = |id: &str, tool: &str| Saying::call(id, tool, json!({}));
+        let sayings = [
+            call("1", "a").and_call("2", "a", json!({})).and_call("3", "b", json!({})),
+            Saying::text("fine"),
+            call("4", "a").and_call("5", "b", json!({})),
+            Saying::text("fine"),
+        ];
+        let agent = agent(dialect, sayings)
+            .tool(tool("a", json!({})))
+            .tool(tool("b", json!({})))
+            .policy(Policy::new().ask("*"))
+            .on_approval(move |request: ApprovalRequest| {
+                log.lock().expect("no poison").push(request.call.0);
+                let approval = if request.tool == "a" { Approval::Always } else { Approval::Allow };
+                async move { approval }
+            })
+            .build()
+            .expect("an agent");
+        fine(&agent, dialect).await;
+        fine(&agent, dialect).await;
+        assert_eq!(*asked.lock().expect("no poison"), ["1", "3", "5"], "{dialect}");
+        let told = [ok("1", "a"), ok("2", "a"), ok("3", "b"), ok("4", "a"), ok("5", "b")];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
+    for dialect in Dialect::ALL {
+        let (done_first, made) = tokio::sync::oneshot::channel::<()>();
+        let (done_first, made) = (Mutex::new(Some(done_first)), Arc::new(tokio::sync::Mutex::new(made)));
+        let free = LocalTool::new(ToolDefinition::new("free"), move |_, _| {
+            drop(done_first.lock().expect("no poison").take());
+            std::future::ready(Ok::<_, BoxError>("free"))
+        });
+        let agent = calling(dialect, &["asked", "free"])
+            .tool(tool("asked", json!({})))
+            .tool(free)
+            .policy(Policy::new().ask("asked"))
+            .on_approval(move |_| {
+                let made = made.clone();
+                async move {
+                    // It is answered only when the other call was made.
+                    let _ = (&mut *made.lock().await).await;
+                    Approval::Allow
+                }
+            })
+            .build()
+            .expect("an agent");
+        fine(&agent, dialect).await;
+        assert_eq!(results(&agent.history()), [ok("asked", "asked"), ok("free", "free")], "{dialect}");
+    }
+}

@@ -1,0 +1,232 @@
+//! A turn is cancelled at every possible point: it ends at once, and what is left of it can be gone on with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ropeway::agent::{Agent, AgentError, Approval, Control, End, Policy};
+use ropeway::message::Dialect;
+use ropeway::provider::StopReason;
+use ropeway::registry::{Registry, ToolSource};
+use ropeway::testing::{ModelServer, Saying};
+use ropeway::tool::{BoxFuture, LocalTool};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, sendable, tool};
+
+/// Two rounds of calls between words and thoughts, and enough words for whatever is said afterwards.
+fn sayings() -> Vec<Saying> {
+    let first = Saying::reasoning("It takes two.")
+        .and_text("I begin now.")
+        .and_call("a", "echo", json!({"text": "one"}))
+        .and_call("b", "slow", json!({}));
+    let second = Saying::call("c", "slow", json!({})).and_call("d", "nowhere", json!({}));
+    [first, second].into_iter().chain(std::iter::repeat_n(Saying::text("That is all."), 4)).collect()
+}
+
+/// A tool that lets others do something in between.
+fn slow() -> LocalTool {
+    tool("slow", |_, _| async {
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        Ok("slowly")
+    })
+}
+
+/// After whatever became of a turn, the next one works.
+async fn goes_on(agent: &Agent) {
+    sendable(&agent.history());
+    let outcome = done(agent.send("and now?")).await;
+    assert_eq!(outcome.end, End::Done(StopReason::EndTurn));
+    assert_eq!(outcome.text, "That is all.");
+    sendable(&agent.history());
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
+    for dialect in Dialect::ALL {
+        let mut cancelled = 0;
+        // Each time one step later, until there are no more steps.
+        for at in 1.. {
+            let control: Arc<OnceLock<Control>> = Arc::default();
+            let (steps, cancels) = (AtomicUsize::new(0), control.clone());
+            let tracer = move |_: &_| {
+                if steps.fetch_add(1, Ordering::SeqCst) + 1 == at {
+                    cancels.get().expect("it was told before the first step").cancel();
+                }
+            };
+            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
+            let turn = agent.send("go");
+            control.set(turn.control()).expect("once");
+            let outcome = done(turn).await;
+            match outcome.end {
+                End::Cancelled => cancelled += 1,
+                End::Done(StopReason::EndTurn) => break,
+                other => panic!("{dialect}, step {at}: {other:?}"),
+            }
+            goes_on(&agent).await;
+        }
+        // Thoughts, words, two answers, and the beginnings and ends of four calls.
+        assert!(cancelled >= 15, "{dialect}: {cancelled}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_at_any_moment_can_be_gone_on_from() {
+    for dialect in Dialect::ALL {
+        let mut cancelled = 0;
+        // Each time one moment later, until it is over before.
+        for moments in 0.. {
+            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).build().expect("an agent");
+            let turn = agent.send("go");
+            for _ in 0..moments {
+                tokio::task::yield_now().await;
+            }
+            turn.cancel();
+            match done(turn).await.end {
+                End::Cancelled => cancelled += 1,
+                End::Done(StopReason::EndTurn) => break,
+                other => panic!("{dialect}, moment {moments}: {other:?}"),
+            }
+            goes_on(&agent).await;
+        }
+        assert!(cancelled >= 4, "{dialect}: {cancelled}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_before_it_begins_says_nothing() {
+    for dialect in Dialect::ALL {
+        let agent = agent(dialect, [Saying::text("That is all.")]).build().expect("an agent");
+        let turn = agent.send("go");
+        turn.cancel();
+        let outcome = done(turn).await;
+        assert_eq!((outcome.end, outcome.steps), (End::Cancelled, 0), "{dialect}");
+        goes_on(&agent).await;
+    }
+}
+
+/// A source whose tools are never ready.
+#[derive(Clone, Default)]
+struct Never(Arc<Notify>);
+
+impl ToolSource for Never {
+    fn registry(&self) -> Registry {
+        Registry::default()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        self.0.notify_one();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_cancelled_while_servers_connect() {
+    for dialect in Dialect::ALL {
+        let never = Never::default();
+        let agent = agent(dialect, [Saying::text("That is all.")]).source(never.clone()).build().expect("an agent");
+        let turn = agent.send("go");
+        never.0.notified().await;
+        turn.cancel();
+        let outcome = done(turn).await;
+        assert_eq!((outcome.end, outcome.steps), (End::Cancelled, 0), "{dialect}");
+        // The next one waits for them as long as it may, and goes on without.
+        goes_on(&agent).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_while_somebody_is_asked() {
+    for dialect in Dialect::ALL {
+        let asked = Arc::new(Notify::new());
+        let told = asked.clone();
+        let agent = agent(dialect, [echoing("a", "x"), Saying::text("That is all.")])
+            .tool(echo())
+            .policy(Policy::new().ask("*"))
+            .on_approval(move |_| {
+                told.notify_one();
+                std::future::pending::<Approval>()
+            })
+            .build()
+            .expect("an agent");
+        let turn = agent.send("go");
+        asked.notified().await;
+        turn.cancel();
+        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
+        assert_eq!(results(&agent.history()), [failed("a", words)], "{dialect}");
+        goes_on(&agent).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
+    for dialect in Dialect::ALL {
+        let (tool, gate) = gate();
+        let both = Saying::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"}));
+        let agent = agent(dialect, [both, Saying::text("That is all.")]).tool(tool).tool(echo()).build();
+        let agent = agent.expect("an agent");
+        let turn = agent.send("go");
+        gate.begun.notified().await;
+        turn.cancel();
+        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        // The call is dropped, not left behind.
+        gate.over.await.expect_err("nothing is sent");
+        let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
+        // What was done is done, and told as such.
+        assert_eq!(results(&agent.history()), [failed("a", words), ok("b", "x")], "{dialect}");
+        goes_on(&agent).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() {
+    for dialect in Dialect::ALL {
+        let begun = Saying::text("I begin ").events(dialect);
+        let half = begun.find("begin").map(|at| at + begun[at..].find("\n\n").expect("an event") + 2).expect("a word");
+        let answer = ropeway::testing::ModelAnswer::events(&begun[..half]).stall();
+        let server = ModelServer::start([answer, Saying::text("That is all.").answer(dialect)]).await.expect("a port");
+        let settings = ropeway::provider::Settings::new(dialect).with_base_url(server.url()).with_key("a-key");
+        let provider = ropeway::provider::Provider::new(settings).expect("a provider");
+        let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
+        let mut turn = agent.send("go");
+        let mut text = String::new();
+        while !text.contains("begin") {
+            if let ropeway::agent::Step::Text { text: piece, .. } = turn.next().await.expect("a step") {
+                text += &piece;
+            }
+        }
+        turn.cancel();
+        let outcome = done(turn).await;
+        assert_eq!((outcome.text, outcome.end), (text, End::Cancelled), "{dialect}");
+        // The provider hears that nobody listens any more.
+        server.left().await;
+        assert_eq!(lines(&agent.history()), ["user: go", "model: I begin "], "{dialect}");
+        goes_on(&agent).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_lost_at_any_step_can_be_gone_on_from() {
+    for dialect in Dialect::ALL {
+        let mut lost = 0;
+        for at in 1.. {
+            let steps = AtomicUsize::new(0);
+            let tracer =
+                move |_: &_| assert!(steps.fetch_add(1, Ordering::SeqCst) + 1 != at, "a tracer that falls over");
+            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
+            match agent.send("go").finish().await {
+                Ok(outcome) => {
+                    assert_eq!(outcome.end, End::Done(StopReason::EndTurn), "{dialect}");
+                    break;
+                }
+                Err(AgentError::Lost) => lost += 1,
+                Err(error) => panic!("{dialect}, step {at}: {error}"),
+            }
+            goes_on(&agent).await;
+        }
+        assert!(lost >= 15, "{dialect}: {lost}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What a host does with turns: several at once, stopped, dropped, let go.
+
+use ropeway::agent::{Agent, End, Outcome};
+use ropeway::message::Dialect;
+use ropeway::provider::StopReason;
+use ropeway::testing::Saying;
+use serde_json::json;
+
+use super::kit::{Gate, agent, done, failed, gate, lines, ok, results, sendable};
+
+/// An agent whose model calls `gate` and then says `fine`, as often as it is asked.
+fn gated(dialect: Dialect) -> (Agent, Gate) {
+    let (tool, gate) = gate();
+    let sayings = [Saying::call("a", "gate", json!({})), Saying::text("fine"), Saying::text("again")];
+    (agent(dialect, sayings).tool(tool).build().expect("an agent"), gate)
+}
+
+fn came_to(outcome: &Outcome) -> (&str, &End) {
+    (&outcome.text, &outcome.end)
+}
+
+const DONE: End = End::Done(StopReason::EndTurn);
+
+#[tokio::test]
+async fn messages_are_answered_in_the_order_in_which_they_were_sent() {
+    for dialect in Dialect::ALL {
+        let agent = agent(dialect, ["one", "two", "three"].map(Saying::text)).build().expect("an agent");
+        let turns = ["1", "2", "3"].map(|text| agent.send(text));
+        for (turn, text) in turns.into_iter().zip(["one", "two", "three"]) {
+            assert_eq!(came_to(&done(turn).await), (text, &DONE), "{dialect}");
+        }
+        sendable(&agent.history());
+        let said = ["user: 1", "model: one", "user: 2", "model: two", "user: 3", "model: three"];
+        assert_eq!(lines(&agent.history()), said, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_in_the_queue_is_passed_over() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let first = agent.send("1");
+        gate.begun.notified().await;
+        let (second, third) = (agent.send("2"), agent.send("3"));
+        second.cancel();
+        assert_eq!(came_to(&done(second).await), ("", &End::Cancelled), "{dialect}");
+        gate.go.notify_one();
+        assert_eq!(came_to(&done(first).await), ("fine", &DONE), "{dialect}");
+        assert_eq!(came_to(&done(third).await), ("again", &DONE), "{dialect}");
+        sendable(&agent.history());
+        let said = ["user: 1", "model:  <a>", "tools: <a>", "model: fine", "user: 3", "model: again"];
+        assert_eq!(lines(&agent.history()), said, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_stopped_makes_its_calls_to_their_end() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let turn = agent.send("go");
+        gate.begun.notified().await;
+        turn.stop();
+        gate.go.notify_one();
+        let outcome = done(turn).await;
+        assert_eq!((came_to(&outcome), outcome.steps), (("", &End::Stopped), 1), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), [ok("a", "open")], "{dialect}");
+        assert_eq!(came_to(&done(agent.resume()).await), ("fine", &DONE), "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_stopped_begins_none_of_the_turns_that_wait() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let first = agent.send("1");
+        gate.begun.notified().await;
+        let second = agent.send("2");
+        agent.stop();
+        gate.go.notify_one();
+        assert_eq!(came_to(&done(first).await), ("", &End::Stopped), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &End::Stopped), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(came_to(&done(agent.send("3")).await), ("fine", &DONE), "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_cancelled_ends_all_turns() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let first = agent.send("1");
+        gate.begun.notified().await;
+        let second = agent.send("2");
+        agent.cancel();
+        assert_eq!(came_to(&done(first).await), ("", &End::Cancelled), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &End::Cancelled), "{dialect}");
+        gate.over.await.expect_err("nothing is sent");
+        sendable(&agent.history());
+        assert_eq!(came_to(&done(agent.send("3")).await), ("fine", &DONE), "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_turn_cancels_it() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let turn = agent.send("go");
+        gate.begun.notified().await;
+        drop(turn);
+        gate.over.await.expect_err("nothing is sent");
+        assert_eq!(came_to(&done(agent.send("again")).await), ("fine", &DONE), "{dialect}");
+        sendable(&agent.history());
+        let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
+        assert_eq!(results(&agent.history()), [failed("a", words)], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_let_go_comes_to_its_end() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let turn = agent.send("go");
+        gate.begun.notified().await;
+        turn.detach();
+        gate.go.notify_one();
+        assert_eq!(came_to(&done(agent.send("again")).await), ("again", &DONE), "{dialect}");
+        sendable(&agent.history());
+        let said = ["user: go", "model:  <a>", "tools: <a>", "model: fine", "user: again", "model: again"];
+        assert_eq!(lines(&agent.history()), said, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_lives_longer_than_the_agent_that_it_is_of() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let turn = agent.send("go");
+        drop(agent);
+        gate.begun.notified().await;
+        gate.go.notify_one();
+        assert_eq!(came_to(&done(turn).await), ("fine", &DONE), "{dialect}");
+    }
+}

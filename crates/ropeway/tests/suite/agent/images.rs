@@ -1,0 +1,148 @@
+//! Conversations with parallel calls and images in results, as each provider is sent them, and again from a recording.
+
+use ropeway::agent::{Agent, End};
+use ropeway::content::{Blob, ContentPart};
+use ropeway::message::{Conversation, Dialect};
+use ropeway::provider::{Provider, Recorder, Settings, StopReason};
+use ropeway::testing::{ModelServer, Saying};
+use ropeway::tool::LocalTool;
+use serde_json::{Value, json};
+
+use super::kit::{done, echo, lines, sendable, tool};
+
+/// Enough of a picture to be one.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+const BASE64: &str = "iVBORw0KGgo=";
+
+fn camera() -> LocalTool {
+    tool("photo", |_, _| async {
+        Ok(vec![ContentPart::text("the summit"), ContentPart::Image(Blob::new("image/png", PNG))])
+    })
+}
+
+fn sayings() -> [Saying; 2] {
+    let both = Saying::reasoning("A picture and a word.")
+        .and_text("I look.")
+        .and_call("a", "photo", json!({}))
+        .and_call("b", "echo", json!({"text": "hello"}));
+    [both, Saying::text("There is snow.")]
+}
+
+fn settings(dialect: Dialect, url: String) -> Settings {
+    Settings::new(dialect).with_base_url(url).with_key("a-key-for-tests")
+}
+
+fn agent(provider: Provider, dialect: Dialect, history: Conversation) -> Agent {
+    // A model that sees pictures in results, where that is a matter of the model.
+    let model = if dialect == Dialect::Gemini { "gemini-3-flash" } else { "m" };
+    let agent = Agent::builder().provider(provider).model(model).tool(camera()).tool(echo()).history(history);
+    agent.build().expect("an agent")
+}
+
+/// The results of the round as the provider is sent them.
+fn results(dialect: Dialect, body: &Value) -> Value {
+    match dialect {
+        Dialect::Anthropic => body["messages"][2]["content"].clone(),
+        Dialect::Responses => {
+            let items = body["input"].as_array().expect("items").iter();
+            items.filter(|item| item["type"] == "function_call_output").cloned().collect()
+        }
+        Dialect::Gemini => body["contents"][2].clone(),
+        Dialect::Chat => body["messages"].as_array().expect("messages")[2..].to_vec().into(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The same, as it should be.
+fn expected(dialect: Dialect) -> Value {
+    let url = format!("data:image/png;base64,{BASE64}");
+    match dialect {
+        Dialect::Anthropic => {
+            let image =
+                json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}});
+            json!([
+                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "the summit"}, image]},
+                {"type": "tool_result", "tool_use_id": "b", "content": "hello"},
+            ])
+        }
+        Dialect::Responses => {
+            let text = json!({"type": "input_text", "text": "the summit"});
+            let image = json!({"type": "input_image", "image_url": url, "detail": "auto"});
+            json!([
+                {"type": "function_call_output", "call_id": "a", "output": [text, image]},
+                {"type": "function_call_output", "call_id": "b", "output": "hello"},
+            ])
+        }
+        Dialect::Gemini => {
+            let image = json!([{"inlineData": {"mimeType": "image/png", "data": BASE64}}]);
+            json!({"role": "user", "parts": [
+                {"functionResponse": {"id": "a", "name": "photo", "response": {"output": "the summit"}, "parts": image}},
+                {"functionResponse": {"id": "b", "name": "echo", "response": {"output": "hello"}}},
+            ]})
+        }
+        // A result holds nothing but text there: the picture comes behind, and each says where the other is.
+        Dialect::Chat => json!([
+            {"role": "tool", "tool_call_id": "a", "content": "the summit\n[image 1 of `photo`, shown below]"},
+            {"role": "tool", "tool_call_id": "b", "content": "hello"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "[image 1 of `photo`, call `a`]"},
+                {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},
+            ]},
+        ]),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_picture_in_a_result_reaches_each_provider_in_its_own_way() {
+    for dialect in Dialect::ALL {
+        let server = ModelServer::start(sayings().map(|saying| saying.answer(dialect))).await.expect("a port");
+        let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
+        let agent = agent(provider, dialect, Conversation::new());
+        assert_eq!(done(agent.send("what is there?")).await.text, "There is snow.", "{dialect}");
+        sendable(&agent.history());
+        let bodies = server.bodies();
+        assert_eq!((bodies.len(), results(dialect, &bodies[1])), (2, expected(dialect)), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_pictures_goes_on_with_every_other_provider() {
+    for first in Dialect::ALL {
+        let provider = ropeway::testing::model(first, sayings());
+        let begun = agent(provider, first, Conversation::new());
+        done(begun.send("what is there?")).await;
+        let saved = serde_json::to_value(begun.history()).expect("JSON");
+        for dialect in Dialect::ALL {
+            let server = ModelServer::start([Saying::text("Yes.").answer(dialect)]).await.expect("a port");
+            let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
+            let history = serde_json::from_value(saved.clone()).expect("a conversation");
+            let agent = agent(provider, dialect, history);
+            let outcome = done(agent.send("much of it?")).await;
+            assert_eq!((outcome.text.as_str(), outcome.end), ("Yes.", End::Done(StopReason::EndTurn)));
+            sendable(&agent.history());
+            let said = ["user: what is there?", "model: I look. <a> <b>", "tools: <a> <b>", "model: There is snow."];
+            assert_eq!(lines(&agent.history())[..4], said, "{first} to {dialect}");
+            let body = server.bodies().remove(0).to_string();
+            assert_eq!(body.matches(BASE64).count(), 1, "{first} to {dialect}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_conversation_is_asked_for_word_by_word_the_same_again() {
+    for dialect in Dialect::ALL {
+        let server = ModelServer::start(sayings().map(|saying| saying.answer(dialect))).await.expect("a port");
+        let recorder = Recorder::in_memory();
+        let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
+        let first = agent(provider.with_recorder(recorder.clone()), dialect, Conversation::new());
+        done(first.send("what is there?")).await;
+        let recording = recorder.recording();
+        assert_eq!(recording.exchanges.len(), 2, "{dialect}");
+        // A request that differs from the recorded one would be an error.
+        let replayed = Provider::replaying(settings(dialect, server.url()), recording);
+        let second = agent(replayed, dialect, Conversation::new());
+        assert_eq!(done(second.send("what is there?")).await.text, "There is snow.", "{dialect}");
+        assert_eq!(second.history(), first.history(), "{dialect}");
+    }
+}

@@ -1,0 +1,15 @@
+//! An agent from the outside: what tools, models, providers and hosts do to it, and what it remembers of it.
+
+mod approvals;
+mod cancels;
+mod controls;
+mod history;
+mod images;
+mod kit;
+mod limits;
+mod models;
+mod providers;
+mod sampling;
+mod servers;
+mod tools;
+mod whole;

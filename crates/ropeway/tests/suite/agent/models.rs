@@ -1,0 +1,225 @@
+//! Models that call what is not there, write nonsense, or never come to an end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ropeway::agent::{End, Limit, Limits};
+use ropeway::message::{Dialect, Message};
+use ropeway::provider::StopReason;
+use ropeway::testing::Saying;
+use ropeway::tool::{Arguments, BoxError, LocalTool, ToolDefinition};
+use serde_json::json;
+
+use super::kit::{agent, done, echo, echoing, failed, lines, ok, results, sendable, tool};
+
+/// A tool that counts its calls.
+fn counting(name: &str) -> (LocalTool, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let tool = LocalTool::new(ToolDefinition::new(name).with_input_schema(schema), move |_, _| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, BoxError>(number.to_string()) }
+    });
+    (tool, calls)
+}
+
+#[tokio::test]
+async fn a_model_that_calls_an_unknown_tool_is_told_the_nearest_name() {
+    for dialect in Dialect::ALL {
+        let sayings = [Saying::call("a", "ecko", json!({"text": "x"})), echoing("b", "x"), Saying::text("fine")];
+        let agent = agent(dialect, sayings).tool(echo()).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        let unknown = "Error: there is no tool `ecko`. Near to it: `echo`. Call only tools that you were offered, by their exact names.";
+        assert_eq!(results(&agent.history()), [failed("a", unknown), ok("b", "x")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
+    for dialect in Dialect::ALL {
+        let sayings = (0..20).map(|number| echoing(&format!("c{number}"), "again"));
+        let agent = agent(dialect, sayings).tool(echo()).limits(Limits::default().with_repeats(3));
+        let agent = agent.build().expect("an agent");
+        let outcome = done(agent.send("go")).await;
+        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Repeats(3)), 3), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), ["c0", "c1", "c2"].map(|id| ok(id, "again")), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_never_ends_comes_to_the_limit_of_steps() {
+    for dialect in Dialect::ALL {
+        let sayings = (0..20).map(|number| Saying::call(format!("c{number}"), "next", json!({})));
+        let (next, calls) = counting("next");
+        let agent = agent(dialect, sayings).tool(next).limits(Limits::default().with_steps(4));
+        let agent = agent.build().expect("an agent");
+        let outcome = done(agent.send("go")).await;
+        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Steps(4)), 4), "{dialect}");
+        // The results of the last calls would be told to nobody.
+        assert_eq!(calls.load(Ordering::SeqCst), 3, "{dialect}");
+        sendable(&agent.history());
+        let limit = failed("c3", "the call was not made: the limit of 4 steps is reached");
+        assert_eq!(results(&agent.history()), [ok("c0", "0"), ok("c1", "1"), ok("c2", "2"), limit], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn broken_arguments_are_told_and_not_sent() {
+    for dialect in Dialect::ALL {
+        let (next, calls) = counting("next");
+        let broken = Saying::written_call("a", "next", "{\"n\": ").and_written_call("b", "next", "[1]");
+        let agent = agent(dialect, [broken, Saying::text("fine")]).tool(next).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
+        sendable(&agent.history());
+        let told = |problem: &str| {
+            format!(
+                "Error: the arguments do not fit tool `next`, which was not called.\n- {problem}\n\
+                 Correct the arguments and call the tool again."
+            )
+        };
+        // Gemini has no way to write half an object.
+        let half = match dialect {
+            Dialect::Gemini => "the arguments must be a JSON object, not a string",
+            _ => "the arguments are not valid JSON: EOF while parsing a value at line 1 column 6",
+        };
+        let list = "the arguments must be a JSON object, not an array";
+        assert_eq!(results(&agent.history()), [failed("a", &told(half)), failed("b", &told(list))], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_of_another_type_are_told_and_not_sent() {
+    for dialect in Dialect::ALL {
+        let (next, calls) = counting("next");
+        let sayings = [Saying::call("a", "next", json!({"n": {"of": "them"}})), Saying::text("fine")];
+        let agent = agent(dialect, sayings).tool(next).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
+        sendable(&agent.history());
+        let [(call, told, is_error)] = results(&agent.history()).try_into().expect("one result");
+        assert_eq!((call.as_str(), is_error), ("a", true), "{dialect}");
+        assert!(
+            told.starts_with("Error: the arguments do not fit tool `next`, which was not called.\n- at `/n`: "),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn forty_calls_at_once_run_side_by_side_within_bounds_and_are_told_in_their_order() {
+    for dialect in Dialect::ALL {
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = most.clone();
+        // The later it is called, the sooner it ends.
+        let slow = tool("slow", move |arguments: Arguments, _| {
+            let (running, most) = (running.clone(), most.clone());
+            async move {
+                let number = arguments["n"].as_u64().unwrap_or_default();
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1_000 - 10 * number)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(number.to_string())
+            }
+        });
+        let asked = (0..40).fold(Saying::nothing(), |saying, number| {
+            saying.and_call(format!("c{number}"), "slow", json!({"n": number}))
+        });
+        let limits = Limits::default().with_parallel_calls(8);
+        let agent = agent(dialect, [asked, Saying::text("fine")]).tool(slow).limits(limits).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        assert_eq!(seen.load(Ordering::SeqCst), 8, "{dialect}");
+        sendable(&agent.history());
+        let expected: Vec<_> = (0..40).map(|number| ok(&format!("c{number}"), &number.to_string())).collect();
+        assert_eq!(results(&agent.history()), expected, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn two_calls_of_one_id_are_both_made_and_answered() {
+    for dialect in Dialect::ALL {
+        let twice = echoing("a", "one").and_call("a", "echo", json!({"text": "two"}));
+        let again = echoing("a", "three");
+        let agent = agent(dialect, [twice, again, Saying::text("fine")]).tool(echo()).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), [ok("a", "one"), ok("a", "two"), ok("a", "three")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_answers_nothing_has_ended_its_turn() {
+    for dialect in Dialect::ALL {
+        let agent = agent(dialect, [Saying::nothing(), Saying::text("now")]).build().expect("an agent");
+        let outcome = done(agent.send("go")).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("", End::Done(StopReason::EndTurn)), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(done(agent.send("well?")).await.text, "now", "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go", "user: well?", "model: now"], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_off_is_not_made() {
+    for dialect in Dialect::ALL {
+        let (next, calls) = counting("next");
+        let cut = Saying::written_call("a", "next", "{\"n\": 1").stopping(StopReason::MaxTokens);
+        let agent = agent(dialect, [cut, Saying::text("fine")]).tool(next).build().expect("an agent");
+        let outcome = done(agent.send("go")).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
+        sendable(&agent.history());
+        assert!(results(&agent.history())[0].2, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn why_the_model_stopped_is_told_at_the_end() {
+    for dialect in Dialect::ALL {
+        for stop in [StopReason::MaxTokens, StopReason::Refusal] {
+            let told = match (dialect, &stop) {
+                (Dialect::Gemini, StopReason::Refusal) => StopReason::ContentFilter,
+                _ => stop.clone(),
+            };
+            let sayings = [Saying::text("No more").stopping(stop), Saying::text("fine")];
+            let agent = agent(dialect, sayings).build().expect("an agent");
+            let outcome = done(agent.send("go")).await;
+            assert_eq!((outcome.text.as_str(), outcome.end), ("No more", End::Done(told)), "{dialect}");
+            sendable(&agent.history());
+            assert_eq!(done(agent.send("well?")).await.text, "fine", "{dialect}");
+            sendable(&agent.history());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_only_the_speaker_reads_stays_in_the_history() {
+    for dialect in Dialect::ALL {
+        let thinking = Saying::reasoning("An echo is due.").and_call("a", "echo", json!({"text": "x"}));
+        let agent = agent(dialect, [thinking, Saying::text("fine")]).tool(echo()).build().expect("an agent");
+        done(agent.send("go")).await;
+        sendable(&agent.history());
+        let history = agent.history();
+        let Message::Assistant(answer) = &history.messages[1] else { panic!("an answer") };
+        let from = answer.from.as_ref().expect("a speaker");
+        assert_eq!((from.dialect, answer.parts.len()), (dialect, 2), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_pauses_is_asked_to_go_on() {
+    // Nobody else pauses: Gemini is asked again within one answer.
+    let dialect = Dialect::Anthropic;
+    let paused = Saying::text("I am still looking.").stopping(StopReason::Pause);
+    let agent = agent(dialect, [paused, Saying::text("fine")]).build().expect("an agent");
+    let outcome = done(agent.send("go")).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)));
+    assert_eq!(outcome.steps, 2);
+    sendable(&agent.history());
+    assert_eq!(lines(&agent.history()), ["user: go", "model: I am still looking.", "model: fine"]);
+}

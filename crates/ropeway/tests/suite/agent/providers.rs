@@ -1,0 +1,110 @@
+//! Providers that fail: the only thing that ends a turn with an error, and it can be gone on from.
+
+use ropeway::agent::{Agent, AgentError, End, Step};
+use ropeway::message::Dialect;
+use ropeway::provider::{ErrorKind, Exchange, Settings, StopReason};
+use ropeway::testing::{Saying, replaying};
+
+use super::kit::{done, echo, echoing, lines, ok, results, sendable};
+
+fn agent(dialect: Dialect, exchanges: impl IntoIterator<Item = Exchange>) -> Agent {
+    let provider = replaying(dialect, exchanges);
+    Agent::builder().provider(provider).model("m").tool(echo()).build().expect("an agent")
+}
+
+fn kind(error: AgentError) -> ErrorKind {
+    match error {
+        AgentError::Provider { model, source } => {
+            assert_eq!(model, "m");
+            source.kind
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with() {
+    for dialect in Dialect::ALL {
+        let tries = 1 + Settings::new(dialect).retries.most as usize;
+        let dead = Exchange::failed(ErrorKind::Connection, "there is no way to it");
+        let exchanges = [echoing("a", "x").exchange(dialect)]
+            .into_iter()
+            .chain(std::iter::repeat_n(dead, tries))
+            .chain([Saying::text("fine").exchange(dialect)]);
+        let agent = agent(dialect, exchanges);
+        let error = agent.send("go").finish().await.expect_err("no answer");
+        assert_eq!(kind(error), ErrorKind::Connection, "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go", "model:  <a>", "tools: <a>"], "{dialect}");
+        assert_eq!(results(&agent.history()), [ok("a", "x")], "{dialect}");
+        let outcome = done(agent.resume()).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go", "model:  <a>", "tools: <a>", "model: fine"], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
+    for dialect in Dialect::ALL {
+        let exchanges =
+            [Saying::text("I was about to").broken_exchange(dialect), Saying::text("fine").exchange(dialect)];
+        let agent = agent(dialect, exchanges);
+        let mut turn = agent.send("go");
+        let mut text = String::new();
+        while let Some(step) = turn.next().await {
+            if let Step::Text { text: piece, .. } = step {
+                text += &piece;
+            }
+        }
+        assert_eq!(text, "I was about to", "{dialect}");
+        assert_eq!(kind(turn.finish().await.expect_err("no answer")), ErrorKind::Truncated, "{dialect}");
+        sendable(&agent.history());
+        let outcome = done(agent.resume()).await;
+        assert_eq!(outcome.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go", "model: fine"], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_the_middle_of_a_call_has_made_none() {
+    for dialect in Dialect::ALL {
+        let half = Saying::text("I call.").and_written_call("a", "echo", "{\"text\": \"x\"}");
+        let exchanges = [half.broken_exchange(dialect), Saying::text("fine").exchange(dialect)];
+        let agent = agent(dialect, exchanges);
+        assert_eq!(kind(agent.send("go").finish().await.expect_err("no answer")), ErrorKind::Truncated, "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), [], "{dialect}");
+        assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
+    for dialect in Dialect::ALL {
+        let refused = Exchange::new(401, "{\"error\": {\"message\": \"no such key\"}}");
+        let agent = agent(dialect, [refused, Saying::text("fine").exchange(dialect)]);
+        let error = agent.send("go").finish().await.expect_err("no answer");
+        assert_eq!(error.to_string(), "model `m` gave no answer", "{dialect}");
+        assert_eq!(kind(error), ErrorKind::Auth, "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go"], "{dialect}");
+        assert_eq!(done(agent.resume()).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+#[tokio::test]
+async fn there_is_nothing_to_resume_where_the_model_spoke_last() {
+    for dialect in Dialect::ALL {
+        let agent = agent(dialect, [Saying::text("fine").exchange(dialect)]);
+        let nothing = |error: AgentError| matches!(error, AgentError::NothingToAnswer);
+        assert!(nothing(agent.resume().finish().await.expect_err("nothing said")), "{dialect}");
+        done(agent.send("go")).await;
+        assert!(nothing(agent.resume().finish().await.expect_err("all said")), "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(lines(&agent.history()), ["user: go", "model: fine"], "{dialect}");
+    }
+}

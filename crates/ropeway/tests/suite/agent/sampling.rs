@@ -1,0 +1,120 @@
+//! Servers that ask a model of the host, and prompts that a conversation begins with.
+
+use ropeway::agent::{AgentServer, Sampling};
+use ropeway::bridge::Bridge;
+use ropeway::config::Config;
+use ropeway::event::Events;
+use ropeway::mcp::{Handlers, SamplingRequest};
+use ropeway::message::{Conversation, Dialect, Message};
+use ropeway::provider::{ChatRequest, Provider, Settings, encode};
+use ropeway::registry::{Registry, ToolSource};
+use ropeway::testing::{Fault, ModelAnswer, ModelServer, On, Script, Scripted};
+use ropeway::tool::{Arguments, CallContext};
+use serde_json::{Value, json};
+
+use crate::hasty::{arguments, connect, hasty};
+use crate::scene::scene;
+use crate::specification::Specification;
+
+/// A model on this machine that thinks and then says hello.
+async fn model() -> (ModelServer, Provider) {
+    let delta = json!({"reasoning_content": "private thoughts", "content": "Hello."});
+    let said = json!({"id": "a", "model": "m-2", "choices": [{"index": 0, "delta": delta}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let answer = ModelAnswer::events(format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"));
+    let server = ModelServer::start([answer]).await.expect("a free port");
+    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("sk-0123456789");
+    let provider = Provider::new(settings).expect("a provider");
+    (server, provider)
+}
+
+fn greeting() -> Value {
+    let content = json!({"type": "text", "text": "Hello."});
+    json!({"role": "assistant", "content": content, "model": "m-2", "stopReason": "endTurn"})
+}
+
+/// What the server's tool says that it was answered.
+async fn sampled(registry: &Registry) -> Value {
+    let cx = CallContext::default();
+    let envelope = registry.call("mcp_peer_sample", arguments(json!({"prompt": "Say hi."})), &cx).await;
+    let text = ropeway::content::plain_text(&envelope.meta.content).expect("text only");
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+}
+
+#[test]
+fn a_server_of_an_agent_asks_the_model_in_both_eras_and_gets_what_the_protocol_says() {
+    scene(|_| async {
+        // The newest version in which it is an answer of its own; later it is the same inside another one.
+        let specification = Specification::of("2025-11-25");
+        for script in [Script::legacy(), Script::modern()] {
+            let (model, provider) = model().await;
+            let handlers = Handlers::new().on_sampling(Sampling::new(provider, "m").with_max_tokens(64).handler());
+            let server = AgentServer::from(hasty(Scripted::new(script).in_process()));
+            let source = server.into_source(handlers, Events::default());
+            source.ready().await;
+            let result = sampled(&source.registry()).await;
+            assert_eq!(result, greeting());
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": result});
+            assert_eq!(specification.faults(&answer, Some("sampling/createMessage")), [""; 0]);
+            let body = &model.bodies()[0];
+            assert_eq!(body["messages"], json!([{"role": "user", "content": "Say hi."}]));
+            assert_eq!((&body["model"], &body["max_tokens"]), (&json!("m"), &json!(64)));
+        }
+    });
+}
+
+#[test]
+fn a_bridge_lends_its_servers_the_same_model_and_a_person_is_told_who_asks() {
+    scene(|_| async {
+        let (model, provider) = model().await;
+        let (sender, mut questions) = tokio::sync::mpsc::unbounded_channel::<SamplingRequest>();
+        let sampling = Sampling::new(provider, "m").with_approval(move |request| {
+            let is_first = request.params["messages"][0]["content"]["text"] == "Say hi.";
+            sender.send(request).expect("a listener");
+            async move { is_first }
+        });
+        let config = Config::new([hasty(Scripted::new(Script::legacy()).in_process())]);
+        let handlers = Handlers::new().on_sampling(sampling.handler());
+        let bridge = Bridge::builder(config).handlers(handlers).build().expect("a bridge");
+        bridge.start().await.expect("a start");
+        let registry = bridge.tools().registry;
+        assert_eq!(sampled(&registry).await, greeting());
+        assert_eq!(questions.recv().await.expect("a question").server.as_str(), "peer");
+        // What the person does not want is not asked, and the server hears it.
+        let cx = CallContext::default();
+        let refused = registry.call("mcp_peer_sample", arguments(json!({"prompt": "Spend all."})), &cx).await;
+        let told = ropeway::content::plain_text(&refused.meta.content).expect("text only");
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(told, json!({"code": -1, "message": "the user rejected the sampling request"}));
+        assert_eq!(model.requests().len(), 1);
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_prompt_is_the_beginning_of_a_conversation_in_every_dialect_whoever_has_the_last_word() {
+    scene(|_| async {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let messages = json!([
+            {"role": "assistant", "content": text("Welcome.")},
+            {"role": "user", "content": text("Look:")},
+            {"role": "user", "content": {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}},
+            {"role": "assistant", "content": text("I see")},
+        ]);
+        let script = Script::default().fault(On::method("prompts/get"), Fault::set("/result/messages", messages));
+        let mcp = connect(hasty(Scripted::new(script).in_process())).await;
+        let prompt = mcp.list_prompts().await.expect("prompts").remove(0);
+        let filled = prompt.arguments.iter().map(|argument| (argument.name.clone(), json!("x")));
+        let filled: Arguments = filled.collect();
+        let prompt = mcp.get_prompt(&prompt.name, filled, &CallContext::default()).await.expect("a prompt");
+        let messages = prompt.to_messages();
+        let roles: Vec<bool> = messages.iter().map(|message| matches!(message, Message::User(_))).collect();
+        assert_eq!(roles, [false, true, false]);
+        let conversation = Conversation { system: None, messages };
+        for dialect in Dialect::ALL {
+            let encoded = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation));
+            assert!(encoded.is_ok(), "{dialect}: {:?}", encoded.err());
+        }
+        mcp.close().await;
+    });
+}

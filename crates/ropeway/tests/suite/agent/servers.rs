@@ -1,0 +1,278 @@
+//! The servers of an agent: each one connection as a source of tools.
+
+use std::future::Future;
+use std::time::Duration;
+
+use ropeway::agent::{AgentServer, ServerSource};
+use ropeway::config::ServerConfig;
+use ropeway::event::{Event, Events};
+use ropeway::mcp::{Handlers, State};
+use ropeway::registry::{ContextItem, ContextSource, Outcome, ToolSource, naming};
+use ropeway::testing::{Fault, On, Script, Scripted};
+use ropeway::tool::{Alias, CallContext};
+use serde_json::json;
+
+use crate::hasty::{SOON, arguments, connect, event, hasty, ms, state, still_works};
+use crate::scene::scene;
+
+/// A server with just these tools.
+fn with_tools(names: &[&str]) -> Script {
+    let script = Script { builtin_tools: false, ..Script::default() };
+    names.iter().fold(script, |script, name| {
+        let definition = json!({"name": name, "inputSchema": {"type": "object"}});
+        script.tool(definition, json!({"content": [{"type": "text", "text": name}]}))
+    })
+}
+
+fn source(server: impl Into<AgentServer>) -> ServerSource {
+    server.into().into_source(Handlers::new(), Events::default())
+}
+
+fn names(source: &ServerSource) -> Vec<String> {
+    source.registry().definitions().map(|definition| definition.name.clone()).collect()
+}
+
+fn outcome(source: &ServerSource) -> Outcome {
+    let mut verdicts = source.verdicts();
+    assert_eq!(verdicts.len(), 1);
+    assert_eq!(verdicts[0].server.as_str(), "peer");
+    verdicts.remove(0).outcome
+}
+
+/// What must be over at once, without waiting for anything.
+async fn at_once(future: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = future => {}
+        () = std::future::ready(()) => panic!("it waits"),
+    }
+}
+
+#[test]
+fn nothing_is_connected_before_the_first_turn() {
+    scene(|_| async {
+        let scripted = Scripted::new(with_tools(&["one", "two"]));
+        let source = source(hasty(scripted.in_process()));
+        assert_eq!((outcome(&source), names(&source)), (Outcome::NotStarted, Vec::new()));
+        assert!(source.registry().same_as(&source.registry()), "nothing is always the same nothing");
+        assert_eq!(scripted.connections(), 0);
+        source.ready().await;
+        assert_eq!(names(&source), ["mcp_peer_one", "mcp_peer_two"]);
+        assert_eq!(outcome(&source), Outcome::Ready { tools: 2 });
+    });
+}
+
+#[test]
+fn a_prefix_stands_before_the_names_which_are_legal_as_everywhere() {
+    scene(|_| async {
+        let long = "a tool.with/a name that is longer than any model would take it, by far and more";
+        let scripted = Scripted::new(with_tools(&["read", long]));
+        let server = |prefix| AgentServer::from(hasty(scripted.in_process())).with_prefix(prefix);
+        let peer = Alias::from("peer");
+        for (given, meant) in [("fs", "fs_"), ("", "")] {
+            let source = source(server(given));
+            source.ready().await;
+            assert_eq!(names(&source), ["read", long].map(|name| naming::tool_name(meant, &peer, name)));
+        }
+    });
+}
+
+#[test]
+fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
+    scene(|_| async {
+        // One list that the server wants to be asked for again at once, and one that it does not.
+        for script in [Script::legacy(), Script::modern()] {
+            let scripted = Scripted::new(script);
+            let source = source(hasty(scripted.in_process()));
+            source.ready().await;
+            let (registry, asked) = (source.registry(), scripted.received_of("tools/list").len());
+            for _ in 0..3 {
+                at_once(source.ready()).await;
+                assert!(source.registry().same_as(&registry));
+            }
+            assert_eq!(scripted.received_of("tools/list").len(), asked);
+        }
+    });
+}
+
+#[test]
+fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_its_own() {
+    scene(|_| async {
+        for script in [Script::legacy(), Script::modern()] {
+            let is_modern = script == Script::modern();
+            let scripted = Scripted::new(script);
+            let events = Events::default();
+            let mut told = events.listen();
+            let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+            source.ready().await;
+            if is_modern {
+                // It tells only those who have asked to be told.
+                scripted.heard("subscriptions/listen", 1).await;
+            }
+            let before = source.registry();
+            let grown = before.call("mcp_peer_grow", arguments(json!({"name": "late"})), &CallContext::default()).await;
+            assert!(grown.error.is_none(), "{grown:?}");
+            event(&mut told, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
+            source.ready().await;
+            let after = source.registry();
+            assert!(before.get("mcp_peer_late").is_none() && after.get("mcp_peer_late").is_some());
+            assert_eq!(outcome(&source), Outcome::Ready { tools: before.len() + 1 });
+            source.ready().await;
+            assert!(source.registry().same_as(&after));
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
+    scene(|_| async {
+        let scripted = Scripted::new(with_tools(&["one"]).fault(On::connect(), Fault::exit()));
+        let events = Events::default();
+        let mut told = events.listen();
+        let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+        source.ready().await;
+        assert_eq!(names(&source), [""; 0]);
+        for _ in 0..3 {
+            at_once(source.ready()).await;
+            assert!(matches!(outcome(&source), Outcome::Down { .. } | Outcome::Connecting), "{:?}", outcome(&source));
+        }
+        scripted.set(|script| script.faults.clear());
+        event(&mut told, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
+        source.ready().await;
+        assert_eq!((outcome(&source), names(&source)), (Outcome::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()]));
+    });
+}
+
+#[test]
+fn a_program_that_is_not_there_is_a_verdict_with_its_reason() {
+    scene(|scene| async move {
+        let mut config = hasty(scene.stdio("/no/such/program", [""; 0]));
+        config.reconnect.enabled = false;
+        let source = source(config);
+        source.ready().await;
+        let Outcome::Down { cause } = outcome(&source) else { panic!("{:?}", outcome(&source)) };
+        assert!(cause.contains("/no/such/program"), "{cause}");
+        at_once(source.ready()).await;
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_say_its_tools_is_not_asked_at_every_turn() {
+    let error = Fault::Error(json!({"code": -32603, "message": "not today"}));
+    let scripted = Scripted::new(with_tools(&["one"]).fault(On::method("tools/list"), error));
+    let source = source(ServerConfig::new("peer", scripted.in_process()));
+    source.ready().await;
+    let cause = "server `peer` answered error -32603: not today".to_owned();
+    assert_eq!((outcome(&source), names(&source)), (Outcome::Down { cause }, Vec::new()));
+    scripted.set(|script| script.faults.clear());
+    at_once(source.ready()).await;
+    assert_eq!(names(&source), [""; 0]);
+    tokio::time::advance(Duration::from_secs(31)).await;
+    source.ready().await;
+    assert_eq!((outcome(&source), names(&source)), (Outcome::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_once() {
+    let scripted = Scripted::new(Script { eras: ropeway::testing::Eras::Legacy, ..with_tools(&["one"]) });
+    let source = source(ServerConfig::new("peer", scripted.in_process()));
+    source.ready().await;
+    let before = source.registry();
+    scripted.set(|script| *script = script.clone().fault(On::method("tools/list"), Fault::Hang));
+    scripted.changed("tools");
+    // The connection has asked for it by itself, and so has heard of the change.
+    scripted.heard("tools/list", 2).await;
+    let begun = tokio::time::Instant::now();
+    source.ready().await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    at_once(source.ready()).await;
+    assert!(source.registry().same_as(&before));
+    assert_eq!(outcome(&source), Outcome::Ready { tools: 1 });
+}
+
+#[test]
+fn a_connection_of_the_host_outlives_the_agent() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let mcp = connect(hasty(scripted.in_process())).await;
+        let source = source(mcp.clone());
+        source.ready().await;
+        assert!(source.registry().get("mcp_peer_echo").is_some());
+        drop(source);
+        still_works(&mcp).await;
+        assert_eq!(scripted.connections(), 1);
+        mcp.close().await;
+    });
+}
+
+#[test]
+fn a_connection_that_the_host_closes_stays_closed() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let mcp = connect(hasty(scripted.in_process())).await;
+        let source = source(mcp.clone());
+        source.ready().await;
+        mcp.close().await;
+        at_once(source.ready()).await;
+        assert_eq!((outcome(&source), names(&source)), (Outcome::NotStarted, Vec::new()));
+        assert_eq!(scripted.connections(), 1);
+    });
+}
+
+#[test]
+fn a_connection_of_the_agent_ends_with_it() {
+    scene(|_| async {
+        let scripted = Scripted::new(with_tools(&["one"]));
+        let events = Events::default();
+        let mut told = events.listen();
+        let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+        source.ready().await;
+        let registry = source.registry();
+        drop(source);
+        event(&mut told, |event| matches!(event, Event::Closed { .. }).then_some(())).await;
+        let envelope = registry.call("mcp_peer_one", arguments(json!({})), &CallContext::default()).await;
+        let error = envelope.error.expect("no connection");
+        assert_eq!(error.to_string(), "server `peer` is not connected");
+    });
+}
+
+#[test]
+fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let mut config = hasty(scripted.in_process());
+        (config.reconnect.first, config.reconnect.longest) = (SOON, SOON);
+        let mcp = connect(config).await;
+        let source = source(AgentServer::from(mcp.clone()).with_instructions());
+        source.ready().await;
+        let (registry, context) = (source.registry(), source.context().await);
+        assert_eq!(context, [ContextItem::instructions("peer", "Be kind.")]);
+        let dies = |script: Script| script.fault(On::tool("echo"), Fault::exit()).fault(On::connect(), Fault::exit());
+        scripted.set(|script| *script = dies(script.clone()));
+        let cx = CallContext::default().with_timeout(ms(500));
+        let lost = mcp.call_tool("echo", arguments(json!({"message": "x"})), &cx).await;
+        assert!(lost.is_err(), "{lost:?}");
+        // The first try after a loss is made at once, the next one not for long.
+        let is_far = |at: &std::time::Instant| *at > std::time::Instant::now() + ms(1000);
+        state(&mcp, |state| matches!(state, State::Down { retry_at: Some(at), .. } if is_far(at))).await;
+        assert!(matches!(outcome(&source), Outcome::Down { .. }), "{:?}", outcome(&source));
+        at_once(source.ready()).await;
+        assert!(source.registry().same_as(&registry));
+        assert_eq!(source.context().await, context);
+        mcp.close().await;
+    });
+}
+
+#[test]
+fn instructions_are_told_where_the_host_wants_them() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let silent = source(hasty(scripted.in_process()));
+        silent.ready().await;
+        assert_eq!(silent.context().await, []);
+        let source = source(AgentServer::from(hasty(scripted.in_process())).with_instructions());
+        assert_eq!(source.context().await, [], "nobody has asked the server yet");
+        source.ready().await;
+        assert_eq!(source.context().await, [ContextItem::instructions("peer", "Be kind.")]);
+    });
+}

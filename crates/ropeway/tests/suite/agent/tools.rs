@@ -1,0 +1,241 @@
+//! Tools that fail, hang, vanish or answer nonsense: the model is told, and the turn goes on.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ropeway::agent::{Agent, End, Limits, Step};
+use ropeway::bridge::Bridge;
+use ropeway::config::{Config, ServerEntry};
+use ropeway::message::Dialect;
+use ropeway::provider::StopReason;
+use ropeway::registry::{Registry, ToolSource};
+use ropeway::testing::{Saying, Script, Scripted};
+use ropeway::tool::{Arguments, BoxError, LocalTool, Tool, ToolDefinition, ToolOutput};
+use serde_json::{Value, json};
+
+use super::kit::{agent, done, echo, echoing, failed, ok, results, sendable, tool};
+use crate::hasty::{SOON, hasty};
+
+/// The model calls `tool` once and then says `fine`; what it was told of the call.
+async fn told_of(dialect: Dialect, tool: impl Tool, limits: Limits) -> (String, String, bool) {
+    let name = tool.definition().name.clone();
+    let sayings = [Saying::text("I try.").and_call("a", name, json!({})), Saying::text("fine")];
+    let agent = agent(dialect, sayings).tool(tool).limits(limits).build().expect("an agent");
+    let outcome = done(agent.send("go")).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+    assert_eq!(outcome.steps, 2, "{dialect}");
+    let history = agent.history();
+    sendable(&history);
+    let [result] = results(&history).try_into().expect("one result");
+    result
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_is_told_to_the_model() {
+    for dialect in Dialect::ALL {
+        let tool = tool("bomb", |_, _| async { if true { panic!("no way") } else { Ok("") } });
+        let words = "Error: tool `bomb` failed: it panicked: no way. Try another way, or tell the user.";
+        assert_eq!(told_of(dialect, tool, Limits::default()).await, failed("a", words), "{dialect}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
+    for dialect in Dialect::ALL {
+        let tool = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
+        let limits = Limits::default().with_call_time(Duration::from_secs(5));
+        let words = "Error: tool `swamp` failed: it gave no answer within 5s. Try another way, or tell the user.";
+        assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn fifty_megabytes_do_not_reach_the_model() {
+    for dialect in Dialect::ALL {
+        let tool = tool("flood", |_, _| async { Ok("all work and no play ".repeat(50 * (1 << 20) / 21)) });
+        let (call, text, is_error) = told_of(dialect, tool, Limits::default()).await;
+        assert_eq!((call.as_str(), is_error), ("a", false), "{dialect}");
+        assert!(text.starts_with("all work and no play "), "{dialect}");
+        assert!(text.len() < 1 << 20, "{dialect}: {} bytes", text.len());
+    }
+}
+
+#[tokio::test]
+async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
+    for dialect in Dialect::ALL {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let definition = ToolDefinition::new("count").with_output_schema(schema);
+        let tool = LocalTool::new(definition, |_, _| async { Ok::<_, BoxError>(json!({"n": "many"})) });
+        let sayings = [Saying::call("a", "count", json!({})), Saying::text("fine")];
+        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let mut turn = agent.send("go");
+        let mut warned = Vec::new();
+        while let Some(step) = turn.next().await {
+            if let Step::CallFinished { envelope, .. } = step {
+                warned.extend(envelope.warnings.iter().map(|problem| problem.path.clone()));
+            }
+        }
+        assert_eq!(done(turn).await.text, "fine", "{dialect}");
+        assert_eq!(warned, ["/n"], "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), [ok("a", "{\"n\":\"many\"}")], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_answers_nothing_at_all_has_a_result() {
+    for dialect in Dialect::ALL {
+        let tool = tool("mute", |_, _| async { Ok(ToolOutput::default()) });
+        assert_eq!(told_of(dialect, tool, Limits::default()).await, ok("a", ""), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_answers_an_error_is_told_to_the_model() {
+    for dialect in Dialect::ALL {
+        let answers = tool("no", |_, _| async { Ok(ToolOutput::error("closed on Mondays")) });
+        assert_eq!(told_of(dialect, answers, Limits::default()).await, failed("a", "closed on Mondays"), "{dialect}");
+        let fails = tool("no", |_, _| async { Err::<String, BoxError>("out of rope".into()) });
+        let words = "Error: tool `no` failed: out of rope. Try another way, or tell the user.";
+        assert_eq!(told_of(dialect, fails, Limits::default()).await, failed("a", words), "{dialect}");
+    }
+}
+
+/// Tools that the host changes as it likes.
+#[derive(Clone, Default)]
+struct Shelf(Arc<Mutex<Registry>>);
+
+impl Shelf {
+    fn put(&self, tools: impl IntoIterator<Item = LocalTool>) {
+        let mut registry = Registry::default();
+        for tool in tools {
+            registry.register(Arc::new(tool));
+        }
+        *self.0.lock().expect("no poison") = registry;
+    }
+}
+
+impl ToolSource for Shelf {
+    fn registry(&self) -> Registry {
+        self.0.lock().expect("no poison").clone()
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_vanishes_between_turns_is_told_to_be_gone() {
+    for dialect in Dialect::ALL {
+        let shelf = Shelf::default();
+        shelf.put([echo()]);
+        let sayings = [echoing("a", "one"), Saying::text("good"), echoing("b", "two"), Saying::text("a pity")];
+        let agent = agent(dialect, sayings).source(shelf.clone()).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "good", "{dialect}");
+        shelf.put([]);
+        assert_eq!(done(agent.send("again")).await.text, "a pity", "{dialect}");
+        sendable(&agent.history());
+        let gone = "Error: there is no tool `echo`. Call only tools that you were offered, by their exact names.";
+        assert_eq!(results(&agent.history()), [ok("a", "one"), failed("b", gone)], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_vanishes_in_a_turn_stays_until_its_end() {
+    for dialect in Dialect::ALL {
+        let shelf = Shelf::default();
+        let emptied = shelf.clone();
+        let leave = tool("leave", move |_, _| {
+            emptied.put([]);
+            async { Ok("gone") }
+        });
+        shelf.put([leave]);
+        let call = |id: &str| Saying::call(id, "leave", json!({}));
+        let agent = agent(dialect, [call("a"), call("b"), Saying::text("fine")]);
+        let agent = agent.source(shelf).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        assert_eq!(results(&agent.history()), [ok("a", "gone"), ok("b", "gone")], "{dialect}");
+    }
+}
+
+fn with_tool(name: &str) -> Script {
+    let definition = json!({"name": name, "inputSchema": {"type": "object"}});
+    let result = json!({"content": [{"type": "text", "text": name}]});
+    Script { builtin_tools: false, ..Script::default() }.tool(definition, result)
+}
+
+#[tokio::test]
+async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
+    for dialect in Dialect::ALL {
+        let scripted = Scripted::new(with_tool("weather_now"));
+        let mut server = hasty(scripted.in_process());
+        server.alias = "sky".into();
+        let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(server))).expect("a bridge");
+        bridge.start().await.expect("a start");
+        let sayings = [
+            Saying::call("a", "mcp_sky_weather_now", json!({})),
+            Saying::text("so far so good"),
+            Saying::call("b", "mcp_sky_weather_now", json!({})),
+            Saying::call("c", "mcp_sky_weather_today", json!({})),
+            Saying::text("fine"),
+        ];
+        let agent = agent(dialect, sayings).bridge(bridge.clone()).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "so far so good", "{dialect}");
+        scripted.set(|script| script.extra_tools = with_tool("weather_today").extra_tools);
+        scripted.changed("tools");
+        let renamed = bridge.until(|listing| listing.registry.get("mcp_sky_weather_today").is_some());
+        tokio::time::timeout(SOON, renamed).await.expect("another name in time");
+        assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
+        sendable(&agent.history());
+        let gone = "Error: there is no tool `mcp_sky_weather_now`. Near to it: `mcp_sky_weather_today`. \
+                    Call only tools that you were offered, by their exact names.";
+        let told = [ok("a", "weather_now"), failed("b", gone), ok("c", "weather_today")];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+        bridge.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_added_is_there_from_the_next_turn_on() {
+    for dialect in Dialect::ALL {
+        let sayings = [echoing("a", "one"), Saying::text("a pity"), echoing("b", "two"), Saying::text("good")];
+        let agent: Agent = agent(dialect, sayings).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.text, "a pity", "{dialect}");
+        agent.add_tool(echo());
+        assert_eq!(done(agent.send("again")).await.text, "good", "{dialect}");
+        sendable(&agent.history());
+        let told: Vec<bool> = results(&agent.history()).into_iter().map(|(_, _, is_error)| is_error).collect();
+        assert_eq!(told, [true, false], "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_call_is_on_its_way_is_told_step_by_step() {
+    for dialect in Dialect::ALL {
+        let tool = tool("climb", |_: Arguments, cx| async move {
+            cx.report(ropeway::tool::Progress { progress: 1.0, total: Some(2.0), message: None });
+            Ok("up")
+        });
+        let sayings = [Saying::text("I climb.").and_call("a", "climb", json!({"to": "top"})), Saying::text("fine")];
+        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let mut turn = agent.send("go");
+        let mut steps: Vec<Value> = Vec::new();
+        while let Some(step) = turn.next().await {
+            let mut step = serde_json::to_value(&step).expect("JSON");
+            step.as_object_mut().expect("an object").remove("took_ms");
+            steps.push(step);
+        }
+        let usage = json!({"input": 10, "output": 5, "cache_read": 0, "cache_write": 0, "reasoning": 0});
+        let content = json!([{"type": "text", "text": "up"}]);
+        let expected = [
+            json!({"step": "text", "text": "I "}),
+            json!({"step": "text", "text": "climb."}),
+            json!({"step": "answered", "stop": "tool_use", "usage": usage}),
+            json!({"step": "call_started", "call": "a", "tool": "climb", "origin": "local", "arguments": {"to": "top"}}),
+            json!({"step": "call_progress", "call": "a", "progress": 1.0, "total": 2.0, "message": null}),
+            json!({"step": "call_finished", "call": "a", "id": "a", "tool": "climb", "origin": "local", "data": "up",
+                "meta": {"is_error": false, "content": content}}),
+            json!({"step": "text", "text": "fine"}),
+            json!({"step": "answered", "stop": "end_turn", "usage": usage}),
+        ];
+        assert_eq!(steps, expected, "{dialect}");
+    }
+}

@@ -1,0 +1,285 @@
+//! Whole turns: large outputs, many tools, what stands before a conversation, loops of a host's own, and what is traced.
+
+use std::sync::{Arc, Mutex};
+
+use ropeway::agent::{Agent, Budget, End, Generate, Limits, RequestOptions, Step, generate, stream};
+use ropeway::bridge::Bridge;
+use ropeway::config::{Config, ServerEntry};
+use ropeway::content::{Blob, ContentPart};
+use ropeway::message::{Conversation, Dialect, Message};
+use ropeway::provider::{Provider, Settings, StopReason};
+use ropeway::registry::{ContextItem, ContextSource};
+use ropeway::testing::{ModelServer, Saying, Script, Scripted, model};
+use ropeway::tool::{Arguments, BoxFuture, CallContext, LocalTool, Tool, ToolDefinition, ToolOutput};
+use serde_json::{Value, json};
+
+use super::kit::{agent, done, echo, echoing, results, sendable, tool};
+use crate::hasty::hasty;
+use crate::log::logged;
+use crate::scene::scene;
+
+/// A model over HTTP that says this in Chat Completions, and remembers what it was asked.
+async fn listening(sayings: impl IntoIterator<Item = Saying>) -> (ModelServer, Provider) {
+    let answers = sayings.into_iter().map(|saying| saying.answer(Dialect::Chat));
+    let server = ModelServer::start(answers).await.expect("a free port");
+    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
+    (server, Provider::new(settings).expect("a provider"))
+}
+
+fn tool_names(body: &Value) -> Vec<&str> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    tools.filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
+    let lines: String = (0..2000).map(|number| format!("line {number}\n")).collect();
+    let long = tool("long", move |_, _| std::future::ready(Ok(lines.clone())));
+    for dialect in Dialect::ALL {
+        let sayings = [
+            Saying::call("a", "long", json!({})),
+            Saying::call("b", "read_more", json!({"output": "o1", "from": 0, "find": "line 1999"})),
+            Saying::text("done"),
+        ];
+        let agent = agent(dialect, sayings).tool(long.clone()).budget(Budget::default().with_text_bytes(2000));
+        let agent = agent.build().expect("an agent");
+        assert_eq!(done(agent.send("q")).await.text, "done");
+        let history = agent.history();
+        let told = results(&history);
+        assert!(told[0].1.starts_with("line 0\n") && told[0].1.len() < 2300, "{}", told[0].1);
+        assert!(told[0].1.contains("call `read_more` with output \"o1\" and from "), "{}", told[0].1);
+        assert!(told[1].1.starts_with("line 1999\n"), "{}", told[1].1);
+        sendable(&history);
+        let folder = agent.spill_folder().expect("something was kept");
+        drop(agent);
+        assert!(!folder.exists(), "what was kept goes with the agent");
+    }
+}
+
+#[tokio::test]
+async fn forty_large_outputs_at_once_do_not_fill_the_window() {
+    let text = tool("text", |_, _| std::future::ready(Ok("x".repeat(30_000))));
+    let calls = (0..40).fold(Saying::nothing(), |saying, at| saying.and_call(format!("c{at}"), "text", json!({})));
+    let agent = agent(Dialect::Chat, [calls, Saying::text("done")]).tool(text).build().expect("an agent");
+    done(agent.send("q")).await;
+    let told: usize = results(&agent.history()).iter().map(|(_, text, _)| text.len()).sum();
+    assert!((150_000..230_000).contains(&told), "{told}");
+}
+
+#[tokio::test]
+async fn a_picture_that_is_too_large_is_named_and_never_cut() {
+    let picture = ContentPart::Image(Blob::new("image/png", &[0; 9000]));
+    let paint = tool("paint", move |_, _| std::future::ready(Ok(picture.clone())));
+    let agent = agent(Dialect::Anthropic, [Saying::call("a", "paint", json!({})), Saying::text("done")])
+        .tool(paint)
+        .budget(Budget::default().with_blob_bytes(1000))
+        .build()
+        .expect("an agent");
+    done(agent.send("q")).await;
+    let told = results(&agent.history())[0].1.clone();
+    assert!(told.contains("image/png") && told.contains("9,000"), "{told}");
+    let file = agent.spill_folder().expect("it is kept").join("o1-1.png");
+    assert_eq!(std::fs::read(file).expect("a file").len(), 9000);
+}
+
+#[tokio::test]
+async fn many_tools_are_found_by_words_and_called_through_one() {
+    let many = (0..120).map(|number| {
+        let definition =
+            ToolDefinition::new(format!("tool_{number}")).with_description(format!("Counts item{number} sheep"));
+        let answer = move |arguments: Arguments, _| {
+            std::future::ready(Ok::<_, ropeway::tool::BoxError>(format!("{number} {}", Value::Object(arguments))))
+        };
+        Arc::new(LocalTool::new(definition, answer)) as Arc<dyn Tool>
+    });
+    let sayings = [
+        Saying::call("a", "find_tools", json!({"query": "item77", "limit": 1})),
+        Saying::call("b", "call_tool", json!({"name": "tool_77", "arguments": {"x": 1}})),
+        Saying::text("done"),
+    ];
+    let (model, provider) = listening(sayings).await;
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let seen = steps.clone();
+    let agent = Agent::builder().provider(provider).model("m").tools(many).search_over(100).tracer(move |step| {
+        if let Step::CallStarted { tool, .. } = step {
+            seen.lock().expect("no panic").push(tool.clone());
+        }
+    });
+    let agent = agent.build().expect("an agent");
+    assert_eq!(done(agent.send("q")).await.text, "done");
+    let told = results(&agent.history());
+    let found: Value = serde_json::from_str(&told[0].1).expect("JSON");
+    assert_eq!(found[0]["name"], "tool_77");
+    assert_eq!(told[1].1, "77 {\"x\":1}");
+    assert_eq!(
+        *steps.lock().expect("no panic"),
+        ["find_tools", "tool_77"],
+        "a call is told by the tool that was meant"
+    );
+    let bodies = model.bodies();
+    let shown = tool_names(&bodies[0]);
+    assert!(shown.contains(&"find_tools") && shown.contains(&"call_tool") && shown.len() <= 104, "{shown:?}");
+    assert_eq!(shown, tool_names(&bodies[2]), "what is shown stays the same, for the provider's cache");
+}
+
+/// A source of context that says something else each time.
+struct Diary(Mutex<Vec<&'static str>>);
+
+impl ContextSource for Diary {
+    fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
+        let page = self.0.lock().expect("no panic").pop();
+        let item = page.map(|page| ContextItem::new("diary", vec![ContentPart::text(page)]));
+        Box::pin(std::future::ready(item.into_iter().collect()))
+    }
+}
+
+#[tokio::test]
+async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_saved() {
+    let (model, provider) = listening([Saying::text("one"), Saying::text("two")]).await;
+    let diary = Diary(Mutex::new(vec!["Tuesday.", "Monday."]));
+    let agent =
+        Agent::builder().provider(provider).model("m").system("Be brief.").context(diary).build().expect("an agent");
+    done(agent.send("first")).await;
+    done(agent.send("second")).await;
+    let bodies = model.bodies();
+    let text = |body: &Value| body["messages"].to_string();
+    assert!(text(&bodies[0]).contains("Monday.") && !text(&bodies[0]).contains("Tuesday."));
+    assert!(text(&bodies[1]).contains("Tuesday.") && !text(&bodies[1]).contains("Monday."));
+    let first = bodies[0]["messages"].to_string();
+    assert!(first.find("Monday.") < first.find("first"), "it stands before the question: {first}");
+    let history = serde_json::to_string(&agent.history()).expect("JSON");
+    assert!(!history.contains("day."), "{history}");
+}
+
+#[test]
+fn resources_and_instructions_of_a_bridge_reach_the_model_before_the_question() {
+    scene(|_| async {
+        let (model, provider) = listening([Saying::text("ok")]).await;
+        let script = Script { instructions: Some("Ask before you write.".to_owned()), ..Script::default() };
+        let mut entry = ServerEntry::new(hasty(Scripted::new(script).in_process()));
+        entry.instructions = true;
+        let bridge = Bridge::new(Config::default().with_server(entry)).expect("a bridge");
+        let agent = Agent::builder().provider(provider).model("m").system("Be brief.").bridge(bridge.clone());
+        let agent = agent.build().expect("an agent");
+        done(agent.send("q")).await;
+        let body = &model.bodies()[0];
+        let system = body["messages"][0]["content"].as_str().expect("a system prompt");
+        assert!(system.starts_with("Be brief.") && system.contains("Ask before you write."), "{system}");
+        assert!(tool_names(body).contains(&"mcp_peer_echo"), "{:?}", tool_names(body));
+        assert_eq!(
+            agent.history().system.as_deref(),
+            Some("Be brief."),
+            "a server's words are not saved as the host's"
+        );
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn an_agent_is_started_with_the_messages_of_a_prompt() {
+    scene(|_| async {
+        let (_scripted, server) = crate::hasty::in_process(Script::default()).await;
+        let prompt = server.get_prompt("plain", Arguments::new(), &CallContext::default()).await.expect("a prompt");
+        let messages = prompt.to_messages();
+        let (_model, provider) = listening([Saying::text("ok")]).await;
+        let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
+        done(agent.send(messages.clone())).await;
+        assert_eq!(agent.history().messages[..messages.len()], messages);
+        server.close().await;
+    });
+}
+
+#[test]
+fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_with_the_agent() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let sayings = [Saying::call("a", "fs_echo", json!({"message": "hi"})), Saying::text("done")];
+        let agent = Agent::builder()
+            .provider(model(Dialect::Gemini, sayings))
+            .model("m")
+            .mcp_with_prefix(hasty(scripted.in_process()), "fs")
+            .build()
+            .expect("an agent");
+        assert_eq!(scripted.connections(), 0, "nothing is started before the first message");
+        let mut turn = agent.send("q");
+        let mut verdicts = None;
+        while let Some(step) = turn.next().await {
+            if let Step::Servers { verdicts: told } = step {
+                verdicts = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(done(turn).await.text, "done");
+        let verdicts = verdicts.expect("the servers are told of");
+        assert!(verdicts[0].starts_with("server `peer` is ready with "), "{verdicts:?}");
+        assert_eq!(results(&agent.history())[0].1, "hi");
+    });
+}
+
+#[tokio::test]
+async fn a_host_with_its_own_loop_answers_for_its_tools() {
+    for dialect in Dialect::ALL {
+        let sayings =
+            [Saying::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})), Saying::text("done")];
+        let request = Generate::new("m", Conversation::new().with("q"))
+            .with_tools([ToolDefinition::new("known"), ToolDefinition::new("unknown")])
+            .with_limits(Limits::default().with_steps(3))
+            .with_options(RequestOptions::default());
+        let provider = model(dialect, sayings);
+        let generated = generate(&provider, request, |call| async move {
+            (call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments)))
+        });
+        let generated = generated.await.expect("an outcome");
+        assert_eq!((generated.outcome.text.as_str(), generated.outcome.steps), ("done", 2));
+        assert_eq!(generated.outcome.end, End::Done(StopReason::EndTurn));
+        let told = results(&generated.conversation);
+        assert_eq!((told[0].2, told[1].2), (false, true), "{told:?}");
+        assert!(told[1].1.contains("there is no tool `unknown`"), "{told:?}");
+        sendable(&generated.conversation);
+    }
+}
+
+#[tokio::test]
+async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
+    let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("known")]);
+    let provider = model(Dialect::Responses, [Saying::call("a", "known", json!({}))]);
+    let mut generation = stream(&provider, request, |_| async { Some(ToolOutput::text("yes")) });
+    let mut finished = 0;
+    while let Some(step) = generation.next().await {
+        finished += usize::from(matches!(step, Step::CallFinished { .. }));
+    }
+    let failed = generation.finish().await.expect_err("the script is over");
+    assert_eq!((finished, results(&failed.conversation).len()), (1, 1));
+    assert_eq!(failed.to_string(), "model `m` gave no answer");
+    sendable(&failed.conversation);
+}
+
+#[tokio::test]
+async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
+    let log = logged(|_| async {
+        let agent = agent(Dialect::Anthropic, [echoing("a", "hi"), Saying::text("done")]).tool(echo());
+        done(agent.build().expect("an agent").send("q")).await;
+    });
+    let spans = log.await.spans();
+    let of = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let (turns, questions, calls) = (of("invoke_agent"), of("chat"), of("execute_tool"));
+    assert_eq!((turns.len(), questions.len(), calls.len()), (1, 2, 1));
+    assert_eq!(turns[0].field("gen_ai.usage.input_tokens"), Some("20"));
+    assert_eq!(questions[0].field("otel.name"), Some("chat m"));
+    assert_eq!(questions[0].field("gen_ai.provider.name"), Some("anthropic"));
+    assert_eq!(questions[1].field("gen_ai.response.finish_reasons"), Some("EndTurn"));
+    assert_eq!(calls[0].field("gen_ai.tool.name"), Some("echo"));
+}
+
+#[tokio::test]
+async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
+    let agent = agent(Dialect::Chat, [Saying::text("one"), Saying::text("two"), Saying::text("three")]).tool(echo());
+    let agent = agent.build().expect("an agent");
+    done(agent.send("q")).await;
+    let before = agent.tools();
+    done(agent.send("q")).await;
+    assert!(before.same_as(&agent.tools()));
+    agent.add_tool(tool("other", |_, _| std::future::ready(Ok("x"))));
+    done(agent.send("q")).await;
+    assert!(!before.same_as(&agent.tools()));
+    assert!(matches!(agent.history().messages.last(), Some(Message::Assistant(_))));
+}

@@ -1,0 +1,141 @@
+//! The agent's part: a real model uses a file server, a time server and a tool of our own, and its answers are checked.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use ropeway::agent::{Agent, End, Limits, RequestOptions, Step};
+use ropeway::bridge::Bridge;
+use ropeway::config::{Config, ServerConfig, ServerEntry, StdioServer};
+use ropeway::envelope::{Data, Envelope};
+use ropeway::provider::{Provider, StopReason};
+use ropeway::tool::{BoxError, LocalTool, ToolDefinition};
+use serde_json::{Value, json};
+
+/// What stands in the file, and nowhere else.
+const SECRET: &str = "The meeting is in the Lighthouse room at noon.";
+
+/// What only our own tool knows.
+const CRATES: u32 = 4711;
+
+/// Two servers and a tool of our own, for as long as this lives.
+pub(crate) struct Desk {
+    bridge: Bridge,
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    /// Starts the file server over a folder with one file, and the time server, as `servers.json` says.
+    pub(crate) async fn open(servers: &Path) -> Result<Self> {
+        let servers: Value = serde_json::from_slice(&fs::read(servers)?)?;
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("note.txt"), SECRET)?;
+        let server = |name: &str, tool: &str| -> Result<ServerEntry> {
+            let command = servers[name]["command"].as_str().with_context(|| format!("there is no server `{name}`"))?;
+            let args = servers[name]["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let args = args.map(|arg| arg.replace("{DIR}", &folder.path().display().to_string()));
+            let mut entry = ServerEntry::new(ServerConfig::new(name, StdioServer::new(command, args)));
+            // A small model does best with few tools.
+            entry.tools.allow = vec![tool.to_owned()];
+            Ok(entry)
+        };
+        let config = Config::default()
+            .with_server(server("filesystem", "read_text_file")?)
+            .with_server(server("time", "get_current_time")?);
+        let bridge = Bridge::new(config)?;
+        Ok(Self { bridge, folder })
+    }
+
+    /// Asks three questions that only the tools can answer.
+    pub(crate) async fn ask(&self, provider: &Provider) -> Result<()> {
+        let note = self.folder.path().join("note.txt");
+        let question = format!("Read the file {} and tell me the name of the room.", note.display());
+        let (text, calls) = self.turn(provider, &question).await?;
+        ensure!(called(&calls, "mcp_filesystem_read_text_file"), "the file was not read");
+        ensure!(text.contains("Lighthouse"), "the answer does not name the room");
+
+        let (text, calls) = self.turn(provider, "What time is it in Tokyo right now?").await?;
+        let time = calls.iter().find(|call| call.tool == "mcp_time_get_current_time" && !call.meta.is_error);
+        let time = time.context("nobody looked at the clock")?;
+        let said = match time.data() {
+            Data::Json(value) => value.to_string(),
+            Data::Text(text) => text.into_owned(),
+            _ => String::new(),
+        };
+        ensure!(said.contains("Asia/Tokyo"), "the clock of another city was looked at: {said}");
+        let hour = said.split_once('T').map(|(_, rest)| rest[..2].to_owned()).context("the clock tells no hour")?;
+        let twelve = hour.parse::<u32>()?.wrapping_add(11) % 12 + 1;
+        ensure!(
+            text.contains(&hour) || text.contains(&twelve.to_string()),
+            "the answer tells another hour than {hour}"
+        );
+
+        let (text, calls) = self.turn(provider, "How many crates are in warehouse B?").await?;
+        ensure!(called(&calls, "count_crates"), "nobody counted");
+        ensure!(text.replace([',', '.', ' '], "").contains(&CRATES.to_string()), "the number is not {CRATES}");
+        Ok(())
+    }
+
+    async fn turn(&self, provider: &Provider, question: &str) -> Result<(String, Vec<Arc<Envelope>>)> {
+        println!("> {question}");
+        let mut options = RequestOptions::default();
+        (options.max_tokens, options.temperature) = (Some(150), Some(0.0));
+        let agent = Agent::builder()
+            .provider(provider.clone())
+            .model("local")
+            .system("You answer briefly. Use a tool where it helps.")
+            .tool(count_crates())
+            .bridge(self.bridge.clone())
+            .options(options)
+            .limits(Limits::default().with_steps(4))
+            .build()?;
+        let mut turn = agent.send(question);
+        let mut calls = Vec::new();
+        while let Some(step) = turn.next().await {
+            match step {
+                Step::Text { text } => print!("{text}"),
+                Step::CallStarted { tool, arguments, .. } => {
+                    print!("\n@ {tool} {}", serde_json::to_string(&arguments)?)
+                }
+                Step::CallFinished { envelope, .. } => {
+                    println!("\n= {}", serde_json::to_string(&envelope.data())?);
+                    calls.push(envelope);
+                }
+                Step::Warning { message } => println!("[{message}]"),
+                _ => {}
+            }
+            std::io::stdout().flush()?;
+        }
+        let outcome = turn.finish().await?;
+        let usage = outcome.usage;
+        println!("\n  ({:?}, {} steps, {} in, {} out)", outcome.end, outcome.steps, usage.input, usage.output);
+        ensure!(outcome.end == End::Done(StopReason::EndTurn), "the turn did not end as it should");
+        Ok((outcome.text, calls))
+    }
+
+    /// Ends the servers.
+    pub(crate) async fn close(self) {
+        self.bridge.stop().await;
+    }
+}
+
+fn called(calls: &[Arc<Envelope>], tool: &str) -> bool {
+    calls.iter().any(|call| call.tool == tool && !call.meta.is_error)
+}
+
+fn count_crates() -> LocalTool {
+    let schema = json!({
+        "type": "object",
+        "properties": {"warehouse": {"type": "string", "description": "The letter of the warehouse."}},
+        "required": ["warehouse"],
+    });
+    let definition = ToolDefinition::new("count_crates")
+        .with_description("Counts the crates in a warehouse.")
+        .with_input_schema(schema);
+    LocalTool::new(definition, |arguments, _| async move {
+        let warehouse = arguments["warehouse"].as_str().unwrap_or_default();
+        Ok::<_, BoxError>(format!("There are {CRATES} crates in warehouse {warehouse}."))
+    })
+}
