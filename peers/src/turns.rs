@@ -116,10 +116,10 @@ impl Course {
         serde_json::from_str(&text).with_context(unreadable)
     }
 
-    /// What every turn must come to: a contestant that loses calls or tools must not win.
-    pub fn expected(&self) -> Result<Turn> {
+    /// What every turn must come to, with so many tools of the contestant's own: one that loses calls or tools must not win.
+    pub fn expected(&self, own_tools: usize) -> Result<Turn> {
         let calls = self.script()?.calls();
-        Ok(Turn { words: last_words(calls, self.listed()?.len()), calls })
+        Ok(Turn { words: last_words(calls, self.listed()?.len() + own_tools), calls })
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Runs the course.
 pub(super) fn run(course: &Course) -> Result<Report> {
-    let expected = course.expected()?;
+    let expected = course.expected(0)?;
     let mut floor = Floor::new(course)?;
     for _ in 0..course.warm_up {
         floor.turn()?.check(&expected)?;

@@ -12,12 +12,15 @@ use ropeway::tool::{Arguments, BoxError, LocalTool, Schema, Tool, ToolDefinition
 use ropeway_peers::turns::{Course, Laps, Listed, PROMPT, Report, SYSTEM, Turn};
 use serde_json::Value;
 
+/// Our agent brings one tool of its own, which pages through large outputs.
+const OWN_TOOLS: usize = 1;
+
 /// Runs the course.
 pub(super) async fn run(course: &Course) -> Result<Report> {
     let listed = course.listed()?;
     let settings = settings(Dialect::Chat, listed.len()).with_base_url(&course.url);
     let contestant = Ours::new(listed, Provider::new(settings)?, &course.model)?;
-    let expected = course.expected()?;
+    let expected = course.expected(OWN_TOOLS)?;
     for _ in 0..course.warm_up {
         contestant.turn().await?.check(&expected)?;
         contestant.forget().await;
@@ -33,10 +36,10 @@ pub(super) async fn run(course: &Course) -> Result<Report> {
     Ok(laps.finish())
 }
 
-/// How a provider is asked that takes all these tools.
+/// How a provider is asked that takes all these tools and ours.
 pub(super) fn settings(dialect: Dialect, tools: usize) -> Settings {
     let mut settings = Settings::new(dialect).with_key("none");
-    settings.quirks.most_tools = Some(tools);
+    settings.quirks.most_tools = Some(tools + OWN_TOOLS);
     settings
 }
 
