@@ -108,10 +108,10 @@ pub struct Agents {
 
 /// Installs the agents that ours is measured against, as far as they can be.
 pub fn agents() -> Result<Agents> {
-    let home = place::servers();
+    let home = place::target().join("agents");
     let _guard = guard(&home)?;
     let fixtures = place::agent_fixtures();
-    let folder = home.join("agents-node");
+    let folder = home.join("node");
     let (node, script) = (folder.join("node_modules/.bin/node"), folder.join("ai_sdk.mjs"));
     let npm = Part {
         folder: folder.clone(),
@@ -119,7 +119,7 @@ pub fn agents() -> Result<Agents> {
         kind: Kind::Npm,
         proof: vec![node.clone(), folder.join("node_modules/ai/package.json")],
     };
-    let folder = home.join("agents-python");
+    let folder = home.join("python");
     let program = folder.join("bin/python");
     let pip = Part { folder, pins: fixtures.join("python.txt"), kind: Kind::Python, proof: vec![program.clone()] };
     let (npm, pip) = (npm.is_there(&NPM), pip.is_there(&PYTHON));

@@ -11,6 +11,9 @@ use super::turns::{Agents, Contestant, Key, Manner, Script, TOOLS};
 use super::verdict::{Unit, Verdict};
 use super::{cores, load, trial};
 
+/// What has to be built.
+pub(super) const PROGRAMS: [&str; 2] = ["bench-agent", "model-server"];
+
 /// The dialects, by the names that they have in reports.
 const DIALECTS: [&str; 4] = ["anthropic", "responses", "gemini", "chat"];
 
