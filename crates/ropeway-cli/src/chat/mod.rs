@@ -28,13 +28,14 @@ use self::approval::{Reply, Rules};
 use self::line::{Editor, Typed};
 pub(crate) use self::screen::Screen;
 use self::slash::Slash;
-use crate::command::{fill_prompt, say, tools_text};
+use crate::command::{fill_prompt, say, tools_text, write};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
 use crate::servers::Source;
 use crate::session::Session;
 use crate::text::{clean_line, width};
+use crate::veil;
 
 /// What stands before what a person types.
 const PROMPT: &str = "› ";
@@ -276,9 +277,12 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Says something that is not the model's.
+    /// Says something that is not the model's. A person reads it where everything else is, a script does not.
     fn note(&self, text: &str) {
-        say(text);
+        match self.recipe.desk {
+            Some(_) => tell(text),
+            None => say(text),
+        }
     }
 
     /// Follows a turn to its end, and keeps what was said.
@@ -372,8 +376,9 @@ impl<'a> Chat<'a> {
                 true
             }
             Question::Call(request, answer) => {
-                let (before, prompt) = approval::question(&request, width());
-                say(&before);
+                let name = show::name(&request.tool, &request.origin);
+                let (before, prompt) = approval::question(&name, &request.arguments, width());
+                tell(&before);
                 let reply = loop {
                     let reply = match person.editor.answer(&prompt).await {
                         Typed::Line(line) => Reply::read(&line),
@@ -381,7 +386,7 @@ impl<'a> Chat<'a> {
                     };
                     match reply {
                         Some(reply) => break reply,
-                        None => say(&faint("y, n, a or q; n may be followed by a reason\n")),
+                        None => tell(&faint("y, n, a or q; n may be followed by a reason\n")),
                     }
                 };
                 let approval = match reply {
@@ -411,6 +416,12 @@ impl<'a> Chat<'a> {
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
         }
     }
+}
+
+/// Says something to a person at a terminal, wherever notes go: what is asked must be read.
+fn tell(text: &str) {
+    // A terminal that is gone has nobody before it.
+    let _ = write(&veil::over(text));
 }
 
 /// Waits for Ctrl-C of a person.
