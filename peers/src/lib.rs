@@ -6,3 +6,5 @@ pub mod floor;
 pub mod meter;
 pub mod offer;
 pub mod recorded;
+pub mod script;
+pub mod turns;

@@ -80,7 +80,7 @@ pub fn micros(duration: Duration) -> f64 {
 }
 
 /// The CPU time of all threads of this process, also of those that have ended.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }

@@ -32,6 +32,27 @@ pub fn tools(count: usize) -> Vec<Value> {
     called.into_iter().chain((0..).map(listed)).take(count.max(4)).collect()
 }
 
+/// Definitions of `count` tools as agents take them: the two that the benchmark's model calls, then others that it does not.
+pub fn functions(count: usize) -> Vec<Value> {
+    let called = [
+        json!({
+            "name": "echo",
+            "description": "Says the message back.",
+            "parameters": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
+        }),
+        json!({
+            "name": "wait",
+            "description": "Answers after so many milliseconds.",
+            "parameters": {"type": "object", "properties": {"milliseconds": {"type": "integer"}}, "required": ["milliseconds"]},
+        }),
+    ];
+    let others = (0..).map(|number| {
+        let tool = listed(number);
+        json!({"name": tool["name"], "description": tool["description"], "parameters": tool["inputSchema"]})
+    });
+    called.into_iter().chain(others).take(count.max(2)).collect()
+}
+
 /// A tool such as real servers list: a schema of some 400 bytes.
 fn listed(number: usize) -> Value {
     json!({
@@ -95,6 +116,7 @@ mod tests {
     #[test]
     fn as_many_tools_are_listed_as_were_asked_for() {
         assert_eq!((tools(200).len(), tools(0).len()), (200, 4));
+        assert_eq!((functions(200).len(), functions(0).len()), (200, 2));
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub fn command_line_fixtures() -> PathBuf {
     root().join("fixtures").join("clis")
 }
 
+/// What the agents of others are installed from, and the programs that run them.
+pub fn agent_fixtures() -> PathBuf {
+    root().join("fixtures").join("agents")
+}
+
 /// Recorded lists of many servers' tools, where somebody has put them: an extra, never needed.
 pub fn corpus() -> PathBuf {
     root().join("../shared/corpus/servers")

@@ -1,5 +1,5 @@
 //! The real parts that tests need, installed at pinned versions, once: servers to talk to, SDKs that judge what is said, and
-//! the command lines that ours is measured against.
+//! the command lines and agents that ours are measured against.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,43 @@ pub fn command_lines() -> Result<CommandLines> {
         mcporter: npm.clone().map(|()| mcporter),
         inspector: npm.map(|()| inspector),
         fastmcp: fastmcp.map(|()| program),
+    })
+}
+
+/// The agents of others, each with its program and first arguments; what is not there says why.
+#[derive(Debug)]
+pub struct Agents {
+    pub ai_sdk: Result<Vec<PathBuf>, String>,
+    pub openai_agents: Result<Vec<PathBuf>, String>,
+    pub pydantic_ai: Result<Vec<PathBuf>, String>,
+}
+
+/// Installs the agents that ours is measured against, as far as they can be.
+pub fn agents() -> Result<Agents> {
+    let home = place::target().join("agents");
+    let _guard = guard(&home)?;
+    let fixtures = place::agent_fixtures();
+    let folder = home.join("node");
+    let (node, script) = (folder.join("node_modules/.bin/node"), folder.join("ai_sdk.mjs"));
+    let npm = Part {
+        folder: folder.clone(),
+        pins: fixtures.join("package-lock.json"),
+        kind: Kind::Npm,
+        proof: vec![node.clone(), folder.join("node_modules/ai/package.json")],
+    };
+    let folder = home.join("python");
+    let program = folder.join("bin/python");
+    let pip = Part { folder, pins: fixtures.join("python.txt"), kind: Kind::Python, proof: vec![program.clone()] };
+    let (npm, pip) = (npm.is_there(&NPM), pip.is_there(&PYTHON));
+    if npm.is_ok() {
+        // Resolution of imports starts where a script is, so it has to be beside its `node_modules`.
+        fs::copy(fixtures.join("ai_sdk.mjs"), &script)?;
+    }
+    let python = |script: &str| pip.clone().map(|()| vec![program.clone(), fixtures.join(script)]);
+    Ok(Agents {
+        ai_sdk: npm.map(|()| vec![node, script]),
+        openai_agents: python("openai_agents_run.py"),
+        pydantic_ai: python("pydantic_ai_run.py"),
     })
 }
 

@@ -1,11 +1,13 @@
 //! Benchmarks: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
 
+mod agent;
 mod bridge;
 mod cli;
 mod engine;
 mod providers;
 mod rounds;
 mod trial;
+mod turns;
 mod verdict;
 
 use std::env;
@@ -17,7 +19,7 @@ use serde_json::Value;
 use crate::place;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge|providers [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers|agent [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -41,6 +43,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let board = providers::Board::fill(&build(&["ropeway-peers"])?, quick)?;
             (board.to_json(), board.to_text())
         }
+        "agent" => {
+            let board = agent::Board::fill(&build_only("ropeway-peers", &agent::PROGRAMS)?, quick)?;
+            (board.to_json(), board.to_text())
+        }
         _ => bail!(USAGE),
     };
     match json {
@@ -50,21 +56,37 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers [--json] [--quick]";
+const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent [--json] [--quick]";
 
 /// Builds the programs of these packages, and says where they are.
 fn build(packages: &[&str]) -> Result<PathBuf> {
     // One after the other: built together, one would get the features that the other asks of what both depend on.
     for package in packages {
-        let mut cargo = cargo(&["build", "--quiet", "--release", "--package", package, "--bins"]);
-        // `cargo run` told us about the package xtask; build scripts that watch these variables would run again.
-        for (name, _) in
-            env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            cargo.env_remove(name);
-        }
-        run_command(&mut cargo)?;
+        cargo_build(package, &["--bins"])?;
     }
+    built()
+}
+
+/// Builds some programs of a package, where the others would take much longer, and says where they are.
+fn build_only(package: &str, programs: &[&str]) -> Result<PathBuf> {
+    let flags: Vec<&str> = programs.iter().flat_map(|program| ["--bin", program]).collect();
+    cargo_build(package, &flags)?;
+    built()
+}
+
+fn cargo_build(package: &str, flags: &[&str]) -> Result<()> {
+    let mut cargo = cargo(&["build", "--quiet", "--release", "--package", package]);
+    cargo.args(flags);
+    // `cargo run` told us about the package xtask; build scripts that watch these variables would run again.
+    for (name, _) in
+        env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
+        cargo.env_remove(name);
+    }
+    run_command(&mut cargo)
+}
+
+fn built() -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| place::root().join("target"), PathBuf::from);
     target.join("release").canonicalize().context("the built programs are not where they should be")
 }

@@ -9,6 +9,7 @@ pub(super) enum Unit {
     Times,
     Seconds,
     Milliseconds,
+    Microseconds,
     Megabytes,
 }
 
@@ -18,6 +19,7 @@ impl Unit {
             Self::Times => "×",
             Self::Seconds => "s",
             Self::Milliseconds => "ms",
+            Self::Microseconds => "µs",
             Self::Megabytes => "MB",
         }
     }
@@ -27,6 +29,7 @@ impl Unit {
             Self::Times => "ratio",
             Self::Seconds => "seconds",
             Self::Milliseconds => "milliseconds",
+            Self::Microseconds => "microseconds",
             Self::Megabytes => "megabytes",
         }
     }

@@ -102,6 +102,8 @@ fn marked(text: Cow<'_, str>) -> Cow<'_, str> {
         #[serde(rename = "error")]
         _error: IgnoredAny,
     }
-    let says_so = text.trim_start().starts_with('{') && serde_json::from_str::<SaysSo>(&text).is_ok();
+    let start = text.trim_start();
+    let in_words = start.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
+    let says_so = in_words || (start.starts_with('{') && serde_json::from_str::<SaysSo>(&text).is_ok());
     if says_so { text } else { format!("error: {text}").into() }
 }

@@ -1,0 +1,98 @@
+//! A contestant: our own agent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use ropeway::agent::{Agent, End};
+use ropeway::message::{Conversation, Dialect};
+use ropeway::provider::{Provider, Settings, StopReason};
+use ropeway::tool::{Arguments, BoxError, LocalTool, Schema, Tool, ToolDefinition};
+use ropeway_peers::turns::{Course, Laps, Listed, PROMPT, Report, SYSTEM, Turn};
+use serde_json::Value;
+
+/// Our agent brings one tool of its own, which pages through large outputs.
+const OWN_TOOLS: usize = 1;
+
+/// Runs the course.
+pub(super) async fn run(course: &Course) -> Result<Report> {
+    let listed = course.listed()?;
+    let settings = settings(Dialect::Chat, listed.len()).with_base_url(&course.url);
+    let contestant = Ours::new(listed, Provider::new(settings)?, &course.model)?;
+    let expected = course.expected(OWN_TOOLS)?;
+    for _ in 0..course.warm_up {
+        contestant.turn().await?.check(&expected)?;
+        contestant.forget().await;
+    }
+    let mut laps = Laps::start(course.turns);
+    for _ in 0..course.turns {
+        let began = laps.begin();
+        let turn = contestant.turn().await?;
+        laps.end(began);
+        turn.check(&expected)?;
+        contestant.forget().await;
+    }
+    Ok(laps.finish())
+}
+
+/// How a provider is asked that takes all these tools and ours.
+pub(super) fn settings(dialect: Dialect, tools: usize) -> Settings {
+    let mut settings = Settings::new(dialect).with_key("none");
+    settings.quirks.most_tools = Some(tools + OWN_TOOLS);
+    settings
+}
+
+/// Our agent, and how often its tools were called.
+pub(super) struct Ours {
+    pub(super) agent: Agent,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Ours {
+    /// With these tools, all of which the model is told of.
+    pub(super) fn new(listed: Vec<Listed>, provider: Provider, model: &str) -> Result<Self> {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = listed.len();
+        let tools = listed.into_iter().map(|listed| Arc::new(tool(listed, &calls)) as Arc<dyn Tool>);
+        let builder = Agent::builder().provider(provider).model(model).system(SYSTEM).tools(tools);
+        Ok(Self { agent: builder.search_over(count).build()?, calls })
+    }
+
+    /// One turn to its end.
+    pub(super) async fn turn(&self) -> Result<Turn> {
+        self.calls.store(0, Ordering::Relaxed);
+        let outcome = self.agent.send(PROMPT).finish().await?;
+        if outcome.end != End::Done(StopReason::EndTurn) {
+            bail!("the turn ended with {:?}", outcome.end);
+        }
+        Ok(Turn { words: outcome.text, calls: self.calls.load(Ordering::Relaxed) })
+    }
+
+    /// Makes the next turn a conversation of its own, as all contestants do.
+    pub(super) async fn forget(&self) {
+        self.agent.replace_history(Conversation::new().with_system(SYSTEM)).await;
+    }
+}
+
+/// A function of the host.
+fn tool(Listed { name, description, parameters }: Listed, calls: &Arc<AtomicUsize>) -> LocalTool {
+    let (calls, own) = (calls.clone(), name.clone());
+    let mut definition = ToolDefinition::new(name).with_description(description);
+    definition.input_schema = Schema::from_text(parameters);
+    LocalTool::new(definition, move |mut arguments: Arguments, _| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        let (waits, echoes) = (own == "wait", own == "echo");
+        async move {
+            if waits {
+                let milliseconds = arguments.get("milliseconds").and_then(Value::as_u64).unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+                return Ok("waited".to_owned());
+            }
+            match arguments.get_mut("message").map(Value::take) {
+                Some(Value::String(message)) if echoes => Ok(message),
+                _ => Ok::<_, BoxError>("nothing found".to_owned()),
+            }
+        }
+    })
+}
