@@ -2,17 +2,21 @@
 
 use anstyle::Style;
 use clap::Args;
-use ropeway::agent::{Approval, ApprovalRequest, Permission, Policy};
+use ropeway::agent::{Approval, Permission, Policy};
 use ropeway::config::ToolApproval;
 use ropeway::message::CallArguments;
+use ropeway::tool::Arguments;
 
 use super::show;
-use crate::text::{clean, columns};
+use crate::text::{clean, columns, cut};
 
 const NAME: Style = Style::new().bold();
 
 /// How many lines of arguments are shown; who writes more wants them not to be read.
 const MOST_LINES: usize = 60;
+
+/// How much of a line of them is shown.
+const LONGEST_LINE: usize = 2000;
 
 const CHOICES: &str = "[y]es / [n]o / [a]lways / [q]uit turn: ";
 
@@ -88,17 +92,16 @@ impl Reply {
 }
 
 /// How a person is asked: what is said before, and what stands before the reply. All of the arguments can be read.
-pub(crate) fn question(request: &ApprovalRequest, width: usize) -> (String, String) {
-    let name = show::name(&request.tool, &request.origin);
-    let brief = show::arguments(&CallArguments::Object(request.arguments.clone()));
+pub(crate) fn question(name: &str, arguments: &Arguments, width: usize) -> (String, String) {
+    let brief = show::arguments(&CallArguments::Object(arguments.clone()));
     let line = format!("Allow {name}({brief})? ");
     if columns(&line) + columns(CHOICES) < width {
         return (String::new(), line + CHOICES);
     }
-    let whole = clean(&serde_json::to_string_pretty(&request.arguments).unwrap_or_default());
+    let whole = clean(&serde_json::to_string_pretty(arguments).unwrap_or_default());
     let lines: Vec<&str> = whole.lines().collect();
     let mut before = format!("Allow {NAME}{name}{NAME:#} with these arguments?\n");
-    lines.iter().take(MOST_LINES).for_each(|line| before.push_str(&format!("  {line}\n")));
+    lines.iter().take(MOST_LINES).for_each(|line| before.push_str(&format!("  {}\n", cut(line, LONGEST_LINE))));
     if lines.len() > MOST_LINES {
         before.push_str(&format!("  … and {} more lines\n", lines.len() - MOST_LINES));
     }
@@ -138,6 +141,24 @@ mod tests {
         assert_eq!(rules.policy().permission(&tool("write", json!({"destructiveHint": false}))), Permission::Ask);
         rules.always("mcp_s_write");
         assert_eq!(rules.policy().permission(&tool("write", json!({}))), Permission::Allow);
+    }
+
+    #[test]
+    fn long_arguments_are_shown_before_the_question() {
+        let arguments = |text: &str| json!({"text": text}).as_object().cloned().expect("an object");
+        let asked = |text: &str| {
+            let (before, prompt) = question("demo.write", &arguments(text), 100);
+            (anstream::adapter::strip_str(&before).to_string(), prompt)
+        };
+        assert_eq!(
+            asked("hi\u{1b}[2J"),
+            (String::new(), format!("Allow demo.write(text: \"hi\\u001b[2J\")? {CHOICES}"))
+        );
+        let text = "word ".repeat(20);
+        let before = format!("Allow demo.write with these arguments?\n  {{\n    \"text\": \"{text}\"\n  }}\n");
+        assert_eq!(asked(&text), (before, CHOICES.to_owned()));
+        let (before, _) = asked(&"x".repeat(10_000));
+        assert!(before.contains("xx…\n") && before.len() < 3000, "{before}");
     }
 
     #[test]

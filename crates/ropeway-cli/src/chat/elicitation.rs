@@ -5,7 +5,7 @@ use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
 
 use super::line::{Editor, Typed};
-use crate::command::say;
+use super::tell;
 use crate::help::faint;
 use crate::text::{clean, clean_line, width, wrap};
 
@@ -14,16 +14,16 @@ const NAME: Style = Style::new().bold();
 /// Asks a person for what a server wants to know.
 pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> ElicitationAnswer {
     let server = clean_line(elicitation.server.as_str());
-    say(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(&elicitation.message), width(), 2)));
+    tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(&elicitation.message), width(), 2)));
     match &elicitation.mode {
         ElicitationMode::Url { url } => {
-            say(&format!("  {}\n{}", clean_line(url), faint("  it is not opened for you\n")));
+            tell(&format!("  {}\n{}", clean_line(url), faint("  it is not opened for you\n")));
             agreed(editor, "Have you done so? [y]es / [n]o: ")
                 .await
                 .map_or_else(|answer| answer, |()| ElicitationAnswer::Accept(Map::new()))
         }
         ElicitationMode::Form { schema } => {
-            say(&faint("  Ctrl-C declines\n"));
+            tell(&faint("  Ctrl-C declines\n"));
             match form(schema, editor).await {
                 Ok(values) => ElicitationAnswer::Accept(values),
                 Err(answer) => answer,
@@ -36,7 +36,7 @@ async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Eli
     let mut values = Map::new();
     for field in fields(schema) {
         if let Some(description) = &field.description {
-            say(&faint(&wrap(&clean(description), width(), 2)));
+            tell(&faint(&wrap(&clean(description), width(), 2)));
         }
         loop {
             let line = match editor.answer(&field.prompt()).await {
@@ -49,7 +49,7 @@ async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Eli
                     values.extend(value.map(|value| (field.name.clone(), value)));
                     break;
                 }
-                Err(problem) => say(&faint(&format!("  {problem}\n"))),
+                Err(problem) => tell(&faint(&format!("  {problem}\n"))),
             }
         }
     }

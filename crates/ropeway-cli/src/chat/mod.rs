@@ -2,7 +2,9 @@
 
 pub(crate) mod approval;
 pub(crate) mod elicitation;
+mod end;
 pub(crate) mod line;
+mod recipe;
 pub(crate) mod record;
 mod screen;
 mod show;
@@ -11,30 +13,28 @@ mod slash;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::agent::{
-    Agent, AgentError, Approval, ApprovalRequest, End, Limit, Limits, Outcome, Permission, RequestOptions, Step, Turn,
-};
-use ropeway::bridge::Bridge;
+use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use ropeway::message::{Conversation, Message};
-use ropeway::provider::{Provider, StopReason};
 use ropeway::tool::CallError;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::approval::{Reply, Rules};
+use self::approval::Reply;
+use self::end::{unanswered, unfinished};
 use self::line::{Editor, Typed};
+pub(crate) use self::recipe::Recipe;
 pub(crate) use self::screen::Screen;
 use self::slash::Slash;
-use crate::command::{fill_prompt, say, tools_text};
+use crate::command::{fill_prompt, say, tools_text, write};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
-use crate::servers::Source;
 use crate::session::Session;
 use crate::text::{clean_line, width};
+use crate::veil;
 
 /// What stands before what a person types.
 const PROMPT: &str = "› ";
@@ -44,51 +44,6 @@ const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a turn that was cancelled may take to end.
 const LAST_STEPS: Duration = Duration::from_millis(500);
-
-/// What an agent is made of.
-pub(crate) struct Recipe {
-    pub(crate) provider: Provider,
-    pub(crate) model: String,
-    pub(crate) system: Option<String>,
-    pub(crate) limits: Limits,
-    pub(crate) options: RequestOptions,
-    pub(crate) rules: Rules,
-    pub(crate) bridge: Option<Bridge>,
-    /// Where questions about calls go, when there is somebody to be asked.
-    pub(crate) desk: Option<mpsc::UnboundedSender<Question>>,
-    /// Where the servers come from.
-    pub(crate) source: Source,
-}
-
-impl Recipe {
-    fn agent(&self, history: Conversation) -> Result<Agent, Failure> {
-        let mut builder = Agent::builder()
-            .provider(self.provider.clone())
-            .model(&self.model)
-            .limits(self.limits.clone())
-            .options(self.options.clone())
-            .policy(self.rules.policy())
-            .history(self.with_system(history));
-        if let Some(bridge) = &self.bridge {
-            builder = builder.bridge(bridge.clone());
-        }
-        if let Some(desk) = self.desk.clone() {
-            builder = builder.on_approval(move |request| {
-                let (reply, replied) = oneshot::channel();
-                // Nobody left to ask is nobody who agrees.
-                let _ = desk.send(Question::Call(Box::new(request), reply));
-                async move { replied.await.unwrap_or_else(|_| Approval::deny()) }
-            });
-        }
-        builder.build().map_err(|error| Failure::usage(error.to_string()))
-    }
-
-    /// What the model is told to be wins over what a history says.
-    fn with_system(&self, mut conversation: Conversation) -> Conversation {
-        conversation.system = self.system.clone().or(conversation.system);
-        conversation
-    }
-}
 
 /// Something that a person has to answer while a turn goes on.
 pub(crate) enum Question {
@@ -276,9 +231,12 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Says something that is not the model's.
+    /// Says something that is not the model's. A person reads it where everything else is, a script does not.
     fn note(&self, text: &str) {
-        say(text);
+        match self.recipe.desk {
+            Some(_) => tell(text),
+            None => say(text),
+        }
     }
 
     /// Follows a turn to its end, and keeps what was said.
@@ -372,8 +330,9 @@ impl<'a> Chat<'a> {
                 true
             }
             Question::Call(request, answer) => {
-                let (before, prompt) = approval::question(&request, width());
-                say(&before);
+                let name = show::name(&request.tool, &request.origin);
+                let (before, prompt) = approval::question(&name, &request.arguments, width());
+                tell(&before);
                 let reply = loop {
                     let reply = match person.editor.answer(&prompt).await {
                         Typed::Line(line) => Reply::read(&line),
@@ -381,7 +340,7 @@ impl<'a> Chat<'a> {
                     };
                     match reply {
                         Some(reply) => break reply,
-                        None => say(&faint("y, n, a or q; n may be followed by a reason\n")),
+                        None => tell(&faint("y, n, a or q; n may be followed by a reason\n")),
                     }
                 };
                 let approval = match reply {
@@ -413,6 +372,12 @@ impl<'a> Chat<'a> {
     }
 }
 
+/// Says something to a person at a terminal, wherever notes go: what is asked must be read.
+fn tell(text: &str) {
+    // A terminal that is gone has nobody before it.
+    let _ = write(&veil::over(text));
+}
+
 /// Waits for Ctrl-C of a person.
 async fn interrupt(person: Option<&mut Person>) {
     if let Some(person) = person
@@ -428,43 +393,5 @@ async fn late(session: &Session) {
     match &session.deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Why there is no outcome.
-fn unanswered(error: &AgentError) -> Failure {
-    match error {
-        AgentError::Provider { source, .. } => {
-            let failure = Failure::provider(error.to_string(), source);
-            match source.is_auth() {
-                true => failure.hint(
-                    "the key is missing, wrong, or not allowed to do this: `--key-env VARIABLE` takes another one",
-                ),
-                false => failure,
-            }
-        }
-        other => Failure::new(Exit::ToolError, other.to_string()),
-    }
-}
-
-/// What is wrong with the way in which a turn ended, if anything is.
-fn unfinished(end: &End) -> Option<Failure> {
-    let because = |words: &str| Some(Failure::new(Exit::ToolError, words));
-    match end {
-        End::Limit(limit) => {
-            let failure = Failure::new(Exit::ToolError, format!("the turn has ended: {limit}"));
-            Some(match limit {
-                Limit::Steps(_) => failure.hint("`--max-steps` allows more"),
-                _ => failure,
-            })
-        }
-        End::Done(StopReason::MaxTokens) => because("the answer has become as long as it may, and is cut"),
-        End::Done(StopReason::ContextWindow) => {
-            because("the conversation fills the model's window, and the answer is cut")
-        }
-        End::Done(StopReason::Refusal) => because("the model does not want to answer"),
-        End::Done(StopReason::ContentFilter) => because("the provider does not let the model answer"),
-        End::Done(StopReason::MalformedToolCall) => because("the model tried to call a tool, and failed"),
-        _ => None,
     }
 }

@@ -1,6 +1,8 @@
 //! The screen of a chat: where the steps of a turn are written while they happen.
 
 use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::agent::{Outcome, Step};
@@ -21,6 +23,9 @@ use crate::veil::{self, Flow};
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
 
+/// How long an answer may pause before that is shown.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Where the steps of a turn are written.
 pub(crate) struct Screen {
     form: Form,
@@ -30,6 +35,8 @@ pub(crate) struct Screen {
     thoughts: Flow,
     /// Behind what the cursor stands.
     open: Open,
+    /// The model is in the midst of an answer.
+    is_speaking: bool,
     /// The calls that are being made.
     running: Vec<(CallId, String)>,
     /// The call whose line was written last.
@@ -85,6 +92,7 @@ impl Screen {
             text: flow(),
             thoughts: flow(),
             open: Open::Nothing,
+            is_speaking: false,
             running: Vec::new(),
             last: None,
             told: Vec::new(),
@@ -101,6 +109,13 @@ impl Screen {
     pub(crate) async fn waiting<T>(&self, status: &Status, step: impl Future<Output = T>) -> T {
         if self.open != Open::Nothing || matches!(self.form, Form::Json) {
             return step.await;
+        }
+        let mut step = pin!(step);
+        if self.is_speaking {
+            // Between two lines of an answer there is nothing to be waited for.
+            if let Ok(done) = tokio::time::timeout(PAUSE, step.as_mut()).await {
+                return done;
+            }
         }
         let names: Vec<&str> = self.running.iter().map(|(_, name)| name.as_str()).collect();
         let label = if names.is_empty() { "waiting for the model".to_owned() } else { names.join(", ") };
@@ -209,7 +224,9 @@ impl Screen {
     /// Writes what was held back of the text, and ends its line.
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
         self.end_of(Open::Thoughts)?;
-        self.end_of(Open::Text)
+        self.end_of(Open::Text)?;
+        self.is_speaking = false;
+        Ok(())
     }
 
     fn end_of(&mut self, what: Open) -> Result<(), Failure> {
@@ -243,6 +260,7 @@ impl Screen {
             return self.line(&Step::Text { text });
         }
         self.last = None;
+        self.is_speaking = true;
         self.open = if text.ends_with('\n') { Open::Nothing } else { Open::Text };
         self.write(&text)
     }

@@ -248,7 +248,7 @@ fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
 }
 
 #[test]
-fn twice_ctrl_c_leaves_a_turn_that_does_not_end() {
+fn whoever_presses_ctrl_c_twice_leaves() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&[]));
     window.say("hi");

@@ -1,0 +1,61 @@
+//! The end of a turn that is not as it should be, as a failure.
+
+use ropeway::agent::{AgentError, End, Limit};
+use ropeway::provider::StopReason;
+
+use crate::failure::{Exit, Failure};
+
+/// Why there is no outcome.
+pub(super) fn unanswered(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Provider { source, .. } => {
+            let failure = Failure::provider(error.to_string(), source);
+            match source.is_auth() {
+                true => failure.hint(
+                    "the key is missing, wrong, or not allowed to do this: `--key-env VARIABLE` takes another one",
+                ),
+                false => failure,
+            }
+        }
+        other => Failure::new(Exit::ToolError, other.to_string()),
+    }
+}
+
+/// What is wrong with the way in which a turn ended, if anything is.
+pub(super) fn unfinished(end: &End) -> Option<Failure> {
+    let because = |words: &str| Some(Failure::new(Exit::ToolError, words));
+    match end {
+        End::Limit(limit) => {
+            let failure = Failure::new(Exit::ToolError, format!("the turn has ended: {limit}"));
+            Some(match limit {
+                Limit::Steps(_) => failure.hint("`--max-steps` allows more"),
+                _ => failure,
+            })
+        }
+        End::Done(StopReason::MaxTokens) => because("the answer has become as long as it may, and is cut"),
+        End::Done(StopReason::ContextWindow) => {
+            because("the conversation fills the model's window, and the answer is cut")
+        }
+        End::Done(StopReason::Refusal) => because("the model does not want to answer"),
+        End::Done(StopReason::ContentFilter) => because("the provider does not let the model answer"),
+        End::Done(StopReason::MalformedToolCall) => because("the model tried to call a tool, and failed"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_that_is_whole_is_no_failure() {
+        let told = |end: End| unfinished(&end).map(|failure| (failure.exit(), failure.message().to_owned()));
+        assert_eq!(told(End::Done(StopReason::EndTurn)), None);
+        assert_eq!(told(End::Done(StopReason::StopSequence)), None);
+        assert_eq!(told(End::Cancelled), None);
+        let limit = "the turn has ended: the limit of 3 steps is reached".to_owned();
+        assert_eq!(told(End::Limit(Limit::Steps(3))), Some((Exit::ToolError, limit)));
+        let cut = "the answer has become as long as it may, and is cut".to_owned();
+        assert_eq!(told(End::Done(StopReason::MaxTokens)), Some((Exit::ToolError, cut)));
+    }
+}

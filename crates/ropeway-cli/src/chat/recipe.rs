@@ -1,0 +1,58 @@
+//! A recipe: what an agent of a chat is made of, so that another one can be made in its place.
+
+use ropeway::agent::{Agent, Approval, Limits, RequestOptions};
+use ropeway::bridge::Bridge;
+use ropeway::message::Conversation;
+use ropeway::provider::Provider;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Question;
+use super::approval::Rules;
+use crate::failure::Failure;
+use crate::servers::Source;
+
+/// What an agent is made of.
+pub(crate) struct Recipe {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+    pub(crate) system: Option<String>,
+    pub(crate) limits: Limits,
+    pub(crate) options: RequestOptions,
+    pub(crate) rules: Rules,
+    pub(crate) bridge: Option<Bridge>,
+    /// Where questions about calls go, when there is somebody to be asked.
+    pub(crate) desk: Option<mpsc::UnboundedSender<Question>>,
+    /// Where the servers come from.
+    pub(crate) source: Source,
+}
+
+impl Recipe {
+    /// An agent that goes on with a history.
+    pub(super) fn agent(&self, history: Conversation) -> Result<Agent, Failure> {
+        let mut builder = Agent::builder()
+            .provider(self.provider.clone())
+            .model(&self.model)
+            .limits(self.limits.clone())
+            .options(self.options.clone())
+            .policy(self.rules.policy())
+            .history(self.with_system(history));
+        if let Some(bridge) = &self.bridge {
+            builder = builder.bridge(bridge.clone());
+        }
+        if let Some(desk) = self.desk.clone() {
+            builder = builder.on_approval(move |request| {
+                let (reply, replied) = oneshot::channel();
+                // Nobody left to ask is nobody who agrees.
+                let _ = desk.send(Question::Call(Box::new(request), reply));
+                async move { replied.await.unwrap_or_else(|_| Approval::deny()) }
+            });
+        }
+        builder.build().map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// What the model is told to be wins over what a history says.
+    pub(super) fn with_system(&self, mut conversation: Conversation) -> Conversation {
+        conversation.system = self.system.clone().or(conversation.system);
+        conversation
+    }
+}
