@@ -94,15 +94,16 @@ impl History {
         }
     }
 
-    /// How often in a row the last calls were made with the same results.
+    /// How often in a row the calls of the last answer were made right before it, each time with the same results.
     pub(super) fn repeats(&self) -> usize {
         let state = self.state();
-        let mut rounds = state.sent.messages.rchunks_exact(2).map_while(|round| match round {
-            [Message::Assistant(answer), Message::Tool(results)] => Some((answer, results)),
+        let Some((Message::Assistant(last), before)) = state.sent.messages.split_last() else { return 0 };
+        let mut rounds = before.rchunks_exact(2).map_while(|round| match round {
+            [Message::Assistant(answer), Message::Tool(results)] if same_calls(answer, last) => Some(results),
             _ => None,
         });
-        let Some((answer, results)) = rounds.next() else { return 0 };
-        1 + rounds.take_while(|(other, others)| same_calls(answer, other) && same_results(results, others)).count()
+        let Some(results) = rounds.next() else { return 0 };
+        1 + rounds.take_while(|others| same_results(results, others)).count()
     }
 
     /// Adds messages of the host.
@@ -225,15 +226,15 @@ mod tests {
         let history = History::new(Conversation::new().with("q"));
         let round = |id: &str, result: &str| {
             let calls = history.answer(asking(&[id]));
+            let repeats = history.repeats();
             history.settle(0, ToolResult::new(&calls[0], vec![ContentPart::text(result)]));
             history.close();
-            history.repeats()
+            repeats
         };
-        assert_eq!(history.repeats(), 0);
-        assert_eq!([round("a", "1"), round("b", "1"), round("c", "1")], [1, 2, 3]);
-        assert_eq!([round("d", "2"), round("e", "1")], [1, 1]);
+        assert_eq!([round("a", "1"), round("b", "1"), round("c", "2"), round("d", "2")], [0, 1, 2, 1]);
+        assert_eq!([round("e", "2"), round("f", "2")], [2, 3]);
         history.extend(vec!["again".into()]);
-        assert_eq!(round("f", "1"), 1);
+        assert_eq!([round("g", "2"), round("h", "2")], [0, 1]);
     }
 
     #[test]
