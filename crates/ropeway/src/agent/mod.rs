@@ -285,10 +285,7 @@ impl Inner {
             sink.tell(Step::Servers { verdicts });
         }
         match tokio::time::timeout(patience, self.sources.context()).await {
-            Ok(items) => {
-                let Context { system, message } = Context::of(items);
-                self.history.set_context(system.as_deref(), message);
-            }
+            Ok(items) => self.history.set_context(Context::of(items)),
             Err(_) => sink.warn(format!("the context is not there after {patience:?}, and stays as it was")),
         }
     }

@@ -381,4 +381,21 @@ mod tests {
         let other = sampling.handler()(SamplingRequest::new("other", asking("Hi"))).await;
         assert!(other.is_ok(), "{other:?}");
     }
+
+    #[tokio::test]
+    async fn messages_that_are_too_long_and_requests_that_were_turned_down_cost_nothing() {
+        let long = Sampling::new(provider([]), "m").with_max_bytes(100);
+        let refused = (code::INVALID_PARAMS, "the messages have more than 100 bytes".to_owned());
+        assert_eq!(ask(&long, asking(&"x".repeat(100))).await, Err(refused));
+        let answers = Arc::new(Mutex::new(vec![true, false, false]));
+        let sampling = Sampling::new(provider([said("Hello.", "stop")]), "m").with_most_requests(1);
+        let sampling =
+            sampling.with_approval(move |_| std::future::ready(answers.lock().expect("no panic").pop() == Some(true)));
+        let asked = [
+            ask(&sampling, asking("Hi")).await,
+            ask(&sampling, asking("Hi")).await,
+            ask(&sampling, asking("Hi")).await,
+        ];
+        assert_eq!(asked.map(|answer| answer.is_ok()), [false, false, true], "only what was let through is counted");
+    }
 }
