@@ -11,7 +11,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::wire::Exchanging;
-use super::{Decoder, Encoded, ErrorKind, HttpRequest, Provider, ProviderError, Reply, ReplyEvent, trouble};
+use super::{
+    Decoder, Encoded, ErrorKind, HttpRequest, Media, Provider, ProviderError, Reply, ReplyEvent, not_taken, trouble,
+};
 use crate::message::Dialect;
 use crate::web::{SseEvent, SseParser, brief, looks_like_events};
 
@@ -42,11 +44,12 @@ pub struct ReplyStream {
 }
 
 impl ReplyStream {
-    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>) -> Self {
+    /// The answer to a request; `in_words` is the same request without any media, if it has some.
+    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>, in_words: Option<Encoded>) -> Self {
         let outbox = Outbox::default();
         let dialect = provider.dialect();
         let work = Work { provider, outbox: outbox.clone(), warnings: Vec::new(), held: Vec::new(), handed_on: false };
-        Self { dialect, work: Some(Box::pin(work.run(encoded))), outbox, ready: VecDeque::new() }
+        Self { dialect, work: Some(Box::pin(work.run(encoded, in_words))), outbox, ready: VecDeque::new() }
     }
 
     /// The next piece; `None` after the last one, which is [`ReplyEvent::Finished`] or an error.
@@ -134,23 +137,32 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, encoded: Result<Encoded, ProviderError>) -> Result<Reply, ProviderError> {
+    async fn run(
+        mut self,
+        encoded: Result<Encoded, ProviderError>,
+        in_words: Option<Encoded>,
+    ) -> Result<Reply, ProviderError> {
         let outcome = match encoded {
-            Ok(encoded) => self.answer(encoded).await,
+            Ok(encoded) => self.answer(encoded, in_words).await,
             Err(error) => Err(error),
         };
         outcome.map_err(|error| error.hidden(&self.provider.mask))
     }
 
     /// Sends the request, if need be again, until there is an answer or no hope.
-    async fn answer(&mut self, mut encoded: Encoded) -> Result<Reply, ProviderError> {
+    async fn answer(&mut self, mut encoded: Encoded, mut in_words: Option<Encoded>) -> Result<Reply, ProviderError> {
         for warning in std::mem::take(&mut encoded.warnings) {
             self.warn(&warning).await;
         }
         let (mut retried, mut left_out) = (0, 0);
+        let mut refused = Media::NONE;
         loop {
             let mut error = match self.attempt(&encoded).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    // Not before it is sure that the media were the reason.
+                    self.provider.not_taken.remember(encoded.model(), refused);
+                    return Ok(reply);
+                }
                 Err(error) if self.handed_on => return Err(error),
                 Err(error) => error,
             };
@@ -170,6 +182,21 @@ impl Work {
                     continue;
                 }
                 error.message = format!("tool `{name}` is not taken: {}", error.message);
+            }
+            if may_be_for_media(&error)
+                && let Some(without) = in_words.take()
+            {
+                let model = encoded.model();
+                refused = not_taken::not_taken(&error.message).unwrap_or_default();
+                let warning = match refused {
+                    Media::NONE => {
+                        format!("what is not text was described in words to model `{model}`: {}", error.message)
+                    }
+                    media => format!("model `{model}` takes no {media}: what is not text was described in words"),
+                };
+                self.warn(&warning).await;
+                encoded = without;
+                continue;
             }
             let Some(pause) = self.provider.settings.retries.pause(&error, retried, fastrand::f64()) else {
                 if retried > 0 {
@@ -377,6 +404,13 @@ impl Work {
         self.warnings.push(warning.clone());
         self.outbox.put(&mut vec![ReplyEvent::Warning(warning)]).await;
     }
+}
+
+/// May a request be refused for the pictures, sounds or documents in it? Providers have many words for one that is broken, too
+/// large, or one too many, and a conversation that holds it would be refused for ever.
+fn may_be_for_media(error: &ProviderError) -> bool {
+    let is_no = matches!(error.kind, ErrorKind::InvalidRequest | ErrorKind::TooLarge);
+    error.is_media() || (is_no && error.tool.is_none() && !error.is_retryable())
 }
 
 fn keep_tail(tail: &mut Vec<u8>, chunk: &[u8]) {
