@@ -26,6 +26,7 @@ mod responses;
 mod retry;
 mod settings;
 mod stream;
+mod tail;
 mod trouble;
 mod wire;
 
