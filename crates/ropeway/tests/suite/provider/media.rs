@@ -287,11 +287,12 @@ async fn a_recording_begins_with_the_refusal_whatever_was_known_before_and_is_he
     let first = heard(&provider, &request(&conversation)).await;
     let recorder = Recorder::in_memory();
     let recorded = provider.with_recorder(recorder.clone());
-    let again = Provider::replaying(settings(&server), {
-        assert_eq!(heard(&recorded, &request(&conversation)).await, first);
-        assert_eq!(heard(&recorded, &request(&conversation)).await, ["text: Hello."]);
-        recorder.recording()
-    });
+    assert_eq!(heard(&recorded, &request(&conversation)).await, first);
+    assert_eq!(heard(&recorded, &request(&conversation)).await, ["text: Hello."]);
+    let [shown, told] =
+        [Media::NONE, Media::ALL].map(|media| body(recorded.settings(), &request(&conversation), media));
+    assert_eq!(server.bodies()[2..], [shown, told.clone(), told]);
+    let again = Provider::replaying(settings(&server), recorder.recording());
     drop(server);
     assert_eq!(heard(&again, &request(&conversation)).await, first);
     assert_eq!(heard(&again, &request(&conversation)).await, ["text: Hello."]);
