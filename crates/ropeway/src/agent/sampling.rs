@@ -235,7 +235,7 @@ fn refusal(error: &ProviderError) -> Refusal {
         ErrorKind::ContextLength | ErrorKind::TooLarge => {
             (code::INVALID_PARAMS, "the messages are longer than the model takes")
         }
-        ErrorKind::Unusable | ErrorKind::InvalidRequest => {
+        ErrorKind::Unusable | ErrorKind::InvalidRequest | ErrorKind::Media => {
             (code::INVALID_PARAMS, "the model does not take this request")
         }
         ErrorKind::RateLimited | ErrorKind::Overloaded => {
