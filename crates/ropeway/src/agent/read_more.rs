@@ -199,7 +199,7 @@ impl Page {
         let early = start.saturating_sub(3);
         file.seek(SeekFrom::Start(early))?;
         let mut bytes = Vec::new();
-        file.take(start - early + page as u64).read_to_end(&mut bytes)?;
+        file.take((start - early).saturating_add(page as u64)).read_to_end(&mut bytes)?;
         let mut skip = ((start - early) as usize).min(bytes.len());
         while skip > 0 && skip < bytes.len() && is_inside(bytes[skip]) {
             skip -= 1;
@@ -257,7 +257,7 @@ fn line_with(file: &mut File, from: u64, text: &[u8], page: u64) -> io::Result<O
             let found = offset + at as u64;
             let line = memrchr(b'\n', &window[..at]).map_or(line, |end| offset + end as u64 + 1);
             // In a line that is longer than a page, the text would not be on it.
-            let is_far = found + text.len() as u64 > line + page;
+            let is_far = found + text.len() as u64 > line.saturating_add(page);
             return Ok(Some(if is_far { found.saturating_sub(BEFORE.min(page / 2)).max(line) } else { line }));
         }
         if read == 0 {
@@ -398,6 +398,19 @@ mod tests {
         let tool = kept(&format!("{}needle{}", "é".repeat(100_000), "h".repeat(100_000))).await.with_page(1000);
         let answer = ask(&tool, json!({"output": "o1", "find": "needle"})).await.plain_text().expect("text");
         assert!(answer.starts_with(&format!("{}needleh", "é".repeat(100))), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_page_without_a_limit_is_the_whole_rest() {
+        let tool = kept("one\ntwo\nthree").await.with_page(usize::MAX);
+        assert_eq!(
+            ask(&tool, json!({"output": "o1", "from": 5})).await,
+            ToolOutput::text("wo\nthree\n[bytes 5 to 13 of 13 of output \"o1\"; this is its end]")
+        );
+        assert_eq!(
+            ask(&tool, json!({"output": "o1", "from": 1, "find": "re"})).await,
+            ToolOutput::text("three\n[bytes 8 to 13 of 13 of output \"o1\"; this is its end]")
+        );
     }
 
     #[tokio::test]
