@@ -40,13 +40,12 @@ struct Inner {
 struct Settings {
     below: PathBuf,
     limit: u64,
-    first: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shelf {
     folder: Option<Folder>,
-    /// How many outputs there have been.
+    /// The number of the last output.
     count: u64,
     /// The oldest first.
     outputs: VecDeque<Output>,
@@ -97,7 +96,7 @@ impl Kept {
 
 impl Default for Spill {
     fn default() -> Self {
-        Self::of(Settings { below: std::env::temp_dir(), limit: LIMIT, first: 1 })
+        Self::of(Settings { below: std::env::temp_dir(), limit: LIMIT })
     }
 }
 
@@ -121,13 +120,6 @@ impl Spill {
     #[must_use]
     pub fn below(self, folder: impl Into<PathBuf>) -> Self {
         Self::of(Settings { below: folder.into(), ..self.0.settings.clone() })
-    }
-
-    /// An empty spill whose first output has this number: for a conversation that was begun with another spill, so that
-    /// what it says of an output is not taken for a new one.
-    #[must_use]
-    pub fn counting_from(self, first: u64) -> Self {
-        Self::of(Settings { first, ..self.0.settings.clone() })
     }
 
     /// Where the outputs are, when there are some.
@@ -163,6 +155,13 @@ impl Spill {
         // A writer that does not listen any more has failed, and says why.
         let _ = send(content, &data, pieces).await;
         writer.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+
+    /// The next output has at least this number: for a conversation that was begun with another spill, so that what it says
+    /// of an output is not taken for a new one.
+    pub(super) fn skip_to(&self, first: u64) {
+        let mut shelf = self.0.shelf();
+        shelf.count = shelf.count.max(first.saturating_sub(1));
     }
 
     /// The file and the length of an output's text, or the names of those that are there, the newest first.
@@ -247,11 +246,12 @@ impl Inner {
 
     /// Makes room for an output, and a folder if there is none.
     fn begin(&self, length: u64, bytes: u64) -> io::Result<Draft<'_>> {
-        // Nothing is deleted for what has no room anyway.
-        if bytes > self.settings.limit {
+        let mut shelf = self.shelf();
+        // Those that are being written cannot be deleted, and nothing is deleted for what has no room anyway.
+        let kept: u64 = shelf.outputs.iter().map(|output| output.bytes).sum();
+        if (shelf.bytes - kept).saturating_add(bytes) > self.settings.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut shelf = self.shelf();
         let folder = match &shelf.folder {
             Some(folder) if folder.is_there() => folder.path.clone(),
             _ => {
@@ -269,18 +269,11 @@ impl Inner {
             shelf.bytes -= output.bytes;
             oldest.extend(output.files);
         }
-        // Those that are being written cannot be deleted.
-        let has_room = shelf.bytes + bytes <= self.settings.limit;
-        let name = format!("o{}", self.settings.first.saturating_add(shelf.count));
-        if has_room {
-            shelf.bytes += bytes;
-            shelf.count += 1;
-        }
+        shelf.bytes += bytes;
+        shelf.count = shelf.count.saturating_add(1);
+        let name = format!("o{}", shelf.count);
         drop(shelf);
         remove(&oldest);
-        if !has_room {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         Ok(Draft { inner: self, folder, length, bytes, files: Vec::new(), kept: Kept::new(name), is_whole: false })
     }
 }
@@ -516,9 +509,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_is_deleted_for_an_output_that_has_no_room_beside_those_that_are_being_written() {
+        let (_below, spill) = spill();
+        let spill = spill.with_limit(250);
+        spill.keep(&text(100), LITTLE).await.expect("it is kept");
+        let draft = spill.0.begin(100, 100).expect("it has room");
+        let error = spill.keep(&text(200), LITTLE).await.expect_err("it has no room");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(&folder(&spill)), ["o1.txt"]);
+        drop(draft);
+        assert_eq!(spill.keep(&text(200), LITTLE).await.expect("it is kept").name(), "o3");
+        assert_eq!(names(&folder(&spill)), ["o3.txt"]);
+    }
+
+    #[tokio::test]
     async fn names_that_a_conversation_knows_do_not_come_back() {
         let (_below, spill) = spill();
-        let kept = spill.counting_from(7).keep(&text(100), LITTLE).await.expect("it is kept");
+        spill.skip_to(7);
+        spill.skip_to(3);
+        let kept = spill.keep(&text(100), LITTLE).await.expect("it is kept");
         assert_eq!(kept, Kept::new("o7"));
     }
 
