@@ -25,7 +25,7 @@ pub(super) struct Round<'a> {
     crew: &'a Arc<Crew>,
     scene: &'a Scene<'a>,
     calls: &'a [ToolCall],
-    /// Calls that may be made, in their order.
+    /// Calls that may be made and have no room yet, in their order.
     ready: VecDeque<Job>,
     /// Calls that somebody must agree to, in their order.
     unasked: VecDeque<Job>,
@@ -43,6 +43,8 @@ struct Job {
     at: usize,
     tool: CheckedTool,
     arguments: Arguments,
+    /// The host has heard of it.
+    is_told: bool,
 }
 
 /// A call that is being made.
@@ -110,12 +112,12 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments } => {
-                    let job = Job { at, tool, arguments };
+                    let mut job = Job { at, tool, arguments, is_told: false };
                     match self.crew.desk.permission(job.tool.definition()) {
                         Permission::Allow => self.ready.push_back(job),
                         Permission::Ask => self.unasked.push_back(job),
                         Permission::Deny => {
-                            self.tell(&job);
+                            self.tell(&mut job);
                             self.refused(&job, "the host does not allow it");
                         }
                     }
@@ -126,28 +128,39 @@ impl<'a> Round<'a> {
 
     /// Starts what may be started, and asks about what must be asked about.
     fn go_on(&mut self) {
+        self.start_some();
+        while self.ask_one() {
+            // It may have been agreed to at once.
+            self.start_some();
+        }
+    }
+
+    /// Starts calls as long as there is room for them. Whatever was agreed to goes through here.
+    fn start_some(&mut self) {
         let most = self.crew.limits.parallel_calls.max(1);
         loop {
             let first = |jobs: &VecDeque<Job>| jobs.front().map_or(usize::MAX, |job| job.at);
             let in_order = most > 1 || first(&self.ready) < first(&self.unasked);
             let has_room = self.started.len() < most && (most > 1 || self.asked.is_none());
-            let Some(job) = self.ready.pop_front_if(|_| in_order && has_room) else { break };
-            self.tell(&job);
+            let Some(mut job) = self.ready.pop_front_if(|_| in_order && has_room) else { break };
+            self.tell(&mut job);
             self.start(job);
-        }
-        let in_turn = most > 1 || self.started.is_empty();
-        while self.asked.is_none()
-            && let Some(job) = self.unasked.pop_front_if(|_| in_turn)
-        {
-            self.tell(&job);
-            self.ask(job);
         }
     }
 
-    fn ask(&mut self, job: Job) {
+    /// Asks about the next call, unless somebody is being asked or it is not its turn.
+    fn ask_one(&mut self) -> bool {
+        let in_turn = self.crew.limits.parallel_calls > 1 || self.started.is_empty();
+        let may_ask = in_turn && self.asked.is_none();
+        let Some(job) = self.unasked.pop_front_if(|_| may_ask) else { return false };
+        self.ask(job);
+        true
+    }
+
+    fn ask(&mut self, mut job: Job) {
         // It may have been agreed to while it waited.
         match (self.crew.desk.permission(job.tool.definition()), &self.crew.desk.asker) {
-            (Permission::Allow, _) => self.start(job),
+            (Permission::Allow, _) => self.agreed(job),
             (Permission::Ask, Some(asker)) => {
                 let definition = job.tool.definition();
                 let request = ApprovalRequest {
@@ -158,28 +171,38 @@ impl<'a> Round<'a> {
                     arguments: job.arguments.clone(),
                 };
                 let asker = asker.clone();
+                self.tell(&mut job);
                 self.asking.spawn(async move { asker(request).await });
                 self.asked = Some(job);
             }
-            _ => self.refused(&job, "it needs approval, and there is nobody who could be asked"),
+            _ => {
+                self.tell(&mut job);
+                self.refused(&job, "it needs approval, and there is nobody who could be asked");
+            }
         }
     }
 
     fn decide(&mut self, approval: Approval) {
         let Some(job) = self.asked.take() else { return };
         match approval {
-            Approval::Allow => self.start(job),
+            Approval::Allow => self.agreed(job),
             Approval::Always => {
                 self.crew.desk.allow_always(&job.tool.definition().name);
-                self.start(job);
+                self.agreed(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
             Approval::Deny { reason: Some(reason) } => self.refused(&job, &format!("the user said no: {reason}")),
         }
     }
 
+    /// The call is made when there is room for it.
+    fn agreed(&mut self, job: Job) {
+        let place = self.ready.partition_point(|other| other.at < job.at);
+        self.ready.insert(place, job);
+    }
+
     fn start(&mut self, job: Job) {
-        let Job { at, tool, arguments } = job;
+        let Job { at, tool, arguments, is_told: _ } = job;
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
         let (sink, told) = (self.scene.sink.downgrade(), id(&call));
@@ -247,12 +270,13 @@ impl<'a> Round<'a> {
             left.push((at, tool));
         }
         self.asking.abort_all();
-        left.extend(self.asked.take().map(|job| (job.at, job.tool)));
+        let waiting = self.asked.take().into_iter().chain(self.ready.drain(..)).chain(self.unasked.drain(..));
+        let (told, unseen): (Vec<Job>, Vec<Job>) = waiting.partition(|job| job.is_told);
+        left.extend(told.into_iter().map(|job| (job.at, job.tool)));
         left.sort_by_key(|(at, _)| *at);
         for (at, tool) in left {
             self.failed(at, tool.definition(), CallError::Cancelled);
         }
-        let unseen: Vec<Job> = self.ready.drain(..).chain(self.unasked.drain(..)).collect();
         for job in unseen {
             let words = "the call was not made: the turn was cancelled";
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
@@ -289,7 +313,11 @@ impl<'a> Round<'a> {
         self.scene.sink.tell(Step::CallFinished { call: id(&self.calls[at]), envelope });
     }
 
-    fn tell(&self, job: &Job) {
+    /// Tells the host of a call, once.
+    fn tell(&self, job: &mut Job) {
+        if std::mem::replace(&mut job.is_told, true) {
+            return;
+        }
         let ToolDefinition { name, origin, .. } = job.tool.definition();
         let arguments = CallArguments::Object(job.arguments.clone());
         let call = id(&self.calls[job.at]);

@@ -1,0 +1,65 @@
+//! Rounds: how the calls of one answer share the room that they have, in time and in the model's window.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropeway::agent::{Approval, Limits, Policy};
+use ropeway::message::Dialect;
+use ropeway::testing::Saying;
+use ropeway::tool::LocalTool;
+use serde_json::json;
+
+use super::kit::{agent, done, ok, results, tool};
+
+/// So many calls of one tool at once.
+fn calls(count: usize, tool: &str) -> Saying {
+    (0..count).fold(Saying::nothing(), |saying, at| saying.and_call(format!("c{at}"), tool, json!({})))
+}
+
+/// A tool that takes a second, and how many of its calls ran at most.
+fn slow() -> (LocalTool, Arc<AtomicUsize>) {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = most.clone();
+    let tool = tool("slow", move |_, _| {
+        let (running, most) = (running.clone(), most.clone());
+        async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok("slowly")
+        }
+    });
+    (tool, seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
+    for (limits, count, room) in
+        [(Limits::default().sequential(), 3, 1), (Limits::default().with_parallel_calls(4), 40, 4)]
+    {
+        for answer in [Approval::Always, Approval::Allow] {
+            let (slow, most) = slow();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let (counted, approval) = (asked.clone(), answer.clone());
+            let agent = agent(Dialect::Chat, [calls(count, "slow"), Saying::text("fine")])
+                .tool(slow)
+                .policy(Policy::new().ask("*"))
+                .on_approval(move |_| {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    std::future::ready(approval.clone())
+                })
+                .limits(limits.clone())
+                .build()
+                .expect("an agent");
+            let begun = tokio::time::Instant::now();
+            assert_eq!(done(agent.send("go")).await.text, "fine");
+            let took = Duration::from_secs((count / room) as u64);
+            assert_eq!((most.load(Ordering::SeqCst), begun.elapsed()), (room, took), "{answer:?}");
+            let times = if answer == Approval::Always { 1 } else { count };
+            assert_eq!(asked.load(Ordering::SeqCst), times, "{answer:?}");
+            let told: Vec<_> = (0..count).map(|at| ok(&format!("c{at}"), "slowly")).collect();
+            assert_eq!(results(&agent.history()), told);
+        }
+    }
+}
