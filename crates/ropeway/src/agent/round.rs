@@ -15,7 +15,7 @@ use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
-use crate::tool::{Arguments, CallContext, CallError, CallId, Origin, ToolDefinition};
+use crate::tool::{Arguments, CallContext, CallError, CallId, Cancel, Origin, ToolDefinition};
 
 /// How much longer than its time a call is waited for: it should end by itself, unless it holds its thread.
 const GRACE: Duration = Duration::from_secs(1);
@@ -52,7 +52,23 @@ struct Started {
     at: usize,
     tool: CheckedTool,
     task: AbortHandle,
+    /// The call's own switch: whoever works for it elsewhere sees that nobody waits any more.
+    cancel: Cancel,
     overdue: Instant,
+}
+
+impl Started {
+    fn give_up(&self) {
+        self.cancel.cancel();
+        self.task.abort();
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        // A turn may be lost in the midst of its calls.
+        self.started.values().for_each(Started::give_up);
+    }
 }
 
 impl<'a> Round<'a> {
@@ -206,25 +222,30 @@ impl<'a> Round<'a> {
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
         let (sink, told) = (self.scene.sink.downgrade(), id(&call));
+        let cancel = Cancel::new();
         let mut cx = CallContext::new(call.id.clone())
-            .with_cancel(self.scene.control.cancel.clone())
+            .with_cancel(cancel.clone())
             .with_timeout(time)
             .with_progress(move |progress| sink.tell(Step::CallProgress { call: told.clone(), progress }));
         if let Some(parent) = self.crew.traceparent {
             cx = cx.with_traceparent(parent);
         }
-        let (crew, checked) = (self.crew.clone(), tool.clone());
+        let (crew, checked, switch) = (self.crew.clone(), tool.clone(), cancel.clone());
         // Whoever traces finds the call within the turn, also on another thread.
         let span = trace::of_call(tool.definition(), &call.id).or_current();
         let running = async move {
             let envelope = checked.call(arguments, &cx).await;
+            if envelope.error.is_some() {
+                // It may have been left behind, such as when its time was over.
+                switch.cancel();
+            }
             let result = crew.result(&call, &checked.definition().name, &envelope).await;
             (envelope, result)
         };
         let task = self.running.spawn(running.instrument(span));
         let far = Duration::from_secs(365 * 24 * 3600);
         let overdue = Instant::now() + time.min(far) + GRACE;
-        self.started.insert(task.id(), Started { at, tool, task, overdue });
+        self.started.insert(task.id(), Started { at, tool, task, cancel, overdue });
     }
 
     fn ended(&mut self, done: Result<(Id, (Envelope, ToolResult)), JoinError>) {
@@ -236,10 +257,11 @@ impl<'a> Round<'a> {
 
     fn finish(&mut self, id: Id, done: Result<(Envelope, ToolResult), &'static str>) {
         // One that was given up may still come to its end.
-        let Some(Started { at, tool, .. }) = self.started.remove(&id) else { return };
+        let Some(Started { at, tool, cancel, .. }) = self.started.remove(&id) else { return };
         match done {
             Ok((envelope, result)) => self.settle(at, envelope, result),
             Err(why) => {
+                cancel.cancel();
                 let error = CallError::Failed { tool: tool.definition().name.clone(), source: why.into() };
                 self.failed(at, tool.definition(), error);
             }
@@ -251,9 +273,9 @@ impl<'a> Round<'a> {
         let now = Instant::now();
         let late: Vec<Id> = self.started.iter().filter(|(_, call)| call.overdue <= now).map(|(id, _)| *id).collect();
         for id in late {
-            if let Some(Started { at, tool, task, .. }) = self.started.remove(&id) {
-                task.abort();
-                self.failed(at, tool.definition(), tool.timed_out(self.crew.limits.call_time));
+            if let Some(call) = self.started.remove(&id) {
+                call.give_up();
+                self.failed(call.at, call.tool.definition(), call.tool.timed_out(self.crew.limits.call_time));
             }
         }
     }
@@ -265,9 +287,9 @@ impl<'a> Round<'a> {
             self.ended(done);
         }
         let mut left: Vec<(usize, CheckedTool)> = Vec::new();
-        for (_, Started { at, tool, task, .. }) in self.started.drain() {
-            task.abort();
-            left.push((at, tool));
+        for (_, call) in self.started.drain() {
+            call.give_up();
+            left.push((call.at, call.tool));
         }
         self.asking.abort_all();
         let waiting = self.asked.take().into_iter().chain(self.ready.drain(..)).chain(self.unasked.drain(..));

@@ -1,14 +1,15 @@
 //! Rounds: how the calls of one answer share the room that they have, in time and in the model's window.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{Approval, Limits, Policy};
+use ropeway::agent::{Approval, End, Limit, Limits, Policy};
 use ropeway::message::Dialect;
 use ropeway::testing::Saying;
-use ropeway::tool::LocalTool;
+use ropeway::tool::{BoxError, CallContext, LocalTool};
 use serde_json::json;
+use tokio::sync::{Notify, oneshot};
 
 use super::kit::{agent, done, ok, results, tool};
 
@@ -62,4 +63,59 @@ async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
             assert_eq!(results(&agent.history()), told);
         }
     }
+}
+
+/// A tool whose work is done elsewhere, until its switch is pressed: then it is told.
+fn elsewhere() -> (LocalTool, Arc<Notify>, oneshot::Receiver<()>) {
+    let (pressed, heard) = oneshot::channel::<()>();
+    let (pressed, begun) = (Mutex::new(Some(pressed)), Arc::new(Notify::new()));
+    let told = begun.clone();
+    let tool = tool("elsewhere", move |_, cx: CallContext| {
+        let pressed = pressed.lock().expect("no poison").take();
+        let switch = cx.cancel().expect("a switch").clone();
+        tokio::spawn(async move {
+            switch.cancelled().await;
+            pressed.map(|pressed| pressed.send(()))
+        });
+        told.notify_one();
+        std::future::pending::<Result<String, BoxError>>()
+    });
+    (tool, begun, heard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_ends_a_call_presses_its_switch() {
+    for (limits, end) in [
+        (Limits::default(), End::Cancelled),
+        (Limits::default().with_time(Duration::from_secs(7)), End::Limit(Limit::Time(Duration::from_secs(7)))),
+        (Limits::default().with_call_time(Duration::from_secs(5)), End::Done(ropeway::provider::StopReason::EndTurn)),
+    ] {
+        let (tool, begun, pressed) = elsewhere();
+        let agent = agent(Dialect::Chat, [calls(1, "elsewhere"), Saying::text("fine")]).tool(tool).limits(limits);
+        let agent = agent.build().expect("an agent");
+        let turn = agent.send("go");
+        begun.notified().await;
+        if end == End::Cancelled {
+            turn.cancel();
+        }
+        assert_eq!(done(turn).await.end, end);
+        tokio::time::timeout(Duration::from_secs(60), pressed).await.expect("in time").expect("it is told");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_went_well_leaves_its_switch_alone() {
+    let seen: Arc<Mutex<Option<CallContext>>> = Arc::default();
+    let keeps = seen.clone();
+    let tool = tool("fine", move |_, cx| {
+        *keeps.lock().expect("no poison") = Some(cx);
+        std::future::ready(Ok("fine"))
+    });
+    let agent = agent(Dialect::Chat, [calls(1, "fine"), Saying::text("done")]).tool(tool).build().expect("an agent");
+    let turn = agent.send("go");
+    let control = turn.control();
+    done(turn).await;
+    control.cancel();
+    let cx = seen.lock().expect("no poison").take().expect("it was called");
+    assert!(!cx.cancel().expect("a switch").is_cancelled());
 }
