@@ -99,7 +99,7 @@ impl<'a> Round<'a> {
             tokio::select! {
                 biased;
                 cut = self.scene.cut() => {
-                    self.give_up();
+                    self.give_up(cut);
                     return Some(cut);
                 }
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
@@ -281,26 +281,33 @@ impl<'a> Round<'a> {
     }
 
     /// Cancels everything.
-    fn give_up(&mut self) {
+    fn give_up(&mut self, cut: Cut) {
         // What has ended meanwhile was done, whatever becomes of the turn.
         while let Some(done) = self.running.try_join_next_with_id() {
             self.ended(done);
         }
-        let mut left: Vec<(usize, CheckedTool)> = Vec::new();
+        let mut left: Vec<(usize, CheckedTool, &'static str)> = Vec::new();
         for (_, call) in self.started.drain() {
             call.give_up();
-            left.push((call.at, call.tool));
+            left.push((call.at, call.tool, "it had given no answer when the turn's time was over"));
         }
         self.asking.abort_all();
         let waiting = self.asked.take().into_iter().chain(self.ready.drain(..)).chain(self.unasked.drain(..));
         let (told, unseen): (Vec<Job>, Vec<Job>) = waiting.partition(|job| job.is_told);
-        left.extend(told.into_iter().map(|job| (job.at, job.tool)));
-        left.sort_by_key(|(at, _)| *at);
-        for (at, tool) in left {
-            self.failed(at, tool.definition(), CallError::Cancelled);
+        left.extend(told.into_iter().map(|job| (job.at, job.tool, "it had not begun when the turn's time was over")));
+        left.sort_by_key(|(at, ..)| *at);
+        for (at, tool, why) in left {
+            let error = match cut {
+                Cut::Cancelled => CallError::Cancelled,
+                Cut::Time => CallError::Failed { tool: tool.definition().name.clone(), source: why.into() },
+            };
+            self.failed(at, tool.definition(), error);
         }
+        let words = match cut {
+            Cut::Cancelled => "the call was not made: the turn was cancelled",
+            Cut::Time => "the call was not made: the turn's time was over",
+        };
         for job in unseen {
-            let words = "the call was not made: the turn was cancelled";
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
         }
     }

@@ -11,7 +11,7 @@ use ropeway::tool::{BoxError, CallContext, LocalTool};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
-use super::kit::{agent, done, ok, results, tool};
+use super::kit::{agent, done, failed, ok, results, sendable, tool};
 
 /// So many calls of one tool at once.
 fn calls(count: usize, tool: &str) -> Saying {
@@ -118,4 +118,34 @@ async fn a_call_that_went_well_leaves_its_switch_alone() {
     control.cancel();
     let cx = seen.lock().expect("no poison").take().expect("it was called");
     assert!(!cx.cancel().expect("a switch").is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
+    for dialect in Dialect::ALL {
+        let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
+        let asked = tool("asked", |_, _| std::future::ready(Ok("never")));
+        let sayings = calls(2, "swamp").and_call("a", "asked", json!({})).and_call("b", "asked", json!({}));
+        let limits = Limits::default().with_time(Duration::from_secs(7));
+        let agent = agent(dialect, [sayings, Saying::text("fine")])
+            .tool(swamp)
+            .tool(asked)
+            .policy(Policy::new().ask("asked"))
+            .on_approval(|_| std::future::pending::<Approval>())
+            .limits(limits)
+            .build()
+            .expect("an agent");
+        done(agent.send("go")).await;
+        let words = |tool, why| format!("Error: tool `{tool}` failed: {why}. Try another way, or tell the user.");
+        let late = words("swamp", "it had given no answer when the turn's time was over");
+        let unasked = words("asked", "it had not begun when the turn's time was over");
+        let told = [
+            failed("c0", &late),
+            failed("c1", &late),
+            failed("a", &unasked),
+            failed("b", "the call was not made: the turn's time was over"),
+        ];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+        sendable(&agent.history());
+    }
 }
