@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use super::budget::Budgets;
 use super::spill::Spill;
 use super::written::{cut_at, in_a_line, thousands};
+use crate::content::ContentPart;
 use crate::tool::{
     Annotations, Arguments, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput,
 };
@@ -61,7 +62,7 @@ impl ReadMore {
         Self { spill, page: Budgets::default().page(), definition }
     }
 
-    /// Pages of at most this many bytes; see [`Budgets::page`].
+    /// Pages of at most this many bytes.
     #[must_use]
     pub fn with_page(self, bytes: usize) -> Self {
         // Every character has room, so that every page leads on.
@@ -239,6 +240,21 @@ impl Page {
     }
 }
 
+/// A page with less text, as if it had been asked for so: what is left out is where it was. `None` if it is no page.
+pub(super) fn shorter(page: &[ContentPart], room: usize) -> Option<Vec<ContentPart>> {
+    let [ContentPart::Text(part)] = page else { return None };
+    let (text, line) = part.text.rsplit_once("[bytes ")?;
+    if text.len() <= room {
+        return Some(page.to_vec());
+    }
+    let (start, line) = line.split_once(" to ")?;
+    let (length, line) = line.split_once(" of ")?.1.split_once(" of output ")?;
+    let (output, _) = line.rsplit_once("; ")?;
+    let number = |text: &str| text.replace(',', "").parse().ok();
+    let page = Page { start: number(start)?, text: text[..cut_at(text, room)].to_owned() };
+    Some(vec![ContentPart::text(page.told(output, number(length)?))])
+}
+
 /// Is the byte inside a character, not its first?
 fn is_inside(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
@@ -276,8 +292,7 @@ fn line_with(file: &mut File, from: u64, text: &[u8], page: u64) -> io::Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Budget;
-    use crate::content::ContentPart;
+    use crate::agent::budget::{Budget, fits};
 
     async fn kept(text: &str) -> ReadMore {
         let spill = Spill::new();
@@ -463,6 +478,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_shorter_page_is_one_that_was_asked_for_so() {
+        let tool = kept(&format!("{}\n[bytes 1 to 2]", "0123456789".repeat(500))).await;
+        for from in [0, 1234, 4990] {
+            let asked = json!({"output": "o1", "from": from});
+            let long = ask(&tool, asked.clone()).await.content;
+            for room in [4, 20, 3000] {
+                let short = ask(&tool.clone().with_page(room), asked.clone()).await.content;
+                assert_eq!(shorter(&long, room), Some(short), "{from} {room}");
+            }
+            assert_eq!(shorter(&long, usize::MAX), Some(long));
+        }
+        assert_eq!(shorter(&[ContentPart::text("[no line]")], 3), None);
+    }
+
+    #[tokio::test]
     async fn a_page_is_never_cut_again() {
         for text_bytes in [0, 1, 999, 1500, 50_000] {
             let budgets = Budgets::new()
@@ -470,7 +500,7 @@ mod tests {
                 .with_default(Budget::default().with_text_bytes(text_bytes));
             let tool = kept(&"x".repeat(200_000)).await.with_page(budgets.page());
             let answer = ask(&tool, json!({"output": "o1", "from": 100_000})).await;
-            assert!(crate::agent::fits(&answer.content, budgets.of(READ_MORE)), "{text_bytes}");
+            assert!(fits(&answer.content, budgets.of(READ_MORE)), "{text_bytes}");
         }
     }
 }

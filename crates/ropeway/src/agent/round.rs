@@ -8,6 +8,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::budget::Rest;
 use super::crew::{Cut, Scene};
 use super::offer::Meant;
 use super::policy::{Approval, ApprovalRequest, Permission};
@@ -33,9 +34,11 @@ pub(super) struct Round<'a> {
     asked: Option<Job>,
     asking: JoinSet<Approval>,
     /// The tasks of the calls, also of those that were given up and hold their thread nevertheless.
-    running: JoinSet<(Envelope, ToolResult)>,
+    running: JoinSet<Ended>,
     /// The calls that are waited for.
     started: HashMap<Id, Started>,
+    /// The outputs so far as they came: how much of each there is room for is known when all are there.
+    outputs: Vec<Output>,
 }
 
 /// A call that is to be made.
@@ -45,6 +48,20 @@ struct Job {
     arguments: Arguments,
     /// The host has heard of it.
     is_told: bool,
+}
+
+/// A call that has ended by itself.
+struct Ended {
+    envelope: Envelope,
+    result: ToolResult,
+    rest: Option<Rest>,
+}
+
+/// What a call brought, and what has become of that which its result does not have.
+struct Output {
+    at: usize,
+    envelope: Arc<Envelope>,
+    rest: Option<Rest>,
 }
 
 /// A call that is being made.
@@ -83,6 +100,7 @@ impl<'a> Round<'a> {
             asking: JoinSet::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
+            outputs: Vec::new(),
         }
     }
 
@@ -100,6 +118,7 @@ impl<'a> Round<'a> {
                 biased;
                 cut = self.scene.cut() => {
                     self.give_up(cut);
+                    self.balance().await;
                     return Some(cut);
                 }
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
@@ -239,8 +258,8 @@ impl<'a> Round<'a> {
                 // It may have been left behind, such as when its time was over.
                 switch.cancel();
             }
-            let result = crew.result(&call, &checked.definition().name, &envelope).await;
-            (envelope, result)
+            let (result, rest) = crew.result(&call, &envelope).await;
+            Ended { envelope, result, rest }
         };
         let task = self.running.spawn(running.instrument(span));
         let far = Duration::from_secs(365 * 24 * 3600);
@@ -248,18 +267,22 @@ impl<'a> Round<'a> {
         self.started.insert(task.id(), Started { at, tool, task, cancel, overdue });
     }
 
-    fn ended(&mut self, done: Result<(Id, (Envelope, ToolResult)), JoinError>) {
+    fn ended(&mut self, done: Result<(Id, Ended), JoinError>) {
         match done {
-            Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
+            Ok((id, ended)) => self.finish(id, Ok(ended)),
             Err(error) => self.finish(error.id(), Err("it ended without an answer")),
         }
     }
 
-    fn finish(&mut self, id: Id, done: Result<(Envelope, ToolResult), &'static str>) {
+    fn finish(&mut self, id: Id, done: Result<Ended, &'static str>) {
         // One that was given up may still come to its end.
         let Some(Started { at, tool, cancel, .. }) = self.started.remove(&id) else { return };
         match done {
-            Ok((envelope, result)) => self.settle(at, envelope, result),
+            Ok(Ended { envelope, result, rest }) => {
+                let envelope = Arc::new(envelope);
+                self.outputs.push(Output { at, envelope: envelope.clone(), rest });
+                self.settle(at, envelope, result);
+            }
             Err(why) => {
                 cancel.cancel();
                 let error = CallError::Failed { tool: tool.definition().name.clone(), source: why.into() };
@@ -312,11 +335,19 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Sees to it that all results together do not fill the model's window.
-    async fn balance(&self) {
-        for (at, mut result, budget) in self.scene.history.oversized(&self.crew.budgets) {
-            result.content = self.crew.fit(&result.content, budget).await.into_owned();
-            self.scene.history.settle(at, result);
+    /// Sees to it that all results together do not fill the model's window. Each is within its own budget already; those that
+    /// must be shorter are made anew from the whole output, so that what they say of the rest is true.
+    async fn balance(&mut self) {
+        self.outputs.sort_by_key(|output| output.at);
+        let parts: Vec<_> = self.outputs.iter().map(|output| output.envelope.parts()).collect();
+        let budgets = &self.crew.budgets;
+        let own = self.outputs.iter().map(|output| budgets.of(&output.envelope.tool));
+        let outputs: Vec<_> = parts.iter().map(|parts| &parts[..]).zip(own).collect();
+        for (Output { at, envelope, rest }, room) in self.outputs.iter().zip(budgets.of_round(&outputs)) {
+            if let Some(room) = room {
+                let result = self.crew.shorter_result(&self.calls[*at], envelope, room, rest.as_ref()).await;
+                self.scene.history.settle(*at, result);
+            }
         }
     }
 
@@ -333,12 +364,11 @@ impl<'a> Round<'a> {
 
     fn answered(&self, at: usize, envelope: Envelope) {
         let result = envelope.to_result(&self.calls[at]);
-        self.settle(at, envelope, result);
+        self.settle(at, Arc::new(envelope), result);
     }
 
-    fn settle(&self, at: usize, envelope: Envelope, result: ToolResult) {
+    fn settle(&self, at: usize, envelope: Arc<Envelope>, result: ToolResult) {
         self.scene.history.settle(at, result);
-        let envelope = Arc::new(envelope);
         self.scene.sink.tell(Step::CallFinished { call: id(&self.calls[at]), envelope });
     }
 

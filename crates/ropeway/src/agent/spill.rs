@@ -72,24 +72,24 @@ struct Output {
 
 /// An output that is kept: what a model asks for it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub(super) struct Kept {
     name: String,
     files: Vec<(usize, String)>,
 }
 
 impl Kept {
     /// An output that somebody keeps under this name.
-    pub fn new(name: impl Into<String>) -> Self {
+    pub(super) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), files: Vec::new() }
     }
 
     /// Its name, such as `o3`.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// The file, in the folder of the spill, that holds the data of a part; parts are counted from 1.
-    pub fn file(&self, part: usize) -> Option<&str> {
+    pub(super) fn file(&self, part: usize) -> Option<&str> {
         self.files.iter().find(|(number, _)| *number == part).map(|(_, file)| file.as_str())
     }
 }
@@ -130,21 +130,61 @@ impl Spill {
     /// As much of an output as the budget has room for; the rest is kept, and lines tell of it. Nothing is copied if all
     /// of it fits. What cannot be kept is left out all the same.
     pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
+        self.fit_and_keep(content, budget).await.0
+    }
+
+    /// The same, and what has become of the rest where there is one.
+    pub(super) async fn fit_and_keep<'a>(
+        &self,
+        content: &'a [ContentPart],
+        budget: Budget,
+    ) -> (Cow<'a, [ContentPart]>, Option<Rest>) {
         if fits(content, budget) {
-            return Cow::Borrowed(content);
+            return (Cow::Borrowed(content), None);
         }
-        match self.keep(content, budget).await {
-            Ok(kept) => fit(content, budget, Rest::Kept(&kept)),
-            Err(error) => {
+        let rest = self.keep(content, budget).await.map_or_else(
+            |error| {
                 tracing::warn!(%error, "an output that is too large for the model could not be kept");
-                fit(content, budget, Rest::Lost)
+                Rest::Lost
+            },
+            Rest::Kept,
+        );
+        (fit(content, budget, &rest), Some(rest))
+    }
+
+    /// The same for an output that was fitted to another budget before: what is kept of it stays where it is, unless data is
+    /// left out now that was not.
+    pub(super) async fn fit_again<'a>(
+        &self,
+        content: &'a [ContentPart],
+        (before, now): (Budget, Budget),
+        rest: Option<&Rest>,
+    ) -> Cow<'a, [ContentPart]> {
+        let data = |budget| data_left_out(content, budget).take(MOST_FILES).count();
+        match rest {
+            Some(rest) if data(now) <= data(before) => fit(content, now, rest),
+            rest => {
+                if let Some(Rest::Kept(kept)) = rest {
+                    self.forget(kept);
+                }
+                self.fit(content, now).await
             }
         }
     }
 
+    /// Deletes an output that the model was not told of.
+    fn forget(&self, kept: &Kept) {
+        let mut shelf = self.0.shelf();
+        let place = shelf.outputs.iter().position(|output| output.name == kept.name);
+        let Some(output) = place.and_then(|place| shelf.outputs.remove(place)) else { return };
+        shelf.bytes -= output.bytes;
+        drop(shelf);
+        remove(&output.files);
+    }
+
     /// Keeps an output: all parts as one text, a line break between two of them, and the data that the budget has no
     /// room for as files.
-    pub async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
+    pub(super) async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
         let length = written_len(content) as u64;
         let data: Vec<(usize, Data<'_>)> = data_left_out(content, budget).take(MOST_FILES).collect();
         let bytes = length + data.iter().map(|(_, data)| data.size() as u64).sum::<u64>();
