@@ -91,7 +91,7 @@ impl Budgets {
     }
 
     /// The budget of a tool. That of `read_more` always has room for one page.
-    pub fn of(&self, tool: &str) -> Budget {
+    pub(super) fn of(&self, tool: &str) -> Budget {
         if tool == READ_MORE {
             return self.default.with_text_bytes(self.page() + LAST_LINE);
         }
@@ -100,28 +100,27 @@ impl Budgets {
     }
 
     /// How long a page of a kept output is.
-    pub fn page(&self) -> usize {
+    pub(super) fn page(&self) -> usize {
         self.default.text_bytes.saturating_sub(LAST_LINE).max(SMALLEST_PAGE)
     }
 
-    /// How much room each result of one step has beside the others, all of them within their own budgets already. Where their
-    /// text is too much together, small results stay whole and the large ones share the rest evenly; data is taken in the
-    /// order of the results.
-    pub fn of_round(&self, results: &[&[ContentPart]]) -> Vec<Budget> {
+    /// How much room each output of one step has beside the others, given with its own budget; `None` if it stays as it is.
+    /// Where their text is too much together, small outputs stay whole and the large ones share the rest evenly; data is
+    /// taken in the order of the outputs.
+    pub(super) fn of_round(&self, outputs: &[(&[ContentPart], Budget)]) -> Vec<Option<Budget>> {
+        let wanted: Vec<Budget> = outputs.iter().map(|(content, own)| taken(content, *own)).collect();
+        let texts = wanted.iter().map(|wanted| wanted.text_bytes).collect();
+        let level = level(texts, self.round.text_bytes).unwrap_or(usize::MAX);
         let mut blob_room = self.round.blob_bytes;
-        let mut texts = Vec::with_capacity(results.len());
-        let mut budgets = Vec::with_capacity(results.len());
-        for content in results {
-            let budget = Budget { text_bytes: usize::MAX, blob_bytes: blob_room };
-            let left = room_after(content, budget);
-            blob_room = left.blob;
-            texts.push(budget.text_bytes - left.text);
-            budgets.push(budget);
-        }
-        if let Some(level) = level(texts, self.round.text_bytes) {
-            budgets.iter_mut().for_each(|budget| budget.text_bytes = level);
-        }
-        budgets
+        let room = |((content, own), wanted): (&(&[ContentPart], Budget), &Budget)| {
+            let mut room = own.with_blob_bytes(own.blob_bytes.min(blob_room));
+            if wanted.text_bytes > level {
+                room.text_bytes = level;
+            }
+            blob_room -= taken(content, room).blob_bytes;
+            (wanted.text_bytes > room.text_bytes || wanted.blob_bytes > room.blob_bytes).then_some(room)
+        };
+        outputs.iter().zip(&wanted).map(room).collect()
     }
 }
 
@@ -139,18 +138,18 @@ fn level(mut wanted: Vec<usize>, mut room: usize) -> Option<usize> {
 }
 
 /// What has become of that which does not reach the model.
-#[derive(Clone, Copy, Debug)]
-pub enum Rest<'a> {
+#[derive(Clone, Debug)]
+pub(super) enum Rest {
     /// Nobody keeps it.
     Dropped,
     /// It can be read on.
-    Kept(&'a Kept),
+    Kept(Kept),
     /// It should have been kept, and could not be.
     Lost,
 }
 
 /// Does all of it reach the model?
-pub fn fits(content: &[ContentPart], budget: Budget) -> bool {
+pub(super) fn fits(content: &[ContentPart], budget: Budget) -> bool {
     let mut room = Room::of(budget);
     content.iter().all(|part| matches!(room.share(part), Share::Whole))
 }
@@ -159,7 +158,7 @@ pub fn fits(content: &[ContentPart], budget: Budget) -> bool {
 ///
 /// Text is cut between two characters, and all text behind the cut is left out. Base64 is never cut: data for which there
 /// is no room is replaced by a line, and data behind it that is smaller may still be there.
-pub fn fit<'a>(content: &'a [ContentPart], budget: Budget, rest: Rest<'_>) -> Cow<'a, [ContentPart]> {
+pub(super) fn fit<'a>(content: &'a [ContentPart], budget: Budget, rest: &Rest) -> Cow<'a, [ContentPart]> {
     if fits(content, budget) {
         return Cow::Borrowed(content);
     }
@@ -204,7 +203,7 @@ pub(super) fn data_left_out(content: &[ContentPart], budget: Budget) -> impl Ite
     })
 }
 
-impl Rest<'_> {
+impl Rest {
     /// A line about the text from some byte on, if there is any.
     fn line(&self, from: usize, of: usize) -> Option<String> {
         let missing = of.checked_sub(from).filter(|missing| *missing > 0)?;
@@ -241,6 +240,8 @@ struct Room {
     blob: usize,
     parts: usize,
     is_cut: bool,
+    /// The bytes of text that were taken.
+    shown: usize,
 }
 
 /// How much of a part there is room for.
@@ -253,20 +254,25 @@ enum Share<'a> {
 
 impl Room {
     fn of(budget: Budget) -> Self {
-        Self { text: budget.text_bytes, blob: budget.blob_bytes, parts: MOST_PARTS, is_cut: false }
+        Self { text: budget.text_bytes, blob: budget.blob_bytes, parts: MOST_PARTS, is_cut: false, shown: 0 }
     }
 
     /// Takes the room for a part.
     fn share<'a>(&mut self, part: &'a ContentPart) -> Share<'a> {
+        let before = self.text;
         let share = match self.parts {
             0 => Share::Left,
             _ => self.share_of_bytes(part),
         };
-        match share {
-            Share::Whole | Share::Line(_) => self.parts -= 1,
-            // What is read on begins here, so no text behind it is shown.
-            Share::Cut { .. } => {
+        match &share {
+            Share::Whole | Share::Line(_) => {
                 self.parts -= 1;
+                self.shown += before - self.text;
+            }
+            // What is read on begins here, so no text behind it is shown.
+            Share::Cut { head, at, .. } => {
+                self.parts -= 1;
+                self.shown += head.len() + at;
                 (self.text, self.is_cut) = (0, true);
             }
             Share::Left => (self.text, self.is_cut) = (0, true),
@@ -312,7 +318,8 @@ impl Room {
     }
 }
 
-fn room_after(content: &[ContentPart], budget: Budget) -> Room {
+/// How much of a budget an output takes.
+fn taken(content: &[ContentPart], budget: Budget) -> Budget {
     let mut room = Room::of(budget);
     for part in content {
         room.share(part);
@@ -320,7 +327,7 @@ fn room_after(content: &[ContentPart], budget: Budget) -> Room {
             break;
         }
     }
-    room
+    Budget { text_bytes: room.shown, blob_bytes: budget.blob_bytes - room.blob }
 }
 
 /// A part that ends in a line about the rest.
@@ -373,7 +380,7 @@ mod tests {
     }
 
     fn dropped(content: &[ContentPart], budget: Budget) -> Vec<ContentPart> {
-        fit(content, budget, Rest::Dropped).into_owned()
+        fit(content, budget, &Rest::Dropped).into_owned()
     }
 
     #[test]
@@ -382,10 +389,10 @@ mod tests {
         let whole = [ContentPart::text("abcde"), image, ContentPart::text("fghij")];
         // Nine bytes are `image/png`.
         let exact = Budget { text_bytes: 10, blob_bytes: 4 + 9 };
-        assert!(matches!(fit(&whole, exact, Rest::Dropped), Cow::Borrowed(_)));
+        assert!(matches!(fit(&whole, exact, &Rest::Dropped), Cow::Borrowed(_)));
         let nothing = Budget { text_bytes: 0, blob_bytes: 0 };
-        assert!(matches!(fit(&[], nothing, Rest::Dropped), Cow::Borrowed([])));
-        assert!(matches!(fit(&texts([""]), nothing, Rest::Dropped), Cow::Borrowed(_)));
+        assert!(matches!(fit(&[], nothing, &Rest::Dropped), Cow::Borrowed([])));
+        assert!(matches!(fit(&texts([""]), nothing, &Rest::Dropped), Cow::Borrowed(_)));
     }
 
     #[test]
@@ -400,13 +407,13 @@ mod tests {
     fn a_cut_output_says_where_the_rest_is() {
         let content = [ContentPart::text("x".repeat(91_000))];
         let kept = Kept::new("o3");
-        let said = |rest| match &fit(&content, Budget::default(), rest)[..] {
+        let said = |rest| match &fit(&content, Budget::default(), &rest)[..] {
             [ContentPart::Text(part)] => part.text[50_000..].to_owned(),
             other => panic!("{} parts", other.len()),
         };
         assert_eq!(said(Rest::Dropped), "\n[41,000 of 91,000 bytes are left out]");
         assert_eq!(
-            said(Rest::Kept(&kept)),
+            said(Rest::Kept(kept)),
             "\n[41,000 of 91,000 bytes are left out; call `read_more` with output \"o3\" and from 50000 for the rest]"
         );
         assert_eq!(said(Rest::Lost), "\n[41,000 of 91,000 bytes are left out, and could not be kept]");
@@ -506,29 +513,29 @@ mod tests {
 
     #[test]
     fn results_that_are_too_much_together_share_evenly_and_small_ones_stay_whole() {
-        let budgets = Budgets::new().with_default(text_bytes(100)).with_round(text_bytes(100));
+        let budgets = Budgets::new().with_round(text_bytes(100));
         let content = |length: usize| texts([&"x".repeat(length)]);
         let (small, middle, large) = (content(10), content(40), content(1000));
-        let of = |results: &[&[ContentPart]]| -> Vec<usize> {
-            budgets.of_round(results).into_iter().map(|budget| budget.text_bytes).collect()
+        let of = |outputs: &[&[ContentPart]]| -> Vec<Option<usize>> {
+            let outputs: Vec<_> = outputs.iter().map(|content| (*content, text_bytes(100))).collect();
+            budgets.of_round(&outputs).into_iter().map(|room| room.map(|room| room.text_bytes)).collect()
         };
-        assert_eq!(of(&[]), [0; 0]);
-        assert_eq!(of(&[&large]), [100]);
-        assert_eq!(of(&[&small, &middle, &middle, &small]), [usize::MAX; 4], "it is just enough");
-        assert_eq!(of(&[&large, &small, &middle]), [50; 3]);
-        assert_eq!(of(&[&large, &small, &large]), [45; 3]);
-        assert_eq!(of(&[&large[..]; 200]), [0; 200]);
+        assert_eq!(of(&[]), [None; 0]);
+        assert_eq!(of(&[&large]), [None], "it is cut to its own budget already");
+        assert_eq!(of(&[&small, &middle, &middle, &small]), [None; 4], "it is just enough");
+        assert_eq!(of(&[&large, &small, &middle]), [Some(50), None, None]);
+        assert_eq!(of(&[&large, &small, &large]), [Some(45), None, Some(45)]);
+        assert_eq!(of(&[&large[..]; 200]), [Some(0); 200]);
     }
 
     #[test]
     fn data_of_a_step_is_taken_in_the_order_of_the_results() {
-        let budgets = Budgets::new().with_default(blob_bytes(100)).with_round(blob_bytes(150));
+        let budgets = Budgets::new().with_round(blob_bytes(150));
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
         // 80 of base64 and nine of its type.
         let (large, small) = (picture(60), picture(3));
-        let results: [&[ContentPart]; 4] = [&large, &large, &small, &small];
-        let given: Vec<usize> = budgets.of_round(&results).into_iter().map(|budget| budget.blob_bytes).collect();
-        assert_eq!(given, [150, 61, 61, 48]);
+        let outputs = [&large, &large, &small, &small].map(|content| (&content[..], blob_bytes(100)));
+        assert_eq!(budgets.of_round(&outputs), [None, Some(blob_bytes(61)), None, None]);
     }
 
     /// The text of a fitted output, and what its line says of the rest.
@@ -566,7 +573,7 @@ mod tests {
             let (whole, none) = read(&content);
             prop_assert_eq!((whole.len(), none), (written_len(&content), None));
             let kept = Kept::new("o1");
-            let (text, from) = read(&fit(&content, text_bytes(room), Rest::Kept(&kept)));
+            let (text, from) = read(&fit(&content, text_bytes(room), &Rest::Kept(kept)));
             match from {
                 None => prop_assert_eq!(text, whole),
                 // The line about the rest is a line of its own.

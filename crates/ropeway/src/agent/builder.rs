@@ -272,8 +272,8 @@ impl AgentBuilder {
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.or(conversation.system);
-        let spill = self.spill.counting_from(first_output(&conversation));
-        let read_more = ReadMore::new(spill.clone()).with_page(self.budgets.page());
+        self.spill.skip_to(first_output(&conversation));
+        let read_more = ReadMore::new(self.spill.clone()).with_page(self.budgets.page());
         let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
         sources.add_tools(self.tools);
         let handlers = match self.sampling {
@@ -293,7 +293,7 @@ impl AgentBuilder {
             limits: self.limits,
             desk: self.desk,
             budgets: self.budgets,
-            spill: Some(spill),
+            spill: Some(self.spill),
         };
         let inner = Inner {
             crew: Arc::new(crew),

@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::budget::{Rest, fit};
 use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
+use super::read_more::{READ_MORE, shorter};
 use super::round::{Round, sleep_until};
 use super::turn::Sink;
-use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Rest, Spill, Step, fit, trace};
-use crate::content::ContentPart;
+use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Spill, Step, trace};
 use crate::envelope::Envelope;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
@@ -258,19 +259,33 @@ impl Crew {
         }
     }
 
-    /// What a model is told of a finished call.
-    pub(super) async fn result(&self, call: &ToolCall, tool: &str, envelope: &Envelope) -> ToolResult {
+    /// What a model is told of a finished call, and what has become of the rest where there is one.
+    pub(super) async fn result(&self, call: &ToolCall, envelope: &Envelope) -> (ToolResult, Option<Rest>) {
         let parts = envelope.parts();
-        let content = self.fit(&parts, self.budgets.of(tool)).await.into_owned();
-        ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content) }
+        let budget = self.budgets.of(&envelope.tool);
+        let (content, rest) = match &self.spill {
+            Some(spill) => spill.fit_and_keep(&parts, budget).await,
+            None => (fit(&parts, budget, &Rest::Dropped), None),
+        };
+        (ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content.into_owned()) }, rest)
     }
 
-    /// As much of an output as there is room for.
-    pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
-        match &self.spill {
-            Some(spill) => spill.fit(content, budget).await,
-            None => fit(content, budget, Rest::Dropped),
-        }
+    /// What it is told in less room.
+    pub(super) async fn shorter_result(
+        &self,
+        call: &ToolCall,
+        envelope: &Envelope,
+        room: Budget,
+        rest: Option<&Rest>,
+    ) -> ToolResult {
+        let parts = envelope.parts();
+        let page = (envelope.tool == READ_MORE).then(|| shorter(&parts, room.text_bytes)).flatten();
+        let content = match (page, &self.spill) {
+            (Some(page), _) => Cow::Owned(page),
+            (None, Some(spill)) => spill.fit_again(&parts, (self.budgets.of(&envelope.tool), room), rest).await,
+            (None, None) => fit(&parts, room, &Rest::Dropped),
+        };
+        ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content.into_owned()) }
     }
 
     /// The limit that leaves no room for another question.

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Budget, Budgets, Context, fits};
-use crate::content::ContentPart;
+use super::Context;
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
 
 /// What stands for the result of a call that has none yet.
@@ -126,16 +125,6 @@ impl History {
         }
     }
 
-    /// The results of the last answer's calls that are too large beside each other, each with its place and the room that it has.
-    pub(super) fn oversized(&self, budgets: &Budgets) -> Vec<(usize, ToolResult, Budget)> {
-        let state = self.state();
-        let contents = state.open.iter().map(|(_, result)| result.as_ref().map_or(&[][..], |result| &result.content));
-        let contents: Vec<&[ContentPart]> = contents.collect();
-        let rooms = budgets.of_round(&contents);
-        let too_large = contents.iter().zip(rooms).enumerate().filter(|(_, (content, room))| !fits(content, *room));
-        too_large.filter_map(|(at, (_, room))| Some((at, state.open[at].1.clone()?, room))).collect()
-    }
-
     /// The calls of the last answer are over: their results become a message. What has no result says so.
     pub(super) fn close(&self) {
         let mut state = self.state();
@@ -163,6 +152,7 @@ fn same_results(one: &ToolMessage, other: &ToolMessage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::ContentPart;
     use crate::message::{AssistantPart, UserMessage};
     use crate::tool::Arguments;
 

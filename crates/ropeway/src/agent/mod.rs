@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use self::budget::{Budget, Budgets, Rest, fit, fits};
+pub use self::budget::{Budget, Budgets};
 pub use self::builder::{AgentBuilder, BuildError};
 pub use self::context::Context;
 pub use self::crew::RequestOptions;
@@ -47,7 +47,7 @@ pub use self::read_more::ReadMore;
 pub use self::sampling::Sampling;
 pub use self::server::{AgentServer, ServerSource};
 use self::sources::Sources;
-pub use self::spill::{Kept, Spill};
+pub use self::spill::Spill;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};

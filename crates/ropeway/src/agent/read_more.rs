@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use super::budget::Budgets;
 use super::spill::Spill;
 use super::written::{cut_at, in_a_line, thousands};
+use crate::content::ContentPart;
 use crate::tool::{
     Annotations, Arguments, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput,
 };
@@ -61,7 +62,7 @@ impl ReadMore {
         Self { spill, page: Budgets::default().page(), definition }
     }
 
-    /// Pages of at most this many bytes; see [`Budgets::page`].
+    /// Pages of at most this many bytes.
     #[must_use]
     pub fn with_page(self, bytes: usize) -> Self {
         // Every character has room, so that every page leads on.
@@ -199,7 +200,7 @@ impl Page {
         let early = start.saturating_sub(3);
         file.seek(SeekFrom::Start(early))?;
         let mut bytes = Vec::new();
-        file.take(start - early + page as u64).read_to_end(&mut bytes)?;
+        file.take((start - early).saturating_add(page as u64)).read_to_end(&mut bytes)?;
         let mut skip = ((start - early) as usize).min(bytes.len());
         while skip > 0 && skip < bytes.len() && is_inside(bytes[skip]) {
             skip -= 1;
@@ -239,6 +240,21 @@ impl Page {
     }
 }
 
+/// A page with less text, as if it had been asked for so: what is left out is where it was. `None` if it is no page.
+pub(super) fn shorter(page: &[ContentPart], room: usize) -> Option<Vec<ContentPart>> {
+    let [ContentPart::Text(part)] = page else { return None };
+    let (text, line) = part.text.rsplit_once("[bytes ")?;
+    if text.len() <= room {
+        return Some(page.to_vec());
+    }
+    let (start, line) = line.split_once(" to ")?;
+    let (length, line) = line.split_once(" of ")?.1.split_once(" of output ")?;
+    let (output, _) = line.rsplit_once("; ")?;
+    let number = |text: &str| text.replace(',', "").parse().ok();
+    let page = Page { start: number(start)?, text: text[..cut_at(text, room)].to_owned() };
+    Some(vec![ContentPart::text(page.told(output, number(length)?))])
+}
+
 /// Is the byte inside a character, not its first?
 fn is_inside(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
@@ -257,7 +273,7 @@ fn line_with(file: &mut File, from: u64, text: &[u8], page: u64) -> io::Result<O
             let found = offset + at as u64;
             let line = memrchr(b'\n', &window[..at]).map_or(line, |end| offset + end as u64 + 1);
             // In a line that is longer than a page, the text would not be on it.
-            let is_far = found + text.len() as u64 > line + page;
+            let is_far = found + text.len() as u64 > line.saturating_add(page);
             return Ok(Some(if is_far { found.saturating_sub(BEFORE.min(page / 2)).max(line) } else { line }));
         }
         if read == 0 {
@@ -276,8 +292,7 @@ fn line_with(file: &mut File, from: u64, text: &[u8], page: u64) -> io::Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Budget;
-    use crate::content::ContentPart;
+    use crate::agent::budget::{Budget, fits};
 
     async fn kept(text: &str) -> ReadMore {
         let spill = Spill::new();
@@ -401,6 +416,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_page_without_a_limit_is_the_whole_rest() {
+        let tool = kept("one\ntwo\nthree").await.with_page(usize::MAX);
+        assert_eq!(
+            ask(&tool, json!({"output": "o1", "from": 5})).await,
+            ToolOutput::text("wo\nthree\n[bytes 5 to 13 of 13 of output \"o1\"; this is its end]")
+        );
+        assert_eq!(
+            ask(&tool, json!({"output": "o1", "from": 1, "find": "re"})).await,
+            ToolOutput::text("three\n[bytes 8 to 13 of 13 of output \"o1\"; this is its end]")
+        );
+    }
+
+    #[tokio::test]
     async fn an_output_that_is_not_there_is_answered_with_those_that_are() {
         let tool = ReadMore::new(Spill::new());
         assert_eq!(
@@ -450,6 +478,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_shorter_page_is_one_that_was_asked_for_so() {
+        let tool = kept(&format!("{}\n[bytes 1 to 2]", "0123456789".repeat(500))).await;
+        for from in [0, 1234, 4990] {
+            let asked = json!({"output": "o1", "from": from});
+            let long = ask(&tool, asked.clone()).await.content;
+            for room in [4, 20, 3000] {
+                let short = ask(&tool.clone().with_page(room), asked.clone()).await.content;
+                assert_eq!(shorter(&long, room), Some(short), "{from} {room}");
+            }
+            assert_eq!(shorter(&long, usize::MAX), Some(long));
+        }
+        assert_eq!(shorter(&[ContentPart::text("[no line]")], 3), None);
+    }
+
+    #[tokio::test]
     async fn a_page_is_never_cut_again() {
         for text_bytes in [0, 1, 999, 1500, 50_000] {
             let budgets = Budgets::new()
@@ -457,7 +500,7 @@ mod tests {
                 .with_default(Budget::default().with_text_bytes(text_bytes));
             let tool = kept(&"x".repeat(200_000)).await.with_page(budgets.page());
             let answer = ask(&tool, json!({"output": "o1", "from": 100_000})).await;
-            assert!(crate::agent::fits(&answer.content, budgets.of(READ_MORE)), "{text_bytes}");
+            assert!(fits(&answer.content, budgets.of(READ_MORE)), "{text_bytes}");
         }
     }
 }

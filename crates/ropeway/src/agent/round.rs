@@ -8,6 +8,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::budget::Rest;
 use super::crew::{Cut, Scene};
 use super::offer::Meant;
 use super::policy::{Approval, ApprovalRequest, Permission};
@@ -15,7 +16,7 @@ use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
-use crate::tool::{Arguments, CallContext, CallError, CallId, Origin, ToolDefinition};
+use crate::tool::{Arguments, CallContext, CallError, CallId, Cancel, Origin, ToolDefinition};
 
 /// How much longer than its time a call is waited for: it should end by itself, unless it holds its thread.
 const GRACE: Duration = Duration::from_secs(1);
@@ -25,7 +26,7 @@ pub(super) struct Round<'a> {
     crew: &'a Arc<Crew>,
     scene: &'a Scene<'a>,
     calls: &'a [ToolCall],
-    /// Calls that may be made, in their order.
+    /// Calls that may be made and have no room yet, in their order.
     ready: VecDeque<Job>,
     /// Calls that somebody must agree to, in their order.
     unasked: VecDeque<Job>,
@@ -33,9 +34,11 @@ pub(super) struct Round<'a> {
     asked: Option<Job>,
     asking: JoinSet<Approval>,
     /// The tasks of the calls, also of those that were given up and hold their thread nevertheless.
-    running: JoinSet<(Envelope, ToolResult)>,
+    running: JoinSet<Ended>,
     /// The calls that are waited for.
     started: HashMap<Id, Started>,
+    /// The outputs so far as they came: how much of each there is room for is known when all are there.
+    outputs: Vec<Output>,
 }
 
 /// A call that is to be made.
@@ -43,6 +46,22 @@ struct Job {
     at: usize,
     tool: CheckedTool,
     arguments: Arguments,
+    /// The host has heard of it.
+    is_told: bool,
+}
+
+/// A call that has ended by itself.
+struct Ended {
+    envelope: Envelope,
+    result: ToolResult,
+    rest: Option<Rest>,
+}
+
+/// What a call brought, and what has become of that which its result does not have.
+struct Output {
+    at: usize,
+    envelope: Arc<Envelope>,
+    rest: Option<Rest>,
 }
 
 /// A call that is being made.
@@ -50,7 +69,23 @@ struct Started {
     at: usize,
     tool: CheckedTool,
     task: AbortHandle,
+    /// The call's own switch: whoever works for it elsewhere sees that nobody waits any more.
+    cancel: Cancel,
     overdue: Instant,
+}
+
+impl Started {
+    fn give_up(&self) {
+        self.cancel.cancel();
+        self.task.abort();
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        // A turn may be lost in the midst of its calls.
+        self.started.values().for_each(Started::give_up);
+    }
 }
 
 impl<'a> Round<'a> {
@@ -65,6 +100,7 @@ impl<'a> Round<'a> {
             asking: JoinSet::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
+            outputs: Vec::new(),
         }
     }
 
@@ -81,7 +117,8 @@ impl<'a> Round<'a> {
             tokio::select! {
                 biased;
                 cut = self.scene.cut() => {
-                    self.give_up();
+                    self.give_up(cut);
+                    self.balance().await;
                     return Some(cut);
                 }
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
@@ -110,12 +147,12 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments } => {
-                    let job = Job { at, tool, arguments };
+                    let mut job = Job { at, tool, arguments, is_told: false };
                     match self.crew.desk.permission(job.tool.definition()) {
                         Permission::Allow => self.ready.push_back(job),
                         Permission::Ask => self.unasked.push_back(job),
                         Permission::Deny => {
-                            self.tell(&job);
+                            self.tell(&mut job);
                             self.refused(&job, "the host does not allow it");
                         }
                     }
@@ -126,28 +163,39 @@ impl<'a> Round<'a> {
 
     /// Starts what may be started, and asks about what must be asked about.
     fn go_on(&mut self) {
+        self.start_some();
+        while self.ask_one() {
+            // It may have been agreed to at once.
+            self.start_some();
+        }
+    }
+
+    /// Starts calls as long as there is room for them. Whatever was agreed to goes through here.
+    fn start_some(&mut self) {
         let most = self.crew.limits.parallel_calls.max(1);
         loop {
             let first = |jobs: &VecDeque<Job>| jobs.front().map_or(usize::MAX, |job| job.at);
             let in_order = most > 1 || first(&self.ready) < first(&self.unasked);
             let has_room = self.started.len() < most && (most > 1 || self.asked.is_none());
-            let Some(job) = self.ready.pop_front_if(|_| in_order && has_room) else { break };
-            self.tell(&job);
+            let Some(mut job) = self.ready.pop_front_if(|_| in_order && has_room) else { break };
+            self.tell(&mut job);
             self.start(job);
-        }
-        let in_turn = most > 1 || self.started.is_empty();
-        while self.asked.is_none()
-            && let Some(job) = self.unasked.pop_front_if(|_| in_turn)
-        {
-            self.tell(&job);
-            self.ask(job);
         }
     }
 
-    fn ask(&mut self, job: Job) {
+    /// Asks about the next call, unless somebody is being asked or it is not its turn.
+    fn ask_one(&mut self) -> bool {
+        let in_turn = self.crew.limits.parallel_calls > 1 || self.started.is_empty();
+        let may_ask = in_turn && self.asked.is_none();
+        let Some(job) = self.unasked.pop_front_if(|_| may_ask) else { return false };
+        self.ask(job);
+        true
+    }
+
+    fn ask(&mut self, mut job: Job) {
         // It may have been agreed to while it waited.
         match (self.crew.desk.permission(job.tool.definition()), &self.crew.desk.asker) {
-            (Permission::Allow, _) => self.start(job),
+            (Permission::Allow, _) => self.agreed(job),
             (Permission::Ask, Some(asker)) => {
                 let definition = job.tool.definition();
                 let request = ApprovalRequest {
@@ -158,65 +206,85 @@ impl<'a> Round<'a> {
                     arguments: job.arguments.clone(),
                 };
                 let asker = asker.clone();
+                self.tell(&mut job);
                 self.asking.spawn(async move { asker(request).await });
                 self.asked = Some(job);
             }
-            _ => self.refused(&job, "it needs approval, and there is nobody who could be asked"),
+            _ => {
+                self.tell(&mut job);
+                self.refused(&job, "it needs approval, and there is nobody who could be asked");
+            }
         }
     }
 
     fn decide(&mut self, approval: Approval) {
         let Some(job) = self.asked.take() else { return };
         match approval {
-            Approval::Allow => self.start(job),
+            Approval::Allow => self.agreed(job),
             Approval::Always => {
                 self.crew.desk.allow_always(&job.tool.definition().name);
-                self.start(job);
+                self.agreed(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
             Approval::Deny { reason: Some(reason) } => self.refused(&job, &format!("the user said no: {reason}")),
         }
     }
 
+    /// The call is made when there is room for it.
+    fn agreed(&mut self, job: Job) {
+        let place = self.ready.partition_point(|other| other.at < job.at);
+        self.ready.insert(place, job);
+    }
+
     fn start(&mut self, job: Job) {
-        let Job { at, tool, arguments } = job;
+        let Job { at, tool, arguments, is_told: _ } = job;
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
         let (sink, told) = (self.scene.sink.downgrade(), id(&call));
+        let cancel = Cancel::new();
         let mut cx = CallContext::new(call.id.clone())
-            .with_cancel(self.scene.control.cancel.clone())
+            .with_cancel(cancel.clone())
             .with_timeout(time)
             .with_progress(move |progress| sink.tell(Step::CallProgress { call: told.clone(), progress }));
         if let Some(parent) = self.scene.traceparent {
             cx = cx.with_traceparent(parent);
         }
-        let (crew, checked) = (self.crew.clone(), tool.clone());
+        let (crew, checked, switch) = (self.crew.clone(), tool.clone(), cancel.clone());
         // Whoever traces finds the call within the turn, also on another thread.
         let span = trace::of_call(tool.definition(), &call.id).or_current();
         let running = async move {
             let envelope = checked.call(arguments, &cx).await;
-            let result = crew.result(&call, &checked.definition().name, &envelope).await;
-            (envelope, result)
+            if envelope.error.is_some() {
+                // It may have been left behind, such as when its time was over.
+                switch.cancel();
+            }
+            let (result, rest) = crew.result(&call, &envelope).await;
+            Ended { envelope, result, rest }
         };
         let task = self.running.spawn(running.instrument(span));
         let far = Duration::from_secs(365 * 24 * 3600);
         let overdue = Instant::now() + time.min(far) + GRACE;
-        self.started.insert(task.id(), Started { at, tool, task, overdue });
+        self.started.insert(task.id(), Started { at, tool, task, cancel, overdue });
     }
 
-    fn ended(&mut self, done: Result<(Id, (Envelope, ToolResult)), JoinError>) {
+    fn ended(&mut self, done: Result<(Id, Ended), JoinError>) {
         match done {
-            Ok((id, (envelope, result))) => self.finish(id, Ok((envelope, result))),
+            Ok((id, ended)) => self.finish(id, Ok(ended)),
             Err(error) => self.finish(error.id(), Err("it ended without an answer")),
         }
     }
 
-    fn finish(&mut self, id: Id, done: Result<(Envelope, ToolResult), &'static str>) {
+    fn finish(&mut self, id: Id, done: Result<Ended, &'static str>) {
         // One that was given up may still come to its end.
-        let Some(Started { at, tool, .. }) = self.started.remove(&id) else { return };
+        let Some(Started { at, tool, cancel, .. }) = self.started.remove(&id) else { return };
         match done {
-            Ok((envelope, result)) => self.settle(at, envelope, result),
+            Ok(Ended { envelope, result, rest }) => {
+                let envelope = Arc::new(envelope);
+                self.outputs.push(Output { at, envelope: envelope.clone(), rest });
+                self.settle(at, envelope, result);
+            }
             Err(why) => {
+                cancel.cancel();
                 let error = CallError::Failed { tool: tool.definition().name.clone(), source: why.into() };
                 self.failed(at, tool.definition(), error);
             }
@@ -228,42 +296,58 @@ impl<'a> Round<'a> {
         let now = Instant::now();
         let late: Vec<Id> = self.started.iter().filter(|(_, call)| call.overdue <= now).map(|(id, _)| *id).collect();
         for id in late {
-            if let Some(Started { at, tool, task, .. }) = self.started.remove(&id) {
-                task.abort();
-                self.failed(at, tool.definition(), tool.timed_out(self.crew.limits.call_time));
+            if let Some(call) = self.started.remove(&id) {
+                call.give_up();
+                self.failed(call.at, call.tool.definition(), call.tool.timed_out(self.crew.limits.call_time));
             }
         }
     }
 
     /// Cancels everything.
-    fn give_up(&mut self) {
+    fn give_up(&mut self, cut: Cut) {
         // What has ended meanwhile was done, whatever becomes of the turn.
         while let Some(done) = self.running.try_join_next_with_id() {
             self.ended(done);
         }
-        let mut left: Vec<(usize, CheckedTool)> = Vec::new();
-        for (_, Started { at, tool, task, .. }) in self.started.drain() {
-            task.abort();
-            left.push((at, tool));
+        let mut left: Vec<(usize, CheckedTool, &'static str)> = Vec::new();
+        for (_, call) in self.started.drain() {
+            call.give_up();
+            left.push((call.at, call.tool, "it had given no answer when the turn's time was over"));
         }
         self.asking.abort_all();
-        left.extend(self.asked.take().map(|job| (job.at, job.tool)));
-        left.sort_by_key(|(at, _)| *at);
-        for (at, tool) in left {
-            self.failed(at, tool.definition(), CallError::Cancelled);
+        let waiting = self.asked.take().into_iter().chain(self.ready.drain(..)).chain(self.unasked.drain(..));
+        let (told, unseen): (Vec<Job>, Vec<Job>) = waiting.partition(|job| job.is_told);
+        left.extend(told.into_iter().map(|job| (job.at, job.tool, "it had not begun when the turn's time was over")));
+        left.sort_by_key(|(at, ..)| *at);
+        for (at, tool, why) in left {
+            let error = match cut {
+                Cut::Cancelled => CallError::Cancelled,
+                Cut::Time => CallError::Failed { tool: tool.definition().name.clone(), source: why.into() },
+            };
+            self.failed(at, tool.definition(), error);
         }
-        let unseen: Vec<Job> = self.ready.drain(..).chain(self.unasked.drain(..)).collect();
+        let words = match cut {
+            Cut::Cancelled => "the call was not made: the turn was cancelled",
+            Cut::Time => "the call was not made: the turn's time was over",
+        };
         for job in unseen {
-            let words = "the call was not made: the turn was cancelled";
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
         }
     }
 
-    /// Sees to it that all results together do not fill the model's window.
-    async fn balance(&self) {
-        for (at, mut result, budget) in self.scene.history.oversized(&self.crew.budgets) {
-            result.content = self.crew.fit(&result.content, budget).await.into_owned();
-            self.scene.history.settle(at, result);
+    /// Sees to it that all results together do not fill the model's window. Each is within its own budget already; those that
+    /// must be shorter are made anew from the whole output, so that what they say of the rest is true.
+    async fn balance(&mut self) {
+        self.outputs.sort_by_key(|output| output.at);
+        let parts: Vec<_> = self.outputs.iter().map(|output| output.envelope.parts()).collect();
+        let budgets = &self.crew.budgets;
+        let own = self.outputs.iter().map(|output| budgets.of(&output.envelope.tool));
+        let outputs: Vec<_> = parts.iter().map(|parts| &parts[..]).zip(own).collect();
+        for (Output { at, envelope, rest }, room) in self.outputs.iter().zip(budgets.of_round(&outputs)) {
+            if let Some(room) = room {
+                let result = self.crew.shorter_result(&self.calls[*at], envelope, room, rest.as_ref()).await;
+                self.scene.history.settle(*at, result);
+            }
         }
     }
 
@@ -280,16 +364,19 @@ impl<'a> Round<'a> {
 
     fn answered(&self, at: usize, envelope: Envelope) {
         let result = envelope.to_result(&self.calls[at]);
-        self.settle(at, envelope, result);
+        self.settle(at, Arc::new(envelope), result);
     }
 
-    fn settle(&self, at: usize, envelope: Envelope, result: ToolResult) {
+    fn settle(&self, at: usize, envelope: Arc<Envelope>, result: ToolResult) {
         self.scene.history.settle(at, result);
-        let envelope = Arc::new(envelope);
         self.scene.sink.tell(Step::CallFinished { call: id(&self.calls[at]), envelope });
     }
 
-    fn tell(&self, job: &Job) {
+    /// Tells the host of a call, once.
+    fn tell(&self, job: &mut Job) {
+        if std::mem::replace(&mut job.is_told, true) {
+            return;
+        }
         let ToolDefinition { name, origin, .. } = job.tool.definition();
         let arguments = CallArguments::Object(job.arguments.clone());
         let call = id(&self.calls[job.at]);

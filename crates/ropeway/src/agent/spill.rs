@@ -40,13 +40,12 @@ struct Inner {
 struct Settings {
     below: PathBuf,
     limit: u64,
-    first: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shelf {
     folder: Option<Folder>,
-    /// How many outputs there have been.
+    /// The number of the last output.
     count: u64,
     /// The oldest first.
     outputs: VecDeque<Output>,
@@ -73,31 +72,31 @@ struct Output {
 
 /// An output that is kept: what a model asks for it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub(super) struct Kept {
     name: String,
     files: Vec<(usize, String)>,
 }
 
 impl Kept {
     /// An output that somebody keeps under this name.
-    pub fn new(name: impl Into<String>) -> Self {
+    pub(super) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), files: Vec::new() }
     }
 
     /// Its name, such as `o3`.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// The file, in the folder of the spill, that holds the data of a part; parts are counted from 1.
-    pub fn file(&self, part: usize) -> Option<&str> {
+    pub(super) fn file(&self, part: usize) -> Option<&str> {
         self.files.iter().find(|(number, _)| *number == part).map(|(_, file)| file.as_str())
     }
 }
 
 impl Default for Spill {
     fn default() -> Self {
-        Self::of(Settings { below: std::env::temp_dir(), limit: LIMIT, first: 1 })
+        Self::of(Settings { below: std::env::temp_dir(), limit: LIMIT })
     }
 }
 
@@ -123,13 +122,6 @@ impl Spill {
         Self::of(Settings { below: folder.into(), ..self.0.settings.clone() })
     }
 
-    /// An empty spill whose first output has this number: for a conversation that was begun with another spill, so that
-    /// what it says of an output is not taken for a new one.
-    #[must_use]
-    pub fn counting_from(self, first: u64) -> Self {
-        Self::of(Settings { first, ..self.0.settings.clone() })
-    }
-
     /// Where the outputs are, when there are some.
     pub fn folder(&self) -> Option<PathBuf> {
         self.0.shelf().folder.as_ref().map(|folder| folder.path.clone())
@@ -138,21 +130,61 @@ impl Spill {
     /// As much of an output as the budget has room for; the rest is kept, and lines tell of it. Nothing is copied if all
     /// of it fits. What cannot be kept is left out all the same.
     pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
+        self.fit_and_keep(content, budget).await.0
+    }
+
+    /// The same, and what has become of the rest where there is one.
+    pub(super) async fn fit_and_keep<'a>(
+        &self,
+        content: &'a [ContentPart],
+        budget: Budget,
+    ) -> (Cow<'a, [ContentPart]>, Option<Rest>) {
         if fits(content, budget) {
-            return Cow::Borrowed(content);
+            return (Cow::Borrowed(content), None);
         }
-        match self.keep(content, budget).await {
-            Ok(kept) => fit(content, budget, Rest::Kept(&kept)),
-            Err(error) => {
+        let rest = self.keep(content, budget).await.map_or_else(
+            |error| {
                 tracing::warn!(%error, "an output that is too large for the model could not be kept");
-                fit(content, budget, Rest::Lost)
+                Rest::Lost
+            },
+            Rest::Kept,
+        );
+        (fit(content, budget, &rest), Some(rest))
+    }
+
+    /// The same for an output that was fitted to another budget before: what is kept of it stays where it is, unless data is
+    /// left out now that was not.
+    pub(super) async fn fit_again<'a>(
+        &self,
+        content: &'a [ContentPart],
+        (before, now): (Budget, Budget),
+        rest: Option<&Rest>,
+    ) -> Cow<'a, [ContentPart]> {
+        let data = |budget| data_left_out(content, budget).take(MOST_FILES).count();
+        match rest {
+            Some(rest) if data(now) <= data(before) => fit(content, now, rest),
+            rest => {
+                if let Some(Rest::Kept(kept)) = rest {
+                    self.forget(kept);
+                }
+                self.fit(content, now).await
             }
         }
     }
 
+    /// Deletes an output that the model was not told of.
+    fn forget(&self, kept: &Kept) {
+        let mut shelf = self.0.shelf();
+        let place = shelf.outputs.iter().position(|output| output.name == kept.name);
+        let Some(output) = place.and_then(|place| shelf.outputs.remove(place)) else { return };
+        shelf.bytes -= output.bytes;
+        drop(shelf);
+        remove(&output.files);
+    }
+
     /// Keeps an output: all parts as one text, a line break between two of them, and the data that the budget has no
     /// room for as files.
-    pub async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
+    pub(super) async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
         let length = written_len(content) as u64;
         let data: Vec<(usize, Data<'_>)> = data_left_out(content, budget).take(MOST_FILES).collect();
         let bytes = length + data.iter().map(|(_, data)| data.size() as u64).sum::<u64>();
@@ -163,6 +195,13 @@ impl Spill {
         // A writer that does not listen any more has failed, and says why.
         let _ = send(content, &data, pieces).await;
         writer.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+
+    /// The next output has at least this number: for a conversation that was begun with another spill, so that what it says
+    /// of an output is not taken for a new one.
+    pub(super) fn skip_to(&self, first: u64) {
+        let mut shelf = self.0.shelf();
+        shelf.count = shelf.count.max(first.saturating_sub(1));
     }
 
     /// The file and the length of an output's text, or the names of those that are there, the newest first.
@@ -247,11 +286,12 @@ impl Inner {
 
     /// Makes room for an output, and a folder if there is none.
     fn begin(&self, length: u64, bytes: u64) -> io::Result<Draft<'_>> {
-        // Nothing is deleted for what has no room anyway.
-        if bytes > self.settings.limit {
+        let mut shelf = self.shelf();
+        // Those that are being written cannot be deleted, and nothing is deleted for what has no room anyway.
+        let kept: u64 = shelf.outputs.iter().map(|output| output.bytes).sum();
+        if (shelf.bytes - kept).saturating_add(bytes) > self.settings.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut shelf = self.shelf();
         let folder = match &shelf.folder {
             Some(folder) if folder.is_there() => folder.path.clone(),
             _ => {
@@ -269,18 +309,11 @@ impl Inner {
             shelf.bytes -= output.bytes;
             oldest.extend(output.files);
         }
-        // Those that are being written cannot be deleted.
-        let has_room = shelf.bytes + bytes <= self.settings.limit;
-        let name = format!("o{}", self.settings.first.saturating_add(shelf.count));
-        if has_room {
-            shelf.bytes += bytes;
-            shelf.count += 1;
-        }
+        shelf.bytes += bytes;
+        shelf.count = shelf.count.saturating_add(1);
+        let name = format!("o{}", shelf.count);
         drop(shelf);
         remove(&oldest);
-        if !has_room {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         Ok(Draft { inner: self, folder, length, bytes, files: Vec::new(), kept: Kept::new(name), is_whole: false })
     }
 }
@@ -516,9 +549,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_is_deleted_for_an_output_that_has_no_room_beside_those_that_are_being_written() {
+        let (_below, spill) = spill();
+        let spill = spill.with_limit(250);
+        spill.keep(&text(100), LITTLE).await.expect("it is kept");
+        let draft = spill.0.begin(100, 100).expect("it has room");
+        let error = spill.keep(&text(200), LITTLE).await.expect_err("it has no room");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(&folder(&spill)), ["o1.txt"]);
+        drop(draft);
+        assert_eq!(spill.keep(&text(200), LITTLE).await.expect("it is kept").name(), "o3");
+        assert_eq!(names(&folder(&spill)), ["o3.txt"]);
+    }
+
+    #[tokio::test]
     async fn names_that_a_conversation_knows_do_not_come_back() {
         let (_below, spill) = spill();
-        let kept = spill.counting_from(7).keep(&text(100), LITTLE).await.expect("it is kept");
+        spill.skip_to(7);
+        spill.skip_to(3);
+        let kept = spill.keep(&text(100), LITTLE).await.expect("it is kept");
         assert_eq!(kept, Kept::new("o7"));
     }
 

@@ -9,6 +9,7 @@ mod kit;
 mod limits;
 mod models;
 mod providers;
+mod rounds;
 mod sampling;
 mod servers;
 mod tools;

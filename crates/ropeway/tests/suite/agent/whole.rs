@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, Budget, End, Generate, Input, Limit, Limits, RequestOptions, Step, generate, stream,
+    Agent, AgentError, Budget, End, Generate, Input, Limit, Limits, RequestOptions, Spill, Step, generate, stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
@@ -55,6 +55,27 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
         let folder = agent.spill_folder().expect("something was kept");
         drop(agent);
         assert!(!folder.exists(), "what was kept goes with the agent");
+    }
+}
+
+#[tokio::test]
+async fn two_agents_share_a_spill_that_the_host_looks_into() {
+    let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(3000))));
+    let spill = Spill::new();
+    let mut agents = Vec::new();
+    for number in 1..=2 {
+        let agent = agent(Dialect::Chat, [Saying::call("a", "long", json!({})), Saying::text("done")])
+            .tool(long.clone())
+            .budget(Budget::default().with_text_bytes(2000))
+            .spill(spill.clone())
+            .build()
+            .expect("an agent");
+        done(agent.send("q")).await;
+        let name = format!("o{number}");
+        assert!(results(&agent.history())[0].1.contains(&format!("with output \"{name}\"")), "{name}");
+        let folder = spill.folder().expect("something was kept");
+        assert_eq!(std::fs::read_to_string(folder.join(format!("{name}.txt"))).expect("a text"), "x".repeat(3000));
+        agents.push(agent);
     }
 }
 

@@ -1,0 +1,278 @@
+//! Rounds: how the calls of one answer share the room that they have, in time and in the model's window.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ropeway::agent::{Agent, Approval, End, Generate, Limit, Limits, Policy, Step, generate};
+use ropeway::content::ContentPart;
+use ropeway::message::{Conversation, Dialect};
+use ropeway::testing::{Saying, model};
+use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition, ToolOutput};
+use serde_json::json;
+use tokio::sync::{Notify, oneshot};
+
+use super::kit::{agent, done, failed, ok, results, sendable, tool};
+
+/// So many calls of one tool at once.
+fn calls(count: usize, tool: &str) -> Saying {
+    (0..count).fold(Saying::nothing(), |saying, at| saying.and_call(format!("c{at}"), tool, json!({})))
+}
+
+/// A tool that takes a second, and how many of its calls ran at most.
+fn slow() -> (LocalTool, Arc<AtomicUsize>) {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = most.clone();
+    let tool = tool("slow", move |_, _| {
+        let (running, most) = (running.clone(), most.clone());
+        async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok("slowly")
+        }
+    });
+    (tool, seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
+    for (limits, count, room) in
+        [(Limits::default().sequential(), 3, 1), (Limits::default().with_parallel_calls(4), 40, 4)]
+    {
+        for answer in [Approval::Always, Approval::Allow] {
+            let (slow, most) = slow();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let (counted, approval) = (asked.clone(), answer.clone());
+            let agent = agent(Dialect::Chat, [calls(count, "slow"), Saying::text("fine")])
+                .tool(slow)
+                .policy(Policy::new().ask("*"))
+                .on_approval(move |_| {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    std::future::ready(approval.clone())
+                })
+                .limits(limits.clone())
+                .build()
+                .expect("an agent");
+            let begun = tokio::time::Instant::now();
+            assert_eq!(done(agent.send("go")).await.text, "fine");
+            let took = Duration::from_secs((count / room) as u64);
+            assert_eq!((most.load(Ordering::SeqCst), begun.elapsed()), (room, took), "{answer:?}");
+            let times = if answer == Approval::Always { 1 } else { count };
+            assert_eq!(asked.load(Ordering::SeqCst), times, "{answer:?}");
+            let told: Vec<_> = (0..count).map(|at| ok(&format!("c{at}"), "slowly")).collect();
+            assert_eq!(results(&agent.history()), told);
+        }
+    }
+}
+
+/// A tool whose work is done elsewhere, until its switch is pressed: then it is told.
+fn elsewhere() -> (LocalTool, Arc<Notify>, oneshot::Receiver<()>) {
+    let (pressed, heard) = oneshot::channel::<()>();
+    let (pressed, begun) = (Mutex::new(Some(pressed)), Arc::new(Notify::new()));
+    let told = begun.clone();
+    let tool = tool("elsewhere", move |_, cx: CallContext| {
+        let pressed = pressed.lock().expect("no poison").take();
+        let switch = cx.cancel().expect("a switch").clone();
+        tokio::spawn(async move {
+            switch.cancelled().await;
+            pressed.map(|pressed| pressed.send(()))
+        });
+        told.notify_one();
+        std::future::pending::<Result<String, BoxError>>()
+    });
+    (tool, begun, heard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_ends_a_call_presses_its_switch() {
+    for (limits, end) in [
+        (Limits::default(), End::Cancelled),
+        (Limits::default().with_time(Duration::from_secs(7)), End::Limit(Limit::Time(Duration::from_secs(7)))),
+        (Limits::default().with_call_time(Duration::from_secs(5)), End::Done(ropeway::provider::StopReason::EndTurn)),
+    ] {
+        let (tool, begun, pressed) = elsewhere();
+        let agent = agent(Dialect::Chat, [calls(1, "elsewhere"), Saying::text("fine")]).tool(tool).limits(limits);
+        let agent = agent.build().expect("an agent");
+        let turn = agent.send("go");
+        begun.notified().await;
+        if end == End::Cancelled {
+            turn.cancel();
+        }
+        assert_eq!(done(turn).await.end, end);
+        tokio::time::timeout(Duration::from_secs(60), pressed).await.expect("in time").expect("it is told");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_went_well_leaves_its_switch_alone() {
+    let seen: Arc<Mutex<Option<CallContext>>> = Arc::default();
+    let keeps = seen.clone();
+    let tool = tool("fine", move |_, cx| {
+        *keeps.lock().expect("no poison") = Some(cx);
+        std::future::ready(Ok("fine"))
+    });
+    let agent = agent(Dialect::Chat, [calls(1, "fine"), Saying::text("done")]).tool(tool).build().expect("an agent");
+    let turn = agent.send("go");
+    let control = turn.control();
+    done(turn).await;
+    control.cancel();
+    let cx = seen.lock().expect("no poison").take().expect("it was called");
+    assert!(!cx.cancel().expect("a switch").is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
+    for dialect in Dialect::ALL {
+        let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
+        let asked = tool("asked", |_, _| std::future::ready(Ok("never")));
+        let sayings = calls(2, "swamp").and_call("a", "asked", json!({})).and_call("b", "asked", json!({}));
+        let limits = Limits::default().with_time(Duration::from_secs(7));
+        let agent = agent(dialect, [sayings, Saying::text("fine")])
+            .tool(swamp)
+            .tool(asked)
+            .policy(Policy::new().ask("asked"))
+            .on_approval(|_| std::future::pending::<Approval>())
+            .limits(limits)
+            .build()
+            .expect("an agent");
+        done(agent.send("go")).await;
+        let words = |tool, why| format!("Error: tool `{tool}` failed: {why}. Try another way, or tell the user.");
+        let late = words("swamp", "it had given no answer when the turn's time was over");
+        let unasked = words("asked", "it had not begun when the turn's time was over");
+        let told = [
+            failed("c0", &late),
+            failed("c1", &late),
+            failed("a", &unasked),
+            failed("b", "the call was not made: the turn's time was over"),
+        ];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+        sendable(&agent.history());
+    }
+}
+
+/// A tool whose output is 60,000 times the letter that it is given.
+fn letters() -> LocalTool {
+    tool("letters", |arguments: Arguments, _| {
+        std::future::ready(Ok(arguments["letter"].as_str().unwrap_or_default().repeat(60_000)))
+    })
+}
+
+/// A call for each letter.
+fn writing(letters: &[&str]) -> Saying {
+    letters
+        .iter()
+        .fold(Saying::nothing(), |saying, letter| saying.and_call(*letter, "letters", json!({"letter": letter})))
+}
+
+/// The names of all files that are kept.
+fn kept(agent: &Agent) -> Vec<String> {
+    let folder = agent.spill_folder().expect("something is kept");
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
+    let letters_of = ["a", "b", "c", "d", "e"];
+    // Four have 50,000 bytes each, five share 200,000.
+    for (count, shown) in [(4, 50_000), (5, 40_000)] {
+        let written = &letters_of[..count];
+        let agent = agent(Dialect::Chat, [writing(written), Saying::text("done")]).tool(letters());
+        let agent = agent.build().expect("an agent");
+        done(agent.send("q")).await;
+        let files = kept(&agent);
+        assert_eq!(files, (1..=count).map(|number| format!("o{number}.txt")).collect::<Vec<_>>());
+        let folder = agent.spill_folder().expect("a folder");
+        for (letter, (call, told, _)) in written.iter().zip(results(&agent.history())) {
+            let whole = letter.repeat(60_000);
+            let file = files.iter().find(|file| std::fs::read_to_string(folder.join(file)).is_ok_and(|it| it == whole));
+            let name = file.and_then(|file| file.strip_suffix(".txt")).expect("it is kept whole");
+            let line = format!(
+                "[{},000 of 60,000 bytes are left out; call `read_more` with output \"{name}\" and from {shown} for the rest]",
+                (60_000 - shown) / 1000
+            );
+            assert_eq!((call.as_str(), told), (*letter, format!("{}\n{line}", letter.repeat(shown))));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
+    let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), Saying::text("done")]);
+    let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
+    let generated = generate(&provider, request, |_| async { Some(ToolOutput::text("x".repeat(60_000))) }).await;
+    let told = format!("{}\n[20,000 of 60,000 bytes are left out]", "x".repeat(40_000));
+    let expected = ["a", "b", "c", "d", "e"].map(|call| ok(call, &told));
+    assert_eq!(results(&generated.expect("an outcome").conversation), expected);
+}
+
+#[tokio::test]
+async fn pages_that_are_too_much_together_are_shorter_pages() {
+    let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(300_000))));
+    let page = |saying: Saying, at: usize| {
+        saying.and_call(format!("p{at}"), "read_more", json!({"output": "o1", "from": at * 50_000}))
+    };
+    let sayings = [calls(1, "long"), (0..5).fold(Saying::nothing(), page), Saying::text("done")];
+    let agent = agent(Dialect::Chat, sayings).tool(long).build().expect("an agent");
+    done(agent.send("q")).await;
+    let line = |start: usize| {
+        let [from, to] = [start * 50, start * 50 + 40].map(|thousands| match thousands {
+            0 => "0".to_owned(),
+            thousands => format!("{thousands},000"),
+        });
+        format!("[bytes {from} to {to} of 300,000 of output \"o1\"; go on with from {}]", start * 50_000 + 40_000)
+    };
+    let pages: Vec<_> =
+        (0..5).map(|at| ok(&format!("p{at}"), &format!("{}\n{}", "x".repeat(40_000), line(at)))).collect();
+    assert_eq!(results(&agent.history())[1..], pages);
+    assert_eq!(kept(&agent), ["o1.txt"]);
+}
+
+#[tokio::test]
+async fn an_output_of_too_many_parts_is_kept_once() {
+    let parts = tool("parts", |_, _| std::future::ready(Ok(vec![ContentPart::text("x"); 1500])));
+    let agent = agent(Dialect::Chat, [calls(1, "parts"), Saying::text("done")]).tool(parts).build().expect("an agent");
+    done(agent.send("q")).await;
+    let line = "[999 of 2,999 bytes are left out; call `read_more` with output \"o1\" and from 2000 for the rest]";
+    let told = results(&agent.history()).remove(0).1;
+    assert!(told.ends_with(line), "{told}");
+    assert_eq!(kept(&agent), ["o1.txt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
+    for is_cancelled in [true, false] {
+        let letters = letters();
+        let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
+        let many: Vec<&str> = vec!["x"; 39];
+        let calls = many.iter().enumerate().fold(calls(1, "swamp"), |saying, (at, letter)| {
+            saying.and_call(format!("l{at}"), "letters", json!({"letter": letter}))
+        });
+        let limits = Limits::default().with_time(Duration::from_secs(600)).with_call_time(Duration::from_secs(6000));
+        let agent = agent(Dialect::Chat, [calls, Saying::text("done")]).tool(letters).tool(swamp).limits(limits);
+        let agent = agent.build().expect("an agent");
+        let mut turn = agent.send("q");
+        let mut finished = 0;
+        while finished < 39 {
+            let step = turn.next().await.expect("a step");
+            finished += usize::from(matches!(step, Step::CallFinished { .. }));
+        }
+        let meanwhile: usize = results(&agent.history()).iter().map(|(_, told, _)| told.len()).sum();
+        assert!((39 * 50_000..40 * 50_200).contains(&meanwhile), "each is within its own budget: {meanwhile}");
+        if is_cancelled {
+            turn.cancel();
+        }
+        let end = done(turn).await.end;
+        assert_eq!(end == End::Cancelled, is_cancelled, "{end:?}");
+        let told = results(&agent.history());
+        let shown = 200_000 / 39;
+        let lengths: Vec<usize> = told[1..].iter().map(|(_, told, _)| told.matches('x').count()).collect();
+        assert_eq!(lengths, [shown; 39]);
+        assert_eq!(kept(&agent).len(), 39);
+        sendable(&agent.history());
+    }
+}
