@@ -588,6 +588,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_output_in_less_room_is_kept_anew_only_for_data_that_is_left_out_now() {
+        let (_below, spill) = spill();
+        let picture = ContentPart::Image(Blob::new("image/png", &[7; 30]));
+        let content = [ContentPart::text("first and long"), picture];
+        let before = Budget { text_bytes: 10, blob_bytes: 100 };
+        let (_, rest) = spill.fit_and_keep(&content, before).await;
+        let told = |text: &str, rest: usize, name: &str| {
+            let from = text.len();
+            format!(
+                "{text}\n[{rest} of 43 bytes are left out; call `read_more` with output \"{name}\" and from {from} for the rest]"
+            )
+        };
+        let less = spill.fit_again(&content, (before, before.with_text_bytes(5)), rest.as_ref()).await;
+        assert_eq!(less[..], [ContentPart::text(told("first", 38, "o1")), content[1].clone()]);
+        assert_eq!(names(&folder(&spill)), ["o1.txt"]);
+        let least = spill.fit_again(&content, (before, LITTLE), rest.as_ref()).await;
+        let line = "[image, image/png, 30 bytes: it is too large to be shown, and kept as `o2-2.png`]";
+        assert_eq!(least[..], [told("first and ", 33, "o2"), line.to_owned()].map(ContentPart::text));
+        assert_eq!(names(&folder(&spill)), ["o2-2.png", "o2.txt"]);
+    }
+
+    #[tokio::test]
     async fn few_of_very_many_parts_become_files() {
         let (_below, spill) = spill();
         let content = vec![ContentPart::Image(Blob::new("image/png", &[7; 100])); 5000];
