@@ -170,7 +170,7 @@ impl<'a> Round<'a> {
         match approval {
             Approval::Allow => self.start(job),
             Approval::Always => {
-                self.crew.desk.allow_always(&job.tool.definition().name);
+                self.crew.desk.allow_always(job.tool.definition());
                 self.start(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
