@@ -111,7 +111,7 @@ impl Failure {
             ErrorKind::Auth | ErrorKind::Quota => Exit::NeedsAuth,
             ErrorKind::Timeout => Exit::Timeout,
             ErrorKind::Unusable | ErrorKind::NotFound | ErrorKind::InvalidRequest => Exit::Usage,
-            ErrorKind::ContextLength | ErrorKind::TooLarge => Exit::Usage,
+            ErrorKind::ContextLength | ErrorKind::TooLarge | ErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
         Self::new(exit, message).caused_by(error)

@@ -51,6 +51,12 @@ impl CheckedTool {
         self.tool.clone()
     }
 
+    /// The same definition, and what was found out about it, with another tool behind it.
+    #[cfg(feature = "agent")]
+    pub(crate) fn answered_by(&self, tool: Arc<dyn Tool>) -> Self {
+        Self { tool, validator: self.validator.clone() }
+    }
+
     /// The same tool under another name. The compiled schema is shared.
     #[must_use]
     pub fn renamed(&self, name: impl Into<String>) -> Self {

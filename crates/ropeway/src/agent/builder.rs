@@ -257,7 +257,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Makes the calls a part of a trace.
+    /// Makes all turns a part of a trace; see [`Input::with_traceparent`](super::Input::with_traceparent) for one of them.
     pub fn traceparent(mut self, parent: TraceParent) -> Self {
         self.traceparent = Some(parent);
         self
@@ -294,7 +294,6 @@ impl AgentBuilder {
             desk: self.desk,
             budgets: self.budgets,
             spill: Some(spill),
-            traceparent: self.traceparent,
         };
         let inner = Inner {
             crew: Arc::new(crew),
@@ -303,6 +302,7 @@ impl AgentBuilder {
             handlers,
             events: self.events,
             tracer: self.tracer,
+            traceparent: self.traceparent,
             queue: Default::default(),
         };
         Ok(Agent { inner: Arc::new(inner) })

@@ -7,6 +7,9 @@ use crate::registry::{ContextItem, ContextKind};
 /// What stands in front of resources, so that a model does not take them for the person's words.
 const ATTACHED: &str = "These resources were attached by the application. The user has not written them.";
 
+/// How many bytes of a server's instructions go into the system prompt.
+const MOST_INSTRUCTIONS: usize = 16 << 10;
+
 /// What servers have to say before a conversation, as a model is told it.
 ///
 /// Equal items give equal context, so that a provider's cache finds it again.
@@ -54,13 +57,19 @@ fn instructions(item: &ContextItem, text: &str) -> Option<String> {
     if text.is_empty() {
         return None;
     }
-    let text = text.replace("\r\n", "\n");
+    let shown = &text[..text.floor_char_boundary(MOST_INSTRUCTIONS)];
+    let missing = text.len() - shown.len();
+    let text = shown.replace("\r\n", "\n");
     let quoted: Vec<String> = text.split(is_break).map(|line| format!("> {line}").trim_end().to_owned()).collect();
     let heading = match &item.server {
         Some(server) => format!("Instructions of server `{server}` for the use of its tools, in its own words:"),
         None => format!("Instructions, called `{}`:", in_one_line(&item.name)),
     };
-    Some(format!("{heading}\n{}", quoted.join("\n")))
+    let rest = match missing {
+        0 => String::new(),
+        missing => format!("\n[{missing} bytes more are left out]"),
+    };
+    Some(format!("{heading}\n{}{rest}", quoted.join("\n")))
 }
 
 /// A resource behind a line that names it and its server.
@@ -109,6 +118,16 @@ mod tests {
         assert_eq!(context, Context { system: Some(expected.to_owned()), message: None });
         assert_eq!(context.system_after(Some("Be brief.")), Some(format!("Be brief.\n\n{expected}")));
         assert_eq!(context.system_after(None).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_server_that_says_too_much_does_not_fill_the_system_prompt() {
+        let system = Context::of(vec![ContextItem::instructions("loud", "é".repeat(MOST_INSTRUCTIONS))]).system;
+        let system = system.expect("instructions");
+        assert!(
+            system.len() < MOST_INSTRUCTIONS + 200 && system.ends_with("\n[16384 bytes more are left out]"),
+            "{system}"
+        );
     }
 
     #[test]

@@ -44,6 +44,39 @@ pub struct RequestOptions {
     pub extra: Map<String, Value>,
 }
 
+impl RequestOptions {
+    /// Bounds one answer.
+    #[must_use]
+    pub fn with_max_tokens(self, tokens: u32) -> Self {
+        Self { max_tokens: Some(tokens), ..self }
+    }
+
+    /// Says how much is left to chance.
+    #[must_use]
+    pub fn with_temperature(self, temperature: f64) -> Self {
+        Self { temperature: Some(temperature), ..self }
+    }
+
+    /// Says how hard to think.
+    #[must_use]
+    pub fn with_effort(self, effort: Effort) -> Self {
+        Self { effort: Some(effort), ..self }
+    }
+
+    /// Wants JSON of a schema for an answer.
+    #[must_use]
+    pub fn with_output(self, output: OutputFormat) -> Self {
+        Self { output: Some(output), ..self }
+    }
+
+    /// Adds a field to the body, as the provider wants it.
+    #[must_use]
+    pub fn with_extra(mut self, field: impl Into<String>, value: Value) -> Self {
+        self.extra.insert(field.into(), value);
+        self
+    }
+}
+
 /// What a loop needs besides what was said and the tools.
 #[derive(Debug)]
 pub(super) struct Crew {
@@ -55,7 +88,6 @@ pub(super) struct Crew {
     pub(super) budgets: Budgets,
     /// Where outputs go that are too large; they are dropped when there is no such place.
     pub(super) spill: Option<Spill>,
-    pub(super) traceparent: Option<TraceParent>,
 }
 
 /// Where one turn plays.
@@ -66,6 +98,8 @@ pub(super) struct Scene<'a> {
     pub(super) control: &'a Control,
     /// When the turn's time is over.
     pub(super) deadline: Option<Instant>,
+    /// Whose trace the turn belongs to.
+    pub(super) traceparent: Option<TraceParent>,
 }
 
 /// Why a turn is cut short.
@@ -96,6 +130,11 @@ impl Crew {
     /// Asks the model until it has no more calls to make, or must not make them.
     pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
         let span = trace::of_turn(self);
+        // All calls of a turn are in one trace, also where nobody said in which.
+        let own = || (!span.is_disabled()).then(TraceParent::random);
+        let traceparent = scene.traceparent.or_else(own);
+        span.record("traceparent", traceparent.map(tracing::field::display));
+        let scene = &Scene { traceparent, ..*scene };
         let came_to = self.go_round(scene).instrument(span.clone()).await;
         trace::turn_over(&span, &came_to);
         came_to
@@ -115,9 +154,10 @@ impl Crew {
                 break End::Limit(limit);
             }
             outcome.steps += 1;
-            let Reply { message, stop, usage, .. } = match self.ask(scene, &mut outcome.text).await? {
-                Asked::Answered(reply) => *reply,
-                Asked::Cut(cut) => break self.end_of(cut),
+            let Reply { message, stop, usage, .. } = match self.ask(scene, &mut outcome.text).await {
+                Ok(Asked::Answered(reply)) => *reply,
+                Ok(Asked::Cut(cut)) => break self.end_of(cut),
+                Err(error) => return Err(error.after(&outcome)),
             };
             outcome.usage += usage;
             outcome.text = message.to_text();
@@ -134,7 +174,9 @@ impl Crew {
                 }
                 break End::Done(stop);
             }
-            if let Some(limit) = self.exhausted(&outcome) {
+            let too_often = scene.history.repeats() >= self.limits.repeats.max(1);
+            let repeated = too_often.then_some(Limit::Repeats(self.limits.repeats.max(1)));
+            if let Some(limit) = self.exhausted(&outcome).or(repeated) {
                 refuse(scene, &calls, limit);
                 break End::Limit(limit);
             }
@@ -142,9 +184,6 @@ impl Crew {
             scene.history.close();
             if let Some(cut) = cut {
                 break self.end_of(cut);
-            }
-            if scene.history.repeats() >= self.limits.repeats.max(1) {
-                break End::Limit(Limit::Repeats(self.limits.repeats));
             }
         };
         Ok(outcome)
@@ -200,7 +239,7 @@ impl Crew {
     }
 
     fn unanswered(&self, source: ProviderError) -> AgentError {
-        AgentError::Provider { model: self.model.clone(), source }
+        AgentError::Provider { model: self.model.clone(), usage: Usage::default(), steps: 0, source }
     }
 
     fn request<'a>(&'a self, sent: &'a Conversation, offer: &'a Offer) -> ChatRequest<'a> {

@@ -1,9 +1,11 @@
 //! Generating: the loop of an agent for a host that keeps its tools and its history itself.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_core::Stream;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -18,7 +20,7 @@ use crate::config::Collisions;
 use crate::message::{Conversation, ToolCall};
 use crate::provider::Provider;
 use crate::registry::Registry;
-use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput, TraceParent};
 
 /// What a model is asked by a host that keeps its own loop.
 ///
@@ -36,6 +38,8 @@ pub struct Generate {
     pub limits: Limits,
     /// How much of a tool's output reaches the model; the rest is dropped, and the model is told so.
     pub budgets: Budgets,
+    /// Whose trace it belongs to.
+    pub traceparent: Option<TraceParent>,
     tools: Registry,
 }
 
@@ -48,6 +52,7 @@ impl Generate {
             options: RequestOptions::default(),
             limits: Limits::default(),
             budgets: Budgets::default(),
+            traceparent: None,
             tools: Registry::default(),
         }
     }
@@ -55,8 +60,9 @@ impl Generate {
     /// Offers tools. Of two with one name the later one is taken.
     #[must_use]
     pub fn with_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
-        let nobody: OnToolCall = Arc::new(|_| Box::pin(std::future::ready(None)));
-        self.tools = registry(definitions.into_iter().map(|definition| (definition, nobody.clone())));
+        let named = definitions.into_iter().map(|definition| vec![CheckedTool::new(Arc::new(Named(definition)))]);
+        // Each in a group of its own: of two with one name the later one is taken.
+        self.tools = Registry::assemble(named, Collisions::LastWins).0;
         self
     }
 
@@ -158,23 +164,28 @@ where
     F: Fn(ToolCall) -> R + Send + Sync + 'static,
     R: Future<Output = Option<ToolOutput>> + Send + 'static,
 {
-    let Generate { model, conversation, options, limits, budgets, tools } = request;
+    let Generate { model, conversation, options, limits, budgets, traceparent, tools } = request;
     let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
-    let answered = registry(tools.definitions().map(|definition| (definition.clone(), on_tool_call.clone())));
+    let answered = tools.tools().map(|named| {
+        let tool = HostTool { named: named.tool(), on_tool_call: on_tool_call.clone() };
+        // What was found out about its schema holds for every question.
+        named.answered_by(Arc::new(tool))
+    });
+    let (answered, _) = Registry::assemble([answered.collect()], Collisions::LastWins);
     let offer = Offer::listed(answered, tools);
     let provider = provider.clone();
     let desk = Desk::default();
-    let crew = Arc::new(Crew { provider, model, options, limits, desk, budgets, spill: None, traceparent: None });
+    let crew = Arc::new(Crew { provider, model, options, limits, desk, budgets, spill: None });
     let history = Arc::new(History::new(conversation));
     let (turn, task) = Turn::new(None);
-    tokio::spawn(run(crew, history.clone(), offer, task));
+    tokio::spawn(run(crew, history.clone(), offer, task, traceparent));
     Generation { turn, history }
 }
 
-async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task) {
+async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task, traceparent: Option<TraceParent>) {
     let Task { sink, control, outcome } = task;
     let deadline = crew.limits.time.and_then(|time| Instant::now().checked_add(time));
-    let scene = Scene { history: &history, offer: &offer, sink: &sink, control: &control, deadline };
+    let scene = Scene { history: &history, offer: &offer, sink: &sink, control: &control, deadline, traceparent };
     let came_to = crew.play(&scene).await;
     drop(sink);
     let _ = outcome.send(came_to);
@@ -184,11 +195,6 @@ impl Generation {
     /// The next step; `None` after the last one.
     pub async fn next(&mut self) -> Option<Step> {
         self.turn.next().await
-    }
-
-    /// The next step, for whoever makes a stream of it.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
-        self.turn.poll_next(cx)
     }
 
     /// Waits for the end; steps that were not read are passed over.
@@ -207,26 +213,42 @@ impl Generation {
     }
 }
 
-fn registry(tools: impl Iterator<Item = (ToolDefinition, OnToolCall)>) -> Registry {
-    let tool = |(definition, on_tool_call)| CheckedTool::new(Arc::new(HostTool { definition, on_tool_call }));
-    // Each in a group of its own: of two with one name the later one is taken.
-    Registry::assemble(tools.map(|it| vec![tool(it)]), Collisions::LastWins).0
+impl Stream for Generation {
+    type Item = Step;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        Pin::new(&mut self.turn).poll_next(cx)
+    }
+}
+
+/// A tool of which only the definition is known.
+struct Named(ToolDefinition);
+
+impl Tool for Named {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    fn call<'a>(&'a self, _: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        let error = CallError::UnknownTool { tool: self.0.name.clone(), nearest: Vec::new() };
+        Box::pin(std::future::ready(Err(error)))
+    }
 }
 
 /// A tool of which the host knows how to call it.
 struct HostTool {
-    definition: ToolDefinition,
+    named: Arc<dyn Tool>,
     on_tool_call: OnToolCall,
 }
 
 impl Tool for HostTool {
     fn definition(&self) -> &ToolDefinition {
-        &self.definition
+        self.named.definition()
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
-            let name = &self.definition.name;
+            let name = &self.definition().name;
             let answer = (self.on_tool_call)(ToolCall::new(cx.id().0.clone(), name, arguments)).await;
             answer.ok_or_else(|| CallError::UnknownTool { tool: name.clone(), nearest: Vec::new() })
         })

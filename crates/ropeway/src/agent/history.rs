@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Budget, Budgets, fits};
+use super::{Budget, Budgets, Context, fits};
 use crate::content::ContentPart;
-use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult, UserMessage};
+use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
 
 /// What stands for the result of a call that has none yet.
 const UNFINISHED: &str = "there is no result of this call: it had not ended yet";
@@ -65,14 +65,11 @@ impl History {
         state.sent = Arc::new(conversation);
     }
 
-    /// Sets what stands before everything that was said: words for the system prompt, and a message.
-    pub(super) fn set_context(&self, system: Option<&str>, message: Option<UserMessage>) {
+    /// Sets what stands before everything that was said.
+    pub(super) fn set_context(&self, context: Context) {
         let mut state = self.state();
-        let system = match (&state.system, system) {
-            (Some(own), Some(more)) => Some(format!("{own}\n\n{more}")),
-            (own, more) => own.clone().or_else(|| more.map(str::to_owned)),
-        };
-        let message = message.map(Message::User);
+        let system = context.system_after(state.system.as_deref());
+        let message = context.message.map(Message::User);
         let before = state.sent.messages.first().filter(|_| state.has_context);
         if state.sent.system == system && before == message.as_ref() {
             return;
@@ -94,15 +91,16 @@ impl History {
         }
     }
 
-    /// How often in a row the last calls were made with the same results.
+    /// How often in a row the calls of the last answer were made right before it, each time with the same results.
     pub(super) fn repeats(&self) -> usize {
         let state = self.state();
-        let mut rounds = state.sent.messages.rchunks_exact(2).map_while(|round| match round {
-            [Message::Assistant(answer), Message::Tool(results)] => Some((answer, results)),
+        let Some((Message::Assistant(last), before)) = state.sent.messages.split_last() else { return 0 };
+        let mut rounds = before.rchunks_exact(2).map_while(|round| match round {
+            [Message::Assistant(answer), Message::Tool(results)] if same_calls(answer, last) => Some(results),
             _ => None,
         });
-        let Some((answer, results)) = rounds.next() else { return 0 };
-        1 + rounds.take_while(|(other, others)| same_calls(answer, other) && same_results(results, others)).count()
+        let Some(results) = rounds.next() else { return 0 };
+        1 + rounds.take_while(|others| same_results(results, others)).count()
     }
 
     /// Adds messages of the host.
@@ -165,7 +163,7 @@ fn same_results(one: &ToolMessage, other: &ToolMessage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::AssistantPart;
+    use crate::message::{AssistantPart, UserMessage};
     use crate::tool::Arguments;
 
     fn asking(ids: &[&str]) -> AssistantMessage {
@@ -189,21 +187,24 @@ mod tests {
     #[test]
     fn what_stands_before_the_conversation_is_sent_and_not_saved() {
         let history = History::new(Conversation::new().with_system("own").with("q"));
-        let context = |text: &str| Some(UserMessage { content: vec![ContentPart::text(text)] });
-        history.set_context(Some("more"), context("a"));
-        history.set_context(Some("more"), context("b"));
+        let context = |text: &str| Context {
+            system: Some("more".to_owned()),
+            message: Some(UserMessage { content: vec![ContentPart::text(text)] }),
+        };
+        history.set_context(context("a"));
+        history.set_context(context("b"));
         assert_eq!(*history.sent(), Conversation::new().with_system("own\n\nmore").with("b").with("q"));
         assert_eq!(history.snapshot(), Conversation::new().with_system("own").with("q"));
-        history.set_context(None, None);
+        history.set_context(Context::default());
         assert_eq!(*history.sent(), history.snapshot());
     }
 
     #[test]
     fn a_context_that_is_the_same_changes_nothing() {
         let history = History::new(Conversation::new().with("q"));
-        history.set_context(Some("s"), None);
+        history.set_context(Context { system: Some("s".to_owned()), message: None });
         let before = history.sent();
-        history.set_context(Some("s"), None);
+        history.set_context(Context { system: Some("s".to_owned()), message: None });
         assert!(Arc::ptr_eq(&before, &history.sent()));
     }
 
@@ -225,15 +226,15 @@ mod tests {
         let history = History::new(Conversation::new().with("q"));
         let round = |id: &str, result: &str| {
             let calls = history.answer(asking(&[id]));
+            let repeats = history.repeats();
             history.settle(0, ToolResult::new(&calls[0], vec![ContentPart::text(result)]));
             history.close();
-            history.repeats()
+            repeats
         };
-        assert_eq!(history.repeats(), 0);
-        assert_eq!([round("a", "1"), round("b", "1"), round("c", "1")], [1, 2, 3]);
-        assert_eq!([round("d", "2"), round("e", "1")], [1, 1]);
+        assert_eq!([round("a", "1"), round("b", "1"), round("c", "2"), round("d", "2")], [0, 1, 2, 1]);
+        assert_eq!([round("e", "2"), round("f", "2")], [2, 3]);
         history.extend(vec!["again".into()]);
-        assert_eq!(round("f", "1"), 1);
+        assert_eq!([round("g", "2"), round("h", "2")], [0, 1]);
     }
 
     #[test]

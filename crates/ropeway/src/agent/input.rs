@@ -2,10 +2,22 @@
 
 use crate::content::ContentPart;
 use crate::message::{Message, UserMessage};
+use crate::tool::TraceParent;
 
 /// What is said to an agent: text, parts, or whole messages, such as those of a prompt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input(pub(super) Vec<Message>);
+pub struct Input {
+    pub(super) messages: Vec<Message>,
+    pub(super) traceparent: Option<TraceParent>,
+}
+
+impl Input {
+    /// Makes the turn a part of a trace; it wins over what the agent was built with.
+    #[must_use]
+    pub fn with_traceparent(self, parent: TraceParent) -> Self {
+        Self { traceparent: Some(parent), ..self }
+    }
+}
 
 impl From<&str> for Input {
     fn from(text: &str) -> Self {
@@ -33,12 +45,12 @@ impl From<UserMessage> for Input {
 
 impl From<Message> for Input {
     fn from(message: Message) -> Self {
-        Self(vec![message])
+        vec![message].into()
     }
 }
 
 impl From<Vec<Message>> for Input {
     fn from(messages: Vec<Message>) -> Self {
-        Self(messages)
+        Self { messages, traceparent: None }
     }
 }

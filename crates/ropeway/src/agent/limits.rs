@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
-
 /// How far one turn may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -99,14 +97,12 @@ impl Limits {
 }
 
 /// The limit that a turn came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
     /// The model was asked so often.
     Steps(usize),
     /// It took so long.
-    #[serde(serialize_with = "milliseconds")]
     Time(Duration),
     /// It may cost so many tokens, and has cost more.
     Tokens(u64),
@@ -114,8 +110,16 @@ pub enum Limit {
     Repeats(usize),
 }
 
-fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u128(time.as_millis())
+impl Limit {
+    /// Its name in JSON, and how much there may be; times are in milliseconds.
+    pub(super) fn parts(&self) -> (&'static str, u64) {
+        match *self {
+            Self::Steps(steps) => ("steps", steps as u64),
+            Self::Time(time) => ("time_ms", time.as_millis().try_into().unwrap_or(u64::MAX)),
+            Self::Tokens(tokens) => ("tokens", tokens),
+            Self::Repeats(times) => ("repeats", times as u64),
+        }
+    }
 }
 
 impl fmt::Display for Limit {
@@ -125,6 +129,7 @@ impl fmt::Display for Limit {
             Self::Steps(steps) => write!(f, "the limit of {steps} steps is reached"),
             Self::Time(time) => write!(f, "the limit of {time:?} is reached"),
             Self::Tokens(tokens) => write!(f, "the limit of {tokens} tokens is reached"),
+            Self::Repeats(1) => f.write_str("the same calls were made before with the same results"),
             Self::Repeats(times) => write!(f, "the same calls were made {times} times with the same results"),
         }
     }

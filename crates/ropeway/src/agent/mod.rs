@@ -53,10 +53,10 @@ pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
 use crate::event::{EventStream, Events};
 use crate::mcp::Handlers;
-use crate::message::{Conversation, Message};
+use crate::message::Conversation;
 use crate::provider::Usage;
 use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
-use crate::tool::Tool;
+use crate::tool::{Tool, TraceParent};
 
 /// A model that uses tools. Cheap to clone; clones share one history.
 #[derive(Clone)]
@@ -72,6 +72,7 @@ struct Inner {
     handlers: Handlers,
     events: Events,
     tracer: Option<Tracer>,
+    traceparent: Option<TraceParent>,
     queue: Mutex<Queue>,
 }
 
@@ -94,7 +95,7 @@ impl Agent {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn send(&self, input: impl Into<Input>) -> Turn {
-        self.begin(Some(input.into().0))
+        self.begin(Some(input.into()))
     }
 
     /// Asks the model once more without saying anything: after a provider that failed, a limit that was reached, or a
@@ -106,7 +107,7 @@ impl Agent {
         self.begin(None)
     }
 
-    fn begin(&self, messages: Option<Vec<Message>>) -> Turn {
+    fn begin(&self, input: Option<Input>) -> Turn {
         let (turn, task) = Turn::new(self.inner.tracer.clone());
         let (done, over) = oneshot::channel();
         let before = {
@@ -116,7 +117,7 @@ impl Agent {
             queue.controls.push(turn.control());
             queue.last.replace(over)
         };
-        tokio::spawn(self.inner.clone().run(task, before, done, messages));
+        tokio::spawn(self.inner.clone().run(task, before, done, input));
         turn
     }
 
@@ -223,7 +224,7 @@ impl Inner {
         task: Task,
         before: Option<oneshot::Receiver<()>>,
         done: oneshot::Sender<()>,
-        messages: Option<Vec<Message>>,
+        input: Option<Input>,
     ) {
         let Task { sink, control, outcome } = task;
         let mut turn_comes = std::pin::pin!(wait_for(before));
@@ -240,31 +241,27 @@ impl Inner {
             turn_comes.await;
             return;
         }
-        let came_to = self.turn(messages, &sink, &control).await;
+        let came_to = self.turn(input, &sink, &control).await;
         drop(sink);
         control.end();
         drop(done);
         let _ = outcome.send(came_to);
     }
 
-    async fn turn(
-        &self,
-        messages: Option<Vec<Message>>,
-        sink: &Sink,
-        control: &Control,
-    ) -> Result<Outcome, AgentError> {
+    async fn turn(&self, input: Option<Input>, sink: &Sink, control: &Control) -> Result<Outcome, AgentError> {
         if control.stop.is_cancelled() {
             return Ok(nothing_done(End::Stopped));
         }
         let deadline = self.crew.limits.time.and_then(|time| Instant::now().checked_add(time));
         // A turn whose task was lost may have left calls open.
         self.history.close();
-        match messages {
-            Some(messages) => self.history.extend(messages),
+        let traceparent = input.as_ref().and_then(|input| input.traceparent).or(self.traceparent);
+        match input {
+            Some(input) => self.history.extend(input.messages),
             None if self.history.has_question() => {}
             None => return Err(AgentError::NothingToAnswer),
         }
-        let scene = Scene { history: &self.history, offer: &Default::default(), sink, control, deadline };
+        let scene = Scene { history: &self.history, offer: &Default::default(), sink, control, deadline, traceparent };
         let cut = tokio::select! {
             biased;
             cut = scene.cut() => Some(cut),
@@ -288,10 +285,7 @@ impl Inner {
             sink.tell(Step::Servers { verdicts });
         }
         match tokio::time::timeout(patience, self.sources.context()).await {
-            Ok(items) => {
-                let Context { system, message } = Context::of(items);
-                self.history.set_context(system.as_deref(), message);
-            }
+            Ok(items) => self.history.set_context(Context::of(items)),
             Err(_) => sink.warn(format!("the context is not there after {patience:?}, and stays as it was")),
         }
     }

@@ -188,7 +188,7 @@ impl<'a> Round<'a> {
             .with_cancel(self.scene.control.cancel.clone())
             .with_timeout(time)
             .with_progress(move |progress| sink.tell(Step::CallProgress { call: told.clone(), progress }));
-        if let Some(parent) = self.crew.traceparent {
+        if let Some(parent) = self.scene.traceparent {
             cx = cx.with_traceparent(parent);
         }
         let (crew, checked) = (self.crew.clone(), tool.clone());

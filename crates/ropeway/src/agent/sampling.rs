@@ -17,8 +17,14 @@ use crate::tool::{Alias, BoxError, BoxFuture};
 /// How many tokens of an answer a server may ask for where nothing else is said.
 const MAX_TOKENS: u32 = 4096;
 
-/// How many requests are worked on at once where nothing else is said.
+/// How many requests of one server are worked on at once where nothing else is said.
 const CONCURRENCY: usize = 4;
+
+/// How many requests of one server are answered in all where nothing else is said.
+const MOST_REQUESTS: usize = 100;
+
+/// How many bytes of messages a server may send where nothing else is said.
+const MAX_BYTES: usize = 1 << 20;
 
 /// What the protocol has for a request that the user turned down.
 const REJECTED: i64 = -1;
@@ -36,10 +42,20 @@ pub struct Sampling {
     max_tokens: u32,
     effort: Option<Effort>,
     approve: Option<Approve>,
+    concurrency: usize,
+    most: usize,
+    max_bytes: usize,
+    /// What each server has asked so far.
+    servers: Arc<Mutex<HashMap<Alias, Asked>>>,
+}
+
+/// What one server has asked so far.
+#[derive(Clone)]
+struct Asked {
+    /// How many requests were let through.
+    count: usize,
+    /// Those that are worked on. Its own: no server waits for another.
     permits: Arc<Semaphore>,
-    most: Option<usize>,
-    /// How many requests of each server were let through.
-    asked: Arc<Mutex<HashMap<Alias, usize>>>,
 }
 
 impl Sampling {
@@ -51,9 +67,10 @@ impl Sampling {
             max_tokens: MAX_TOKENS,
             effort: None,
             approve: None,
-            permits: Arc::new(Semaphore::new(CONCURRENCY)),
-            most: None,
-            asked: Arc::default(),
+            concurrency: CONCURRENCY,
+            most: MOST_REQUESTS,
+            max_bytes: MAX_BYTES,
+            servers: Arc::default(),
         }
     }
 
@@ -82,17 +99,24 @@ impl Sampling {
         self
     }
 
-    /// How many requests of all servers are worked on at once, the question whether they may be made included; others wait.
+    /// How many requests of one server are worked on at once, the question whether they may be made included; others wait.
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
-        self.permits = Arc::new(Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)));
+        self.concurrency = requests.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How many requests of each server are answered in all; the rest is refused.
+    /// How many requests of each server are answered in all; the rest is refused. 100 where nothing is said.
     #[must_use]
     pub fn with_most_requests(mut self, requests: usize) -> Self {
-        self.most = Some(requests);
+        self.most = requests;
+        self
+    }
+
+    /// How many bytes of messages a request may have; a larger one is refused. 1 MiB where nothing is said.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
         self
     }
 
@@ -109,16 +133,23 @@ impl Sampling {
 
     async fn answer(&self, request: SamplingRequest) -> Result<Value, Refusal> {
         // A person is not asked about what cannot be done.
+        if is_longer(&request.params, self.max_bytes) {
+            let message = format!("the messages have more than {} bytes", self.max_bytes);
+            return Err(Refusal { code: code::INVALID_PARAMS, message });
+        }
         let wish = Wish::read(&request.params)?;
-        // Nobody ever closes it.
-        let _permit = self.permits.acquire().await;
-        self.count(&request.server)?;
         let server = request.server.clone();
+        let permits = self.asked(&server)?;
+        // Nobody ever closes it.
+        let _permit = permits.acquire().await;
+        // Others may have been let through meanwhile.
+        self.asked(&server)?;
         if let Some(approve) = &self.approve
             && !approve(request).await
         {
             return Err(Refusal { code: REJECTED, message: "the user rejected the sampling request".to_owned() });
         }
+        self.count(&server)?;
         let mut chat = ChatRequest::new(&self.model, &wish.conversation);
         chat.max_tokens = Some(wish.max_tokens.min(self.max_tokens));
         chat.temperature = wish.temperature;
@@ -133,16 +164,25 @@ impl Sampling {
         }
     }
 
+    /// The permits of a server that has not asked too often.
+    fn asked(&self, server: &Alias) -> Result<Arc<Semaphore>, Refusal> {
+        self.with_asked(server, |asked| asked.permits.clone())
+    }
+
+    /// Counts a request that is let through.
     fn count(&self, server: &Alias) -> Result<(), Refusal> {
-        let Some(most) = self.most else { return Ok(()) };
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = asked.entry(server.clone()).or_default();
-        if *asked >= most {
-            let message = format!("no more than {most} sampling requests are answered");
+        self.with_asked(server, |asked| asked.count += 1)
+    }
+
+    fn with_asked<T>(&self, server: &Alias, then: impl FnOnce(&mut Asked) -> T) -> Result<T, Refusal> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = || Asked { count: 0, permits: Arc::new(Semaphore::new(self.concurrency)) };
+        let asked = servers.entry(server.clone()).or_insert_with(none);
+        if asked.count >= self.most {
+            let message = format!("no more than {} sampling requests are answered", self.most);
             return Err(Refusal { code: code::INTERNAL, message });
         }
-        *asked += 1;
-        Ok(())
+        Ok(then(asked))
     }
 }
 
@@ -154,6 +194,21 @@ impl fmt::Debug for Sampling {
             .field("most", &self.most)
             .finish_non_exhaustive()
     }
+}
+
+/// Are parameters longer than this, as text? They are not written down to be measured.
+fn is_longer(params: &Value, bytes: usize) -> bool {
+    struct Room(usize);
+    impl std::io::Write for Room {
+        fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(buffer.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+            Ok(buffer.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Room(bytes), params).is_err()
 }
 
 /// The result that a server gets: the answer's text and nothing that is private to the model.
@@ -180,7 +235,7 @@ fn refusal(error: &ProviderError) -> Refusal {
         ErrorKind::ContextLength | ErrorKind::TooLarge => {
             (code::INVALID_PARAMS, "the messages are longer than the model takes")
         }
-        ErrorKind::Unusable | ErrorKind::InvalidRequest => {
+        ErrorKind::Unusable | ErrorKind::InvalidRequest | ErrorKind::Media => {
             (code::INVALID_PARAMS, "the model does not take this request")
         }
         ErrorKind::RateLimited | ErrorKind::Overloaded => {
@@ -325,5 +380,22 @@ mod tests {
         // Another server has its own number.
         let other = sampling.handler()(SamplingRequest::new("other", asking("Hi"))).await;
         assert!(other.is_ok(), "{other:?}");
+    }
+
+    #[tokio::test]
+    async fn messages_that_are_too_long_and_requests_that_were_turned_down_cost_nothing() {
+        let long = Sampling::new(provider([]), "m").with_max_bytes(100);
+        let refused = (code::INVALID_PARAMS, "the messages have more than 100 bytes".to_owned());
+        assert_eq!(ask(&long, asking(&"x".repeat(100))).await, Err(refused));
+        let answers = Arc::new(Mutex::new(vec![true, false, false]));
+        let sampling = Sampling::new(provider([said("Hello.", "stop")]), "m").with_most_requests(1);
+        let sampling =
+            sampling.with_approval(move |_| std::future::ready(answers.lock().expect("no panic").pop() == Some(true)));
+        let asked = [
+            ask(&sampling, asking("Hi")).await,
+            ask(&sampling, asking("Hi")).await,
+            ask(&sampling, asking("Hi")).await,
+        ];
+        assert_eq!(asked.map(|answer| answer.is_ok()), [false, false, true], "only what was let through is counted");
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn of_turn(crew: &Crew) -> Span {
         gen_ai.usage.input_tokens = Empty,
         gen_ai.usage.output_tokens = Empty,
         "error.type" = Empty,
+        traceparent = Empty,
     )
 }
 

@@ -1,13 +1,14 @@
 //! A turn: the handle of one message to an agent and of everything that it leads to.
 
 use std::fmt;
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use serde::Serialize;
+use futures_core::Stream;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Limit, Step};
@@ -15,7 +16,7 @@ use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::Cancel;
 
 /// What a turn came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
     /// What the model said last.
@@ -28,9 +29,8 @@ pub struct Outcome {
     pub steps: usize,
 }
 
-/// Why a turn is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// Why a turn is over. As JSON, `{"reason": "done", "stop": "end_turn"}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
     /// The model has no more calls to make.
@@ -43,6 +43,29 @@ pub enum End {
     Cancelled,
 }
 
+impl Serialize for End {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let reason = match self {
+            Self::Done(_) => "done",
+            Self::Limit(_) => "limit",
+            Self::Stopped => "stopped",
+            Self::Cancelled => "cancelled",
+        };
+        map.serialize_entry("reason", reason)?;
+        match self {
+            Self::Done(stop) => map.serialize_entry("stop", stop)?,
+            Self::Limit(limit) => {
+                let (name, most) = limit.parts();
+                map.serialize_entry("limit", name)?;
+                map.serialize_entry("most", &most)?;
+            }
+            Self::Stopped | Self::Cancelled => {}
+        }
+        map.end()
+    }
+}
+
 /// Why a turn has no outcome. What tools do is never a reason.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,6 +75,10 @@ pub enum AgentError {
     Provider {
         /// The model that was asked.
         model: String,
+        /// What the answers before it have cost.
+        usage: Usage,
+        /// How often the model was asked.
+        steps: usize,
         /// What is known of it.
         #[source]
         source: ProviderError,
@@ -62,6 +89,18 @@ pub enum AgentError {
     /// The turn was lost with the runtime that it ran on.
     #[error("the turn was lost")]
     Lost,
+}
+
+impl AgentError {
+    /// The same, with what had been spent by then.
+    pub(super) fn after(self, outcome: &Outcome) -> Self {
+        match self {
+            Self::Provider { model, source, .. } => {
+                Self::Provider { model, usage: outcome.usage, steps: outcome.steps, source }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Ends a turn from anywhere. Cheap to clone.
@@ -176,12 +215,7 @@ impl Turn {
 
     /// The next step; `None` after the last one.
     pub async fn next(&mut self) -> Option<Step> {
-        poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    /// The next step, for whoever makes a stream of it.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
-        self.steps.poll_recv(cx)
+        self.steps.recv().await
     }
 
     /// Waits for the end of the turn; steps that were not read are passed over.
@@ -211,6 +245,14 @@ impl Turn {
     /// Lets the turn go on without anybody who waits for it.
     pub fn detach(mut self) {
         self.guard.0 = None;
+    }
+}
+
+impl Stream for Turn {
+    type Item = Step;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        self.steps.poll_recv(cx)
     }
 }
 

@@ -168,7 +168,7 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// Why a server's request is refused. A handler may give it as its error, to choose the code.
+/// Why a server's request is refused. A handler of ours may give it as its error, to choose the code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Refusal {

@@ -100,6 +100,11 @@ impl Encoded {
         Some(Self { request, offered: Vec::new(), place: 0..0, field: None, ..self.clone() })
     }
 
+    /// The model that is asked.
+    pub(super) fn model(&self) -> &str {
+        &self.speaker.model
+    }
+
     /// How many tools there are in it.
     pub(super) fn tools(&self) -> usize {
         self.offered.len()

@@ -52,6 +52,8 @@ pub enum ErrorKind {
     ContextLength,
     /// The request has more bytes than the provider takes.
     TooLarge,
+    /// The model takes no pictures, sounds or documents.
+    Media,
     /// The provider does not take the request.
     InvalidRequest,
     /// Too many requests in too short a time.
@@ -107,6 +109,11 @@ impl ProviderError {
     /// Is the conversation longer than the model's window?
     pub fn is_context_length(&self) -> bool {
         self.kind == ErrorKind::ContextLength
+    }
+
+    /// Does the model take no pictures, sounds or documents?
+    pub fn is_media(&self) -> bool {
+        self.kind == ErrorKind::Media
     }
 
     /// Is the key missing, wrong, or not allowed to do this?

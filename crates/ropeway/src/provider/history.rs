@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Map;
 
+use super::Media;
 use super::draft::WRITTEN;
 use crate::content::ContentPart;
 use crate::lowering::Lowered;
@@ -81,9 +82,14 @@ pub(super) struct Outcome<'a> {
     pub(super) is_error: bool,
 }
 
-/// The turns of a conversation, for a model that `speaker` is.
-pub(super) fn turns<'a>(conversation: &'a Conversation, speaker: &Speaker, lowered: &Lowered) -> Vec<Turn<'a>> {
-    let mut turns = Turns { lowered, ids: HashSet::new(), numbers: HashMap::new(), turns: Vec::new() };
+/// The turns of a conversation, for a model that `speaker` is and that is told some media in words.
+pub(super) fn turns<'a>(
+    conversation: &'a Conversation,
+    speaker: &Speaker,
+    lowered: &Lowered,
+    in_words: Media,
+) -> Vec<Turn<'a>> {
+    let mut turns = Turns { lowered, in_words, ids: HashSet::new(), numbers: HashMap::new(), turns: Vec::new() };
     let mut messages = conversation.messages.iter().peekable();
     while let Some(message) = messages.next() {
         match message {
@@ -111,6 +117,7 @@ pub(super) fn turns<'a>(conversation: &'a Conversation, speaker: &Speaker, lower
 
 struct Turns<'a, 'l> {
     lowered: &'l Lowered,
+    in_words: Media,
     /// The ids that calls have so far.
     ids: HashSet<String>,
     /// The next number of an id that came more than once.
@@ -120,7 +127,9 @@ struct Turns<'a, 'l> {
 
 impl<'a> Turns<'a, '_> {
     fn user(&mut self, parts: impl IntoIterator<Item = Cow<'a, ContentPart>>) {
-        let mut parts = parts.into_iter().filter(|part| part.as_text().is_none_or(|text| !text.is_empty())).peekable();
+        let in_words = self.in_words;
+        let parts = parts.into_iter().filter(|part| part.as_text().is_none_or(|text| !text.is_empty()));
+        let mut parts = parts.map(|part| in_words.told(part)).peekable();
         if parts.peek().is_none() {
             return;
         }
@@ -146,7 +155,7 @@ impl<'a> Turns<'a, '_> {
                 AssistantPart::ToolCall(call) => {
                     let made = self.call(call, native);
                     let result = by_id.get_mut(call.id.as_str()).and_then(Vec::pop);
-                    outcomes.push(outcome(&made, result));
+                    outcomes.push(outcome(&made, result, self.in_words));
                     Part::Call(made)
                 }
                 _ => continue,
@@ -230,10 +239,12 @@ impl<'a> Turns<'a, '_> {
     }
 }
 
-fn outcome<'a>(call: &Call<'a>, result: Option<&'a ToolResult>) -> Outcome<'a> {
+fn outcome<'a>(call: &Call<'a>, result: Option<&'a ToolResult>, in_words: Media) -> Outcome<'a> {
     let (id, wire_name) = (call.id.clone(), call.wire_name.clone());
     match result {
-        Some(result) => Outcome { id, wire_name, content: Cow::Borrowed(&result.content), is_error: result.is_error },
+        Some(result) => {
+            Outcome { id, wire_name, content: in_words.all_told(&result.content), is_error: result.is_error }
+        }
         None => {
             let content = Cow::Owned(vec![ContentPart::text(NO_RESULT)]);
             Outcome { id, wire_name, content, is_error: true }
@@ -261,7 +272,7 @@ mod tests {
         let shown = |parts: &[ContentPart]| {
             parts.iter().map(|part| part.as_text().unwrap_or("(no text)").to_owned()).collect::<Vec<_>>().join(" ")
         };
-        let turns = turns(conversation, &speaker("here"), &Lowered::default());
+        let turns = turns(conversation, &speaker("here"), &Lowered::default(), Media::NONE);
         turns
             .iter()
             .map(|turn| match turn {
@@ -349,7 +360,7 @@ mod tests {
             {"role": "tool", "results": [result("a", "1"), result("a", "2"), result("b/c", "3")]},
             {"role": "assistant", "parts": [call("a")]},
         ]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
         let ids: Vec<&str> = turns
             .iter()
             .filter_map(|turn| match turn {
@@ -366,7 +377,7 @@ mod tests {
     #[test]
     fn many_equal_ids_are_not_counted_from_the_first_on_each_time() {
         let conversation = conversation(json!([{"role": "assistant", "parts": vec![call("a"); 20_000]}]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
         let Turn::Results(outcomes) = &turns[1] else { panic!("results") };
         // Counted from the first on, this many would take minutes.
         let counted = std::iter::once("a".to_owned()).chain((2..=20_000).map(|number| format!("a_{number}")));
@@ -389,7 +400,7 @@ mod tests {
         let conversation = conversation(json!([{"role": "assistant", "parts": [
             {"type": "tool_call", "id": "x", "name": "t", "broken_arguments": {"text": "{\"a", "problem": "cut"}}
         ]}]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
         let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
         let Part::Call(call) = &parts[0] else { panic!("a call") };
         assert_eq!(serde_json::to_value(&*call.arguments).expect("JSON"), json!({"invalid_arguments": "{\"a"}));
@@ -403,7 +414,7 @@ mod tests {
                 "from": {"dialect": "chat", "endpoint": "here", "model": "m"},
                 "parts": [{"type": "tool_call", "id": "x", "name": "t", "arguments": arguments, "extra": {"arguments": "{ \"a\": 1.0 }"}}],
             }]));
-            let turns = turns(&conversation, &speaker("here"), &Lowered::default());
+            let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
             let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
             let Part::Call(call) = &parts[0] else { panic!("a call") };
             call.written.map(str::to_owned)

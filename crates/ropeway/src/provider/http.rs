@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::media::NotTaken;
 use super::stream::ReplyStream;
 use super::wire::Wire;
-use super::{ChatRequest, ProviderError, Recorder, Recording, Reply, Settings, encode};
+use super::{ChatRequest, Encoded, Media, ProviderError, Recorder, Recording, Reply, Settings, encode};
 use crate::message::Dialect;
 use crate::secret::Mask;
 
-/// A provider that can be asked. Cheap to clone; clones share their connections.
+/// A provider that can be asked. Cheap to clone; clones share their connections, and what they know of the models.
 #[derive(Clone)]
 pub struct Provider {
     pub(super) settings: Arc<Settings>,
@@ -17,6 +18,7 @@ pub struct Provider {
     pub(super) mask: Mask,
     pub(super) wire: Wire,
     pub(super) recorder: Option<Recorder>,
+    pub(super) not_taken: NotTaken,
 }
 
 impl Provider {
@@ -24,7 +26,7 @@ impl Provider {
     pub fn new(settings: Settings) -> Result<Self, ProviderError> {
         let mask = settings.mask();
         let wire = Wire::open(&settings).map_err(|error| error.hidden(&mask))?;
-        Ok(Self { settings: Arc::new(settings), mask, wire, recorder: None })
+        Ok(Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() })
     }
 
     /// A provider that answers as it did when the recording was made, and needs no connection for it.
@@ -34,13 +36,15 @@ impl Provider {
     pub fn replaying(settings: Settings, recording: Recording) -> Self {
         let mask = settings.mask();
         let wire = Wire::replaying(recording);
-        Self { settings: Arc::new(settings), mask, wire, recorder: None }
+        Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() }
     }
 
     /// The same provider; what it is asked and what it answers is recorded.
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
+        // Whoever hears the recording again knows nothing of the models either.
+        self.not_taken = NotTaken::default();
         self
     }
 
@@ -55,8 +59,25 @@ impl Provider {
     }
 
     /// Asks, and gives the answer piece by piece. The request is sent when the first piece is asked for.
+    ///
+    /// A request with pictures, sounds or documents that is refused is sent once more, with all of them told in words, and a
+    /// warning says so. Of a model that takes none of them that is known from then on, and they are told in words at once.
     pub fn stream(&self, request: &ChatRequest<'_>) -> ReplyStream {
-        ReplyStream::new(self.clone(), encode(&self.settings, request))
+        // Anthropic itself takes a text with a name; not all who speak like it do.
+        let texts_too = self.settings.dialect == Dialect::Anthropic && !self.settings.is_anthropic();
+        let media = Media::within(request.conversation, texts_too);
+        if self.settings.in_words(request).holds(media) {
+            return ReplyStream::new(self.clone(), encode(&self.settings, request), None);
+        }
+        let asking = |in_words: Media| {
+            let in_words = request.in_words.and(in_words);
+            encode(&self.settings, &ChatRequest { in_words, ..request.clone() })
+        };
+        let encoded = asking(self.not_taken.by(request.model));
+        let is_another =
+            |in_words: &Encoded| encoded.as_ref().is_ok_and(|encoded| encoded.request.body != in_words.request.body);
+        let in_words = asking(Media::ALL).ok().filter(is_another);
+        ReplyStream::new(self.clone(), encoded, in_words)
     }
 
     /// Asks, and gives the whole answer: the stream, finished.

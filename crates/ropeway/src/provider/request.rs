@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::Reply;
+use super::{Media, Reply};
 use crate::content::ContentPart;
 use crate::lowering::{Lower, lower_output};
 use crate::message::{AssistantPart, Conversation, Effort, Message, Speaker};
@@ -37,6 +37,8 @@ pub struct ChatRequest<'a> {
     pub effort: Option<Effort>,
     /// The JSON that the answer must be.
     pub output: Option<OutputFormat>,
+    /// What is not shown to the model, but told in words; besides what the settings say.
+    pub in_words: Media,
     /// Further fields of the body, as the provider wants them; they win over ours.
     pub extra: Map<String, Value>,
 }
@@ -120,6 +122,7 @@ impl<'a> ChatRequest<'a> {
             stop_sequences: Vec::new(),
             effort: None,
             output: None,
+            in_words: Media::NONE,
             extra: Map::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use super::{ChatRequest, Media};
 use crate::message::{Dialect, Speaker};
 use crate::secret::{self, Mask, Secret};
 
@@ -112,8 +113,8 @@ pub struct Quirks {
     pub gemini_version: Option<String>,
     /// Gemini: results of tools may hold pictures, as from version 3 on.
     pub gemini_result_parts: Option<bool>,
-    /// Chat: pictures of tools are not shown to the model, only told of.
-    pub chat_text_only: bool,
+    /// What no model here is shown, but told in words. What one refuses is found out without this, at the cost of a request.
+    pub in_words: Media,
     /// Chat: the limit is called `max_completion_tokens` and the system `developer`, as with OpenAI itself.
     pub chat_openai: Option<bool>,
     /// Chat: do not ask for the usage.
@@ -252,6 +253,11 @@ impl Settings {
         self
     }
 
+    /// What is told in words in this request.
+    pub(super) fn in_words(&self, request: &ChatRequest<'_>) -> Media {
+        self.quirks.in_words.and(request.in_words)
+    }
+
     /// A path behind the base URL.
     pub(super) fn url(&self, path: &str) -> String {
         match self.base_url.split_once('?') {
@@ -283,6 +289,11 @@ impl Settings {
         let host = host.strip_suffix(":443").unwrap_or(host);
         // Regions have hosts of their own, such as `eu.api.openai.com`.
         host == "api.openai.com" || host.ends_with(".api.openai.com")
+    }
+
+    /// Is it Anthropic itself, and not another who speaks like it?
+    pub(super) fn is_anthropic(&self) -> bool {
+        self.endpoint() == "https://api.anthropic.com"
     }
 
     /// Hides everything in these settings that must not be seen.

@@ -10,8 +10,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::tail::Tail;
 use super::wire::Exchanging;
-use super::{Decoder, Encoded, ErrorKind, HttpRequest, Provider, ProviderError, Reply, ReplyEvent, trouble};
+use super::{
+    Decoder, Encoded, ErrorKind, HttpRequest, Media, Provider, ProviderError, Reply, ReplyEvent, not_taken, trouble,
+};
 use crate::message::Dialect;
 use crate::web::{SseEvent, SseParser, brief, looks_like_events};
 
@@ -27,9 +30,6 @@ const MOST_LEFT_OUT: usize = 8;
 /// How often one answer may be continued.
 const MOST_CONTINUATIONS: usize = 32;
 
-/// How much of the end of an answer is kept, for trouble that is told outside of events.
-const TAIL: usize = 16 << 10;
-
 type Whole = dyn Future<Output = Result<Reply, ProviderError>> + Send;
 
 /// The answer of a model as it comes in. Dropping it ends the request.
@@ -42,11 +42,12 @@ pub struct ReplyStream {
 }
 
 impl ReplyStream {
-    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>) -> Self {
+    /// The answer to a request; `in_words` is the same request without any media, if it has some.
+    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>, in_words: Option<Encoded>) -> Self {
         let outbox = Outbox::default();
         let dialect = provider.dialect();
         let work = Work { provider, outbox: outbox.clone(), warnings: Vec::new(), held: Vec::new(), handed_on: false };
-        Self { dialect, work: Some(Box::pin(work.run(encoded))), outbox, ready: VecDeque::new() }
+        Self { dialect, work: Some(Box::pin(work.run(encoded, in_words))), outbox, ready: VecDeque::new() }
     }
 
     /// The next piece; `None` after the last one, which is [`ReplyEvent::Finished`] or an error.
@@ -134,23 +135,32 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, encoded: Result<Encoded, ProviderError>) -> Result<Reply, ProviderError> {
+    async fn run(
+        mut self,
+        encoded: Result<Encoded, ProviderError>,
+        in_words: Option<Encoded>,
+    ) -> Result<Reply, ProviderError> {
         let outcome = match encoded {
-            Ok(encoded) => self.answer(encoded).await,
+            Ok(encoded) => self.answer(encoded, in_words).await,
             Err(error) => Err(error),
         };
         outcome.map_err(|error| error.hidden(&self.provider.mask))
     }
 
     /// Sends the request, if need be again, until there is an answer or no hope.
-    async fn answer(&mut self, mut encoded: Encoded) -> Result<Reply, ProviderError> {
+    async fn answer(&mut self, mut encoded: Encoded, mut in_words: Option<Encoded>) -> Result<Reply, ProviderError> {
         for warning in std::mem::take(&mut encoded.warnings) {
             self.warn(&warning).await;
         }
         let (mut retried, mut left_out) = (0, 0);
+        let mut refused = Media::NONE;
         loop {
             let mut error = match self.attempt(&encoded).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    // Not before it is sure that the media were the reason.
+                    self.provider.not_taken.remember(encoded.model(), refused);
+                    return Ok(reply);
+                }
                 Err(error) if self.handed_on => return Err(error),
                 Err(error) => error,
             };
@@ -170,6 +180,21 @@ impl Work {
                     continue;
                 }
                 error.message = format!("tool `{name}` is not taken: {}", error.message);
+            }
+            if may_be_for_media(&error)
+                && let Some(without) = in_words.take()
+            {
+                let model = encoded.model();
+                refused = not_taken::not_taken(&error.message).unwrap_or_default();
+                let warning = match refused {
+                    Media::NONE => {
+                        format!("what is not text was described in words to model `{model}`: {}", error.message)
+                    }
+                    media => format!("model `{model}` takes no {media}: what is not text was described in words"),
+                };
+                self.warn(&warning).await;
+                encoded = without;
+                continue;
             }
             let Some(pause) = self.provider.settings.retries.pause(&error, retried, fastrand::f64()) else {
                 if retried > 0 {
@@ -200,8 +225,8 @@ impl Work {
         Err(ProviderError::new(ErrorKind::Truncated, self.provider.dialect(), message))
     }
 
-    /// Reads one answer to its end; gives its last bytes.
-    async fn read(&mut self, request: &HttpRequest, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
+    /// Reads one answer to its end; gives its tail.
+    async fn read(&mut self, request: &HttpRequest, decoder: &mut Decoder) -> Result<Tail, ProviderError> {
         let mut exchange = self.provider.send(request).await?;
         if !exchange.is_accepted() {
             return Err(exchange.refusal().await);
@@ -214,14 +239,14 @@ impl Work {
         outcome.map_err(|error| exchange.name(error))
     }
 
-    async fn listen(&mut self, exchange: &mut Exchanging, decoder: &mut Decoder) -> Result<Vec<u8>, ProviderError> {
+    async fn listen(&mut self, exchange: &mut Exchanging, decoder: &mut Decoder) -> Result<Tail, ProviderError> {
         let (mut chunk, mut size) = self.beginning(exchange).await?;
         let mut parser = SseParser::new(LARGEST_EVENT);
-        let mut tail = Vec::new();
+        let mut tail = Tail::default();
         loop {
             size += chunk.len();
             self.check_size(size)?;
-            keep_tail(&mut tail, &chunk);
+            tail.keep(&chunk);
             let is_news = self.take(&chunk, &mut parser, decoder).await?;
             if decoder.is_over() {
                 return Ok(tail);
@@ -341,13 +366,13 @@ impl Work {
     }
 
     /// The whole answer, once the stream has ended.
-    async fn end(&mut self, decoder: &mut Decoder, tail: &[u8]) -> Result<Reply, ProviderError> {
+    async fn end(&mut self, decoder: &mut Decoder, tail: &Tail) -> Result<Reply, ProviderError> {
         let mut events = Vec::new();
         let ended = decoder.end(&mut events);
         self.hand_on(events).await;
         let mut reply = ended.map_err(|error| match error.kind {
             // Some tell their trouble in plain JSON, behind the events.
-            ErrorKind::Truncated => trailing_json(tail).and_then(|json| self.told(&json)).unwrap_or(error),
+            ErrorKind::Truncated => tail.json().and_then(|json| self.told(&json)).unwrap_or(error),
             _ => error,
         })?;
         self.outbox.put(&mut self.held).await;
@@ -379,51 +404,9 @@ impl Work {
     }
 }
 
-fn keep_tail(tail: &mut Vec<u8>, chunk: &[u8]) {
-    if chunk.len() >= TAIL {
-        tail.clear();
-    }
-    tail.extend_from_slice(&chunk[chunk.len().saturating_sub(TAIL)..]);
-    // Cut now and then, and not for every piece.
-    if tail.len() > 2 * TAIL {
-        tail.drain(..tail.len() - TAIL);
-    }
-}
-
-/// The JSON text at the end, if it begins a line.
-fn trailing_json(tail: &[u8]) -> Option<Value> {
-    let text = String::from_utf8_lossy(tail);
-    let starts = text.match_indices(['{', '[']).map(|(at, _)| at);
-    let mut at_lines = starts.filter(|at| *at == 0 || matches!(text.as_bytes()[at - 1], b'\n' | b'\r'));
-    at_lines.find_map(|at| serde_json::from_str(&text[at..]).ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn json_behind_the_events_is_found() {
-        let found = |text: &str| trailing_json(text.as_bytes());
-        assert_eq!(
-            found("data: {\"a\":1}\n\n{\n  \"error\": {\"code\": 500}\n}\n"),
-            Some(json!({"error": {"code": 500}}))
-        );
-        assert_eq!(found("[{\n\"error\": 1}\n]"), Some(json!([{"error": 1}])));
-        assert_eq!(found("data: {\"a\":1}\n\n"), None);
-        assert_eq!(found("{\"error\": "), None);
-    }
-
-    #[test]
-    fn only_the_end_is_kept_of_a_long_answer() {
-        let mut tail = Vec::new();
-        for byte in 0..100u8 {
-            keep_tail(&mut tail, &vec![byte; 1000]);
-        }
-        assert!(tail.len() <= 2 * TAIL && tail.ends_with(&[99; 1000]) && tail.len() >= TAIL);
-        keep_tail(&mut tail, &vec![7; 3 * TAIL]);
-        assert_eq!(tail, vec![7; TAIL]);
-    }
+/// May a request be refused for the pictures, sounds or documents in it? Providers have many words for one that is broken, too
+/// large, or one too many, and a conversation that holds it would be refused for ever.
+fn may_be_for_media(error: &ProviderError) -> bool {
+    let is_no = matches!(error.kind, ErrorKind::InvalidRequest | ErrorKind::TooLarge);
+    error.is_media() || (is_no && error.tool.is_none() && !error.is_retryable())
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
+use super::not_taken::not_taken;
 use super::{ErrorKind, ProviderError};
 use crate::message::Dialect;
 use crate::web::readable;
@@ -63,6 +64,16 @@ const NOT_THERE: [&str; 3] = ["model_not_found", "not_found_error", "not_found"]
 
 /// Words for a request that has too many bytes.
 const TOO_LARGE: [&str; 2] = ["request_too_large", "payload too large"];
+
+/// Words for a picture or a sound that cannot be read. Some servers take it for their own failure, but it stays what it is.
+const BAD_MEDIA: [&str; 6] = [
+    "failed to load image",
+    "failed to decode image",
+    "cannot identify image file",
+    "could not process image",
+    "unable to process input image",
+    "invalid image data",
+];
 
 /// A refusal: an answer with a status that says no.
 pub(super) fn in_reply(
@@ -206,6 +217,8 @@ impl Said {
             Some(413) => ErrorKind::TooLarge,
             Some(429) => ErrorKind::RateLimited,
             Some(503 | 529) => ErrorKind::Overloaded,
+            _ if not_taken(&self.message).is_some() => ErrorKind::Media,
+            _ if self.has(&BAD_MEDIA) => ErrorKind::InvalidRequest,
             _ if self.is_called(&TOO_LARGE) => ErrorKind::TooLarge,
             _ if self.is_called(&TOO_FAST) => ErrorKind::RateLimited,
             _ if self.is_called(&TOO_MUCH) || (!is_client && self.has(&TOO_MUCH)) => ErrorKind::Overloaded,
@@ -353,6 +366,23 @@ mod tests {
             (Overloaded, 500, json!({"error": {"type": "overloaded_error", "message": "Overloaded"}})),
             (NotFound, 400, openai("model_not_found", "no such model")),
             (InvalidRequest, 400, json!({"detail": [{"loc": ["body"], "msg": "field required"}]})),
+            (
+                Media,
+                500,
+                json!({"error": {"code": 500, "message": "image input is not supported", "type": "server_error"}}),
+            ),
+            (Media, 404, openai("404", "No endpoints found that support image input")),
+            (Media, 422, json!({"error": "this model does not support images"})),
+            (
+                Media,
+                415,
+                json!({"object": "error", "message": "m is not a multimodal model", "type": "BadRequestError", "code": 400}),
+            ),
+            (Media, 400, gemini("INVALID_ARGUMENT", "Audio input modality is not enabled for models/m", "")),
+            (RateLimited, 429, openai("rate_limit_exceeded", "image input is not supported")),
+            (NotFound, 404, openai("404", "No endpoints found that support tool use")),
+            (InvalidRequest, 400, anthropic("invalid_request_error", "Could not process image")),
+            (InvalidRequest, 500, json!({"error": {"code": 500, "message": "Failed to load image or audio file"}})),
             (InvalidRequest, 400, json!({"error": "model is required"})),
             (InvalidRequest, 400, json!({"object": "error", "message": "bad", "type": "BadRequestError", "code": 400})),
             (Server, 500, json!([{"error": {"code": 500, "message": "x", "status": "INTERNAL"}}])),

@@ -27,9 +27,6 @@ const BEGINNING: &str = "[the conversation begins here]";
 /// What stands for the person's last word when it is blank: left out, the model would be asked to go on with its own.
 const NOTHING_SAID: &str = "[nothing was said]";
 
-/// Anthropic's own endpoint, which takes no thoughts without a signature.
-const OWN_ENDPOINT: &str = "https://api.anthropic.com";
-
 /// Writes a request.
 ///
 /// Thoughts of the newest models are bound to everything before them: when the tools or the system change in mid-conversation,
@@ -40,8 +37,9 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     let mut body = Body::new(settings, request);
     let speaker = settings.speaker(request.model);
     let lowered = body.lowered();
-    let turns = turns(request.conversation, &speaker, &lowered);
-    let messages = messages(&turns, speaker.endpoint == OWN_ENDPOINT);
+    let turns = turns(request.conversation, &speaker, &lowered, settings.in_words(request));
+    // Anthropic itself takes no thoughts without a signature.
+    let messages = messages(&turns, settings.is_anthropic());
     if messages.is_empty() && !request.extra.contains_key("messages") {
         return Err(unusable("there is no message that the model could answer".to_owned()));
     }

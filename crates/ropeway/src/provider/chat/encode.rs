@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::messages::{Manner, messages};
+use super::messages::messages;
 use crate::lowering::{LoweredOutput, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
@@ -25,10 +25,10 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
         let include_obfuscation = settings.is_openai().then_some(false);
         body.field("stream_options", &StreamOptions { include_usage: true, include_obfuscation });
     }
-    let turns = turns(request.conversation, &speaker, &lowered);
-    let manner = Manner { system: if is_openai { "developer" } else { "system" }, text_only: quirks.chat_text_only };
+    let turns = turns(request.conversation, &speaker, &lowered, settings.in_words(request));
+    let role = if is_openai { "developer" } else { "system" };
     let system = request.conversation.system.as_deref().filter(|system| !system.is_empty());
-    body.field("messages", &messages(system, &turns, manner));
+    body.field("messages", &messages(system.map(|system| (role, system)), &turns));
 
     let limits = ["max_completion_tokens", "max_tokens"];
     if !limits.iter().any(|name| request.extra.contains_key(*name)) {

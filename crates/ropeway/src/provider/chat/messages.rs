@@ -22,27 +22,18 @@ pub(super) enum Message<'a> {
     Tool { role: &'static str, tool_call_id: &'a str, content: Cow<'a, str> },
 }
 
-/// Where servers differ, as far as it concerns messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
-    /// What the one is called who says what the model is to be.
-    pub(super) system: &'static str,
-    /// Pictures of tools are only told of.
-    pub(super) text_only: bool,
-}
-
-/// The messages of a conversation.
-pub(super) fn messages<'a>(system: Option<&'a str>, turns: &'a [Turn<'a>], manner: Manner) -> Vec<Message<'a>> {
+/// The messages of a conversation. Servers differ in what the one is called who says what the model is to be.
+pub(super) fn messages<'a>(system: Option<(&'static str, &'a str)>, turns: &'a [Turn<'a>]) -> Vec<Message<'a>> {
     let mut messages = Vec::with_capacity(turns.len() + 2);
-    if let Some(system) = system {
-        messages.push(Message::Plain { role: manner.system, content: Content::Text(system.into()) });
+    if let Some((role, system)) = system {
+        messages.push(Message::Plain { role, content: Content::Text(system.into()) });
     }
     // What tools have shown: it cannot stand in a message of theirs, and nothing may stand between those.
     let mut shown = Vec::new();
     for turn in turns {
         match turn {
             Turn::Results(outcomes) => {
-                messages.extend(outcomes.iter().map(|outcome| result(outcome, manner, &mut shown)));
+                messages.extend(outcomes.iter().map(|outcome| result(outcome, &mut shown)));
             }
             Turn::User(said) => {
                 let mut parts = std::mem::take(&mut shown);
@@ -68,13 +59,12 @@ fn user(parts: Vec<Part<'_>>) -> Message<'_> {
 }
 
 /// A result: always a plain text, because many a chat template takes nothing else. What is no text is put to what is shown.
-fn result<'a>(outcome: &'a Outcome<'a>, manner: Manner, shown: &mut Vec<Part<'a>>) -> Message<'a> {
+fn result<'a>(outcome: &'a Outcome<'a>, shown: &mut Vec<Part<'a>>) -> Message<'a> {
     let (tool, call) = (&outcome.wire_name, &outcome.id);
     let mut lines = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
     for part in outcome.content.iter() {
-        let piece = Piece::of(part);
-        let part = if manner.text_only { Part::text(piece.into_text()) } else { Part::of(piece) };
+        let part = Part::of(Piece::of(part));
         match (part.kind(), part) {
             (None, Part::Text { text }) if !text.is_empty() => lines.push(text),
             (None, _) => {}

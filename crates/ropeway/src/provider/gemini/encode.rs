@@ -26,7 +26,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     if let Some(system) = request.conversation.system.as_deref().filter(|system| !system.is_empty()) {
         body.field("systemInstruction", &Instruction { parts: [Line { text: system }] });
     }
-    let turns = turns(request.conversation, &speaker, &lowered);
+    let turns = turns(request.conversation, &speaker, &lowered, settings.in_words(request));
     let result_parts = settings.quirks.gemini_result_parts.unwrap_or(!model.is_older());
     body.field("contents", &contents(&turns, &model, result_parts));
     if config != Config::default() {

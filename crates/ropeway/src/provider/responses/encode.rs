@@ -17,7 +17,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     let speaker = settings.speaker(request.model);
     let mut body = Body::new(settings, request);
     let lowered = body.lowered();
-    let turns = history::turns(request.conversation, &speaker, &lowered);
+    let turns = history::turns(request.conversation, &speaker, &lowered, settings.in_words(request));
     body.field("model", request.model);
     body.field_if_some("instructions", request.conversation.system.as_deref().filter(|system| !system.is_empty()));
     body.field("input", &Input::new(&turns, settings.is_openai(), model::reasons(request.model)));

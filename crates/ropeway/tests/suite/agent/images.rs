@@ -1,10 +1,10 @@
 //! Conversations with parallel calls and images in results, as each provider is sent them, and again from a recording.
 
-use ropeway::agent::{Agent, End};
+use ropeway::agent::{Agent, End, Step};
 use ropeway::content::{Blob, ContentPart};
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{Provider, Recorder, Settings, StopReason};
-use ropeway::testing::{ModelServer, Saying};
+use ropeway::testing::{ModelAnswer, ModelServer, Saying};
 use ropeway::tool::LocalTool;
 use serde_json::{Value, json};
 
@@ -144,5 +144,41 @@ async fn a_recorded_conversation_is_asked_for_word_by_word_the_same_again() {
         let second = agent(replayed, dialect, Conversation::new());
         assert_eq!(done(second.send("what is there?")).await.text, "There is snow.", "{dialect}");
         assert_eq!(second.history(), first.history(), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
+    let words = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj";
+    for dialect in Dialect::ALL {
+        let refusal =
+            ModelAnswer::json(500, &json!({"error": {"code": 500, "message": words, "type": "server_error"}}));
+        let [calls, snow] = sayings().map(|saying| saying.answer(dialect));
+        let answers = [calls, refusal, snow, Saying::text("Yes.").answer(dialect)];
+        let server = ModelServer::start(answers).await.expect("a port");
+        let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
+        let agent = agent(provider, dialect, Conversation::new());
+        for (said, answer, warned) in [("what is there?", "There is snow.", 1), ("much of it?", "Yes.", 0)] {
+            let mut turn = agent.send(said);
+            let mut warnings = Vec::new();
+            while let Some(step) = turn.next().await {
+                if let Step::Warning { message } = step {
+                    warnings.push(message);
+                }
+            }
+            let model = if dialect == Dialect::Gemini { "gemini-3-flash" } else { "m" };
+            let warning = format!("model `{model}` takes no pictures: what is not text was described in words");
+            assert_eq!(warnings, vec![warning; warned], "{dialect}");
+            assert_eq!(turn.finish().await.expect("an outcome").text, answer, "{dialect}");
+        }
+        let bodies = server.bodies();
+        let pictures = bodies.iter().map(|body| body.to_string().matches(BASE64).count());
+        assert_eq!(pictures.collect::<Vec<_>>(), [0, 1, 0, 0], "{dialect}");
+        let line = "[image, image/png, 8 bytes: it cannot be shown here]";
+        assert!(results(dialect, &bodies[2]).to_string().contains(line), "{dialect}: {}", bodies[2]);
+        // The picture itself is not forgotten: another model may see it.
+        let history = serde_json::to_string(&agent.history()).expect("JSON");
+        assert_eq!(history.matches(BASE64).count(), 1, "{dialect}");
+        sendable(&agent.history());
     }
 }

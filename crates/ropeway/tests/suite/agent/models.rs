@@ -45,9 +45,11 @@ async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
         let agent = agent(dialect, sayings).tool(echo()).limits(Limits::default().with_repeats(3));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Repeats(3)), 3), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Repeats(3)), 4), "{dialect}");
         sendable(&agent.history());
-        assert_eq!(results(&agent.history()), ["c0", "c1", "c2"].map(|id| ok(id, "again")), "{dialect}");
+        let refused = "the call was not made: the same calls were made 3 times with the same results";
+        let told = [ok("c0", "again"), ok("c1", "again"), ok("c2", "again"), failed("c3", refused)];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
 

@@ -14,7 +14,7 @@ fn agent(dialect: Dialect, exchanges: impl IntoIterator<Item = Exchange>) -> Age
 
 fn kind(error: AgentError) -> ErrorKind {
     match error {
-        AgentError::Provider { model, source } => {
+        AgentError::Provider { model, source, .. } => {
             assert_eq!(model, "m");
             source.kind
         }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropeway::agent::{Agent, Budget, End, Generate, Limits, RequestOptions, Step, generate, stream};
+use ropeway::agent::{
+    Agent, AgentError, Budget, End, Generate, Input, Limit, Limits, RequestOptions, Step, generate, stream,
+};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
 use ropeway::content::{Blob, ContentPart};
@@ -10,7 +12,7 @@ use ropeway::message::{Conversation, Dialect, Message};
 use ropeway::provider::{Provider, Settings, StopReason};
 use ropeway::registry::{ContextItem, ContextSource};
 use ropeway::testing::{ModelServer, Saying, Script, Scripted, model};
-use ropeway::tool::{Arguments, BoxFuture, CallContext, LocalTool, Tool, ToolDefinition, ToolOutput};
+use ropeway::tool::{Arguments, BoxFuture, CallContext, LocalTool, Tool, ToolDefinition, ToolOutput, TraceParent};
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, echo, echoing, results, sendable, tool};
@@ -282,4 +284,45 @@ async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
     done(agent.send("q")).await;
     assert!(!before.same_as(&agent.tools()));
     assert!(matches!(agent.history().messages.last(), Some(Message::Assistant(_))));
+}
+
+#[tokio::test]
+async fn the_calls_of_a_turn_belong_to_the_trace_that_it_was_sent_with() {
+    let parent: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let seen = heard.clone();
+    let listen = tool("listen", move |_, cx: CallContext| {
+        seen.lock().expect("no panic").push(cx.traceparent());
+        std::future::ready(Ok("ok"))
+    });
+    let call = |id: &str| Saying::call(id, "listen", json!({}));
+    let agent = agent(Dialect::Chat, [call("a"), Saying::text("one"), call("b"), Saying::text("two")]).tool(listen);
+    let agent = agent.build().expect("an agent");
+    done(agent.send(Input::from("q").with_traceparent(parent))).await;
+    done(agent.send("q")).await;
+    assert_eq!(*heard.lock().expect("no panic"), [Some(parent), None]);
+}
+
+#[test]
+fn an_end_is_one_flat_object() {
+    let time = std::time::Duration::from_secs(7);
+    let ends = [
+        (End::Done(StopReason::EndTurn), json!({"reason": "done", "stop": "end_turn"})),
+        (End::Limit(Limit::Steps(5)), json!({"reason": "limit", "limit": "steps", "most": 5})),
+        (End::Limit(Limit::Time(time)), json!({"reason": "limit", "limit": "time_ms", "most": 7000})),
+        (End::Stopped, json!({"reason": "stopped"})),
+        (End::Cancelled, json!({"reason": "cancelled"})),
+    ];
+    for (end, expected) in ends {
+        assert_eq!(json!(end), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_late_says_what_was_spent_by_then() {
+    let agent = agent(Dialect::Chat, [echoing("a", "hi").costing(70, 7)]).tool(echo()).build().expect("an agent");
+    match agent.send("q").await {
+        Err(AgentError::Provider { usage, steps, .. }) => assert_eq!((usage.input, usage.output, steps), (70, 7, 2)),
+        other => panic!("{other:?}"),
+    }
 }

@@ -5,6 +5,7 @@ mod cases;
 mod content_table;
 pub(crate) mod golden;
 mod http;
+mod media;
 mod models;
 mod parts;
 mod real_model;

@@ -2,7 +2,7 @@
 
 use ropeway::content::ContentPart;
 use ropeway::message::{AssistantMessage, Conversation, Dialect, ToolResult};
-use ropeway::provider::{ChatRequest, Effort, ToolChoice};
+use ropeway::provider::{ChatRequest, Effort, Media, ToolChoice};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ fn particular() -> Vec<Case> {
         case("older_version").only(Dialect::Anthropic, "claude-opus-4-5", |settings| {
             settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
         }),
-        case("text_only").only(Dialect::Chat, "local-model", |settings| settings.quirks.chat_text_only = true),
+        case("text_only").only(Dialect::Chat, "local-model", |settings| settings.quirks.in_words = Media::ALL),
         case("openai")
             .only(Dialect::Chat, "gpt-6-sol", |settings| settings.quirks.chat_openai = Some(true))
             .asking(|request| request.max_tokens = Some(100)),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::content::ContentPart;
 use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall, ToolResult};
-use crate::provider::{ChatRequest, Quirks, Settings, encode};
+use crate::provider::{ChatRequest, Media, Quirks, Settings, encode};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
 
@@ -129,7 +129,7 @@ fn pictures_come_first_in_what_the_person_says_next() {
 #[test]
 fn pictures_are_only_told_of_where_nobody_could_see_them() {
     let conversation = Conversation::new().with("hi").with(calls(["c1"])).with(vec![result("c1", json!([image()]))]);
-    let quirks = Quirks { chat_text_only: true, ..Quirks::default() };
+    let quirks = Quirks { in_words: Media::PICTURES, ..Quirks::default() };
     let told = json!([tool("c1", "[image, image/png, 16 bytes: it cannot be shown here]")]);
     assert_eq!(messages(&conversation, quirks), told);
 }

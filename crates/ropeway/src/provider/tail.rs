@@ -1,0 +1,62 @@
+//! The tail: the end of an answer, kept for trouble that is told outside of events.
+
+use serde_json::Value;
+
+/// How much of the end of an answer is kept.
+const SIZE: usize = 16 << 10;
+
+/// The end of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Tail(Vec<u8>);
+
+impl Tail {
+    /// Takes a piece of the answer.
+    pub(super) fn keep(&mut self, chunk: &[u8]) {
+        if chunk.len() >= SIZE {
+            self.0.clear();
+        }
+        self.0.extend_from_slice(&chunk[chunk.len().saturating_sub(SIZE)..]);
+        // Cut now and then, and not for every piece.
+        if self.0.len() > 2 * SIZE {
+            self.0.drain(..self.0.len() - SIZE);
+        }
+    }
+
+    /// The JSON text at the end, if it begins a line.
+    pub(super) fn json(&self) -> Option<Value> {
+        let text = String::from_utf8_lossy(&self.0);
+        let starts = text.match_indices(['{', '[']).map(|(at, _)| at);
+        let mut at_lines = starts.filter(|at| *at == 0 || matches!(text.as_bytes()[at - 1], b'\n' | b'\r'));
+        at_lines.find_map(|at| serde_json::from_str(&text[at..]).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_behind_the_events_is_found() {
+        let found = |text: &str| Tail(text.as_bytes().to_vec()).json();
+        assert_eq!(
+            found("data: {\"a\":1}\n\n{\n  \"error\": {\"code\": 500}\n}\n"),
+            Some(json!({"error": {"code": 500}}))
+        );
+        assert_eq!(found("[{\n\"error\": 1}\n]"), Some(json!([{"error": 1}])));
+        assert_eq!(found("data: {\"a\":1}\n\n"), None);
+        assert_eq!(found("{\"error\": "), None);
+    }
+
+    #[test]
+    fn only_the_end_is_kept_of_a_long_answer() {
+        let mut tail = Tail::default();
+        for byte in 0..100u8 {
+            tail.keep(&vec![byte; 1000]);
+        }
+        assert!(tail.0.len() <= 2 * SIZE && tail.0.ends_with(&[99; 1000]) && tail.0.len() >= SIZE);
+        tail.keep(&vec![7; 3 * SIZE]);
+        assert_eq!(tail.0, vec![7; SIZE]);
+    }
+}
