@@ -259,17 +259,22 @@ impl Crew {
     }
 
     /// What a model is told of a finished call.
-    pub(super) async fn result(&self, call: &ToolCall, tool: &str, envelope: &Envelope) -> ToolResult {
+    pub(super) async fn result(&self, call: &ToolCall, tool: &str, envelope: &Envelope, reads_on: bool) -> ToolResult {
         let parts = envelope.parts();
-        let content = self.fit(&parts, self.budgets.of(tool)).await.into_owned();
+        let content = self.fit(&parts, self.budgets.of(tool), reads_on).await.into_owned();
         ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content) }
     }
 
-    /// As much of an output as there is room for.
-    pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
+    /// As much of an output as there is room for; the rest is kept where the model can read on in it.
+    pub(super) async fn fit<'a>(
+        &self,
+        content: &'a [ContentPart],
+        budget: Budget,
+        reads_on: bool,
+    ) -> Cow<'a, [ContentPart]> {
         match &self.spill {
-            Some(spill) => spill.fit(content, budget).await,
-            None => fit(content, budget, Rest::Dropped),
+            Some(spill) if reads_on => spill.fit(content, budget).await,
+            _ => fit(content, budget, Rest::Dropped),
         }
     }
 

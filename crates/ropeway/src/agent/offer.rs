@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::read_more::READ_MORE;
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::message::{CallArguments, ToolCall};
@@ -90,8 +91,13 @@ impl Offer {
         Self { all, shown, own: Vec::new(), caller: None }
     }
 
+    /// Can the model read on in what was cut? Not if somebody else's tool has the name that it would be told.
+    pub(super) fn reads_on(&self) -> bool {
+        self.is_own(READ_MORE)
+    }
+
     /// Does a tool with this name come with the agent?
-    pub(super) fn is_own(&self, name: &str) -> bool {
+    fn is_own(&self, name: &str) -> bool {
         self.own.iter().any(|own| own == name)
     }
 
@@ -305,7 +311,7 @@ mod tests {
         let (offer, _) = Offer::new(&[tool("read_more", "the host's")], &[], &ours, 10);
         let description = offer.shown.get("read_more").and_then(|tool| tool.definition().description.as_deref());
         assert_eq!(description, Some("the host's"));
-        assert!(!offer.is_own("read_more"));
+        assert!(!offer.reads_on(), "nobody is pointed to the host's");
         let (nothing, _) = Offer::new(&[], &[], &ours, 10);
         assert!(nothing.shown.is_empty(), "there is nothing to read more of");
     }

@@ -192,11 +192,12 @@ impl<'a> Round<'a> {
             cx = cx.with_traceparent(parent);
         }
         let (crew, checked) = (self.crew.clone(), tool.clone());
+        let reads_on = self.scene.offer.reads_on();
         // Whoever traces finds the call within the turn, also on another thread.
         let span = trace::of_call(tool.definition(), &call.id).or_current();
         let running = async move {
             let envelope = checked.call(arguments, &cx).await;
-            let result = crew.result(&call, &checked.definition().name, &envelope).await;
+            let result = crew.result(&call, &checked.definition().name, &envelope, reads_on).await;
             (envelope, result)
         };
         let task = self.running.spawn(running.instrument(span));
@@ -263,7 +264,7 @@ impl<'a> Round<'a> {
     /// Sees to it that all results together do not fill the model's window.
     async fn balance(&self) {
         for (at, mut result, budget) in self.scene.history.oversized(&self.crew.budgets) {
-            result.content = self.crew.fit(&result.content, budget).await.into_owned();
+            result.content = self.crew.fit(&result.content, budget, self.scene.offer.reads_on()).await.into_owned();
             self.scene.history.settle(at, result);
         }
     }
