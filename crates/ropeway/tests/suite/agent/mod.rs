@@ -11,5 +11,6 @@ mod models;
 mod providers;
 mod sampling;
 mod servers;
+mod sources;
 mod tools;
 mod whole;
