@@ -205,11 +205,11 @@ impl<'a> Chat<'a> {
             Slash::Load { file } => {
                 let conversation = record::read(&file)?;
                 let count = conversation.messages.len();
-                self.agent.replace_history(self.recipe.with_system(conversation)).await;
+                self.agent.replace_history(conversation).await;
                 self.note(&faint(&format!("{count} messages of {}\n", file.display())));
             }
             Slash::Clear => {
-                self.agent.replace_history(self.recipe.with_system(Conversation::new())).await;
+                self.agent.replace_history(Conversation::new()).await;
                 self.note(&faint("everything is forgotten\n"));
             }
             Slash::Model { name: Some(name) } => {

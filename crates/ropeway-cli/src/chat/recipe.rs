@@ -35,7 +35,10 @@ impl Recipe {
             .limits(self.limits.clone())
             .options(self.options.clone())
             .policy(self.rules.policy())
-            .history(self.with_system(history));
+            .history(history);
+        if let Some(system) = &self.system {
+            builder = builder.system(system);
+        }
         if let Some(bridge) = &self.bridge {
             builder = builder.bridge(bridge.clone());
         }
@@ -48,11 +51,5 @@ impl Recipe {
             });
         }
         builder.build().map_err(|error| Failure::usage(error.to_string()))
-    }
-
-    /// What the model is told to be wins over what a history says.
-    pub(super) fn with_system(&self, mut conversation: Conversation) -> Conversation {
-        conversation.system = self.system.clone().or(conversation.system);
-        conversation
     }
 }

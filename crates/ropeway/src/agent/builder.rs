@@ -110,7 +110,7 @@ impl AgentBuilder {
         self
     }
 
-    /// What the model is told to be and to do; it wins over what a history says.
+    /// What the model is told to be and to do; it wins over what a history says, also over one that comes later.
     pub fn system(mut self, system: impl Into<String>) -> Self {
         self.system = Some(system.into());
         self
@@ -271,7 +271,7 @@ impl AgentBuilder {
             return Err(BuildError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
-        conversation.system = self.system.or(conversation.system);
+        conversation.system = self.system.clone().or(conversation.system);
         self.spill.skip_to(first_output(&conversation));
         let read_more = ReadMore::new(self.spill.clone()).with_page(self.budgets.page());
         let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
@@ -298,6 +298,7 @@ impl AgentBuilder {
         let inner = Inner {
             crew: Arc::new(crew),
             history: History::new(conversation),
+            system: self.system,
             sources,
             handlers,
             events: self.events,

@@ -259,13 +259,19 @@ impl Crew {
         }
     }
 
-    /// What a model is told of a finished call, and what has become of the rest where there is one.
-    pub(super) async fn result(&self, call: &ToolCall, envelope: &Envelope) -> (ToolResult, Option<Rest>) {
+    /// What a model is told of a finished call, and what has become of the rest where there is one. It is kept where the model
+    /// can read on in it.
+    pub(super) async fn result(
+        &self,
+        call: &ToolCall,
+        envelope: &Envelope,
+        reads_on: bool,
+    ) -> (ToolResult, Option<Rest>) {
         let parts = envelope.parts();
         let budget = self.budgets.of(&envelope.tool);
         let (content, rest) = match &self.spill {
-            Some(spill) => spill.fit_and_keep(&parts, budget).await,
-            None => (fit(&parts, budget, &Rest::Dropped), None),
+            Some(spill) if reads_on => spill.fit_and_keep(&parts, budget).await,
+            _ => (fit(&parts, budget, &Rest::Dropped), None),
         };
         (ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content.into_owned()) }, rest)
     }
@@ -277,13 +283,16 @@ impl Crew {
         envelope: &Envelope,
         room: Budget,
         rest: Option<&Rest>,
+        reads_on: bool,
     ) -> ToolResult {
         let parts = envelope.parts();
-        let page = (envelope.tool == READ_MORE).then(|| shorter(&parts, room.text_bytes)).flatten();
+        let page = (reads_on && envelope.tool == READ_MORE).then(|| shorter(&parts, room.text_bytes)).flatten();
         let content = match (page, &self.spill) {
             (Some(page), _) => Cow::Owned(page),
-            (None, Some(spill)) => spill.fit_again(&parts, (self.budgets.of(&envelope.tool), room), rest).await,
-            (None, None) => fit(&parts, room, &Rest::Dropped),
+            (None, Some(spill)) if reads_on => {
+                spill.fit_again(&parts, (self.budgets.of(&envelope.tool), room), rest).await
+            }
+            (None, _) => fit(&parts, room, &Rest::Dropped),
         };
         ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content.into_owned()) }
     }

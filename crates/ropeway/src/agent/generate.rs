@@ -186,7 +186,10 @@ async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task, t
     let Task { sink, control, outcome } = task;
     let deadline = crew.limits.time.and_then(|time| Instant::now().checked_add(time));
     let scene = Scene { history: &history, offer: &offer, sink: &sink, control: &control, deadline, traceparent };
-    let came_to = crew.play(&scene).await;
+    let came_to = match crew.budgets.broken.first().cloned() {
+        Some((pattern, problem)) => Err(AgentError::Glob { pattern, problem }),
+        None => crew.play(&scene).await,
+    };
     drop(sink);
     let _ = outcome.send(came_to);
 }

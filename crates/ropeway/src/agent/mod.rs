@@ -29,6 +29,7 @@ mod written;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -46,7 +47,7 @@ pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
 pub use self::read_more::ReadMore;
 pub use self::sampling::Sampling;
 pub use self::server::{AgentServer, ServerSource};
-use self::sources::Sources;
+use self::sources::{Missing, Sources};
 pub use self::spill::Spill;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
@@ -58,6 +59,9 @@ use crate::provider::Usage;
 use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
 use crate::tool::{Tool, TraceParent};
 
+/// How long the context is waited for at least, also when the servers took all the time that there was.
+const A_MOMENT: Duration = Duration::from_secs(1);
+
 /// A model that uses tools. Cheap to clone; clones share one history.
 #[derive(Clone)]
 pub struct Agent {
@@ -67,6 +71,8 @@ pub struct Agent {
 struct Inner {
     crew: Arc<Crew>,
     history: History,
+    /// What the model is told to be, whatever a history says.
+    system: Option<String>,
     sources: Sources,
     /// What servers that are added later are given.
     handlers: Handlers,
@@ -90,7 +96,8 @@ impl Agent {
         AgentBuilder::default()
     }
 
-    /// Says something to the model. The turn begins at once, in a task of its own, or when those before it are over.
+    /// Says something to the model. The turn begins at once, in a task of its own, or when those before it are over. To say
+    /// nothing at all is to [`resume`](Agent::resume).
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -137,14 +144,16 @@ impl Agent {
         self.inner.history.snapshot()
     }
 
-    /// Puts another history in the place of this one, once the turns that were begun are over.
+    /// Puts another history in the place of this one, once the turns that were begun are over. What the builder said that the
+    /// model is wins over what the history says.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub async fn replace_history(&self, conversation: Conversation) {
+    pub async fn replace_history(&self, mut conversation: Conversation) {
         let (done, over) = oneshot::channel::<()>();
         let before = lock(&self.inner.queue).last.replace(over);
         let inner = self.inner.clone();
+        conversation.system = inner.system.clone().or(conversation.system);
         // In a task of its own: whoever gives up waiting must not let the next turn overtake those before it.
         let replaced = tokio::spawn(async move {
             wait_for(before).await;
@@ -187,7 +196,7 @@ impl Agent {
 
     /// Connects the servers now instead of at the first turn, and says how each stands.
     pub async fn connect(&self) -> Vec<Verdict> {
-        self.inner.sources.ready().await;
+        self.inner.sources.ready(None).await;
         self.inner.sources.verdicts()
     }
 
@@ -203,7 +212,7 @@ impl Agent {
 
     /// Every tool that the next turn could call, as of now.
     pub fn tools(&self) -> Registry {
-        self.inner.sources.offer().0.all.clone()
+        self.inner.sources.offer().all.clone()
     }
 
     /// Where outputs are kept that were too large for the model, when there are some.
@@ -227,39 +236,38 @@ impl Inner {
         input: Option<Input>,
     ) {
         let Task { sink, control, outcome } = task;
+        let over = Over(control.clone());
         let mut turn_comes = std::pin::pin!(wait_for(before));
-        let is_cancelled = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = control.cancel.cancelled() => true,
-            () = &mut turn_comes => false,
+            () = control.cancel.cancelled() => Some(End::Cancelled),
+            () = control.stop.cancelled() => Some(End::Stopped),
+            () = &mut turn_comes => None,
         };
-        if is_cancelled {
+        if let Some(end) = ended {
             drop(sink);
-            control.end();
-            let _ = outcome.send(Ok(nothing_done(End::Cancelled)));
+            drop(over);
+            let _ = outcome.send(Ok(nothing_done(end)));
             // The next one must not overtake those before us.
             turn_comes.await;
             return;
         }
         let came_to = self.turn(input, &sink, &control).await;
         drop(sink);
-        control.end();
+        drop(over);
         drop(done);
         let _ = outcome.send(came_to);
     }
 
     async fn turn(&self, input: Option<Input>, sink: &Sink, control: &Control) -> Result<Outcome, AgentError> {
-        if control.stop.is_cancelled() {
-            return Ok(nothing_done(End::Stopped));
-        }
         let deadline = self.crew.limits.time.and_then(|time| Instant::now().checked_add(time));
         // A turn whose task was lost may have left calls open.
         self.history.close();
         let traceparent = input.as_ref().and_then(|input| input.traceparent).or(self.traceparent);
         match input {
-            Some(input) => self.history.extend(input.messages),
-            None if self.history.has_question() => {}
-            None => return Err(AgentError::NothingToAnswer),
+            Some(input) if !input.messages.is_empty() => self.history.extend(input.messages),
+            _ if self.history.has_question() => {}
+            _ => return Err(AgentError::NothingToAnswer),
         }
         let scene = Scene { history: &self.history, offer: &Default::default(), sink, control, deadline, traceparent };
         let cut = tokio::select! {
@@ -270,24 +278,48 @@ impl Inner {
         if let Some(cut) = cut {
             return Ok(nothing_done(self.crew.end_of(cut)));
         }
-        let (offer, collisions) = self.sources.offer();
-        collisions.iter().for_each(|collision| sink.warn(collision.to_string()));
+        let offer = self.sources.offer();
+        self.sources.untold().iter().for_each(|collision| sink.warn(collision.to_string()));
         self.crew.play(&Scene { offer: &offer, ..scene }).await
     }
 
     /// Makes the servers ready, and puts what they have to say before the conversation.
     async fn prepare(&self, sink: &Sink) {
         let patience = self.crew.limits.connect_time;
-        if tokio::time::timeout(patience, self.sources.ready()).await.is_err() {
-            sink.warn(format!("some servers are not ready after {patience:?}, and are not waited for"));
+        let until = Instant::now().checked_add(patience);
+        let Missing { late, fallen } = self.sources.ready(until).await;
+        if late > 0 {
+            let waiting = self.sources.waiting();
+            let which = if waiting.is_empty() { String::new() } else { format!(": {}", waiting.join(", ")) };
+            sink.warn(format!(
+                "{late} of the sources of tools are not ready after {patience:?}, and not waited for{which}"
+            ));
+        }
+        if fallen > 0 {
+            sink.warn(format!("{fallen} of the sources of tools panicked when they should have become ready"));
         }
         if let Some(verdicts) = self.sources.news() {
             sink.tell(Step::Servers { verdicts });
         }
-        match tokio::time::timeout(patience, self.sources.context()).await {
-            Ok(items) => self.history.set_context(Context::of(items)),
-            Err(_) => sink.warn(format!("the context is not there after {patience:?}, and stays as it was")),
+        // However long the servers took, what is at hand is heard.
+        let until = until.map(|until| until.max(Instant::now() + A_MOMENT));
+        let (items, Missing { late, fallen }) = self.sources.context(until).await;
+        if late > 0 {
+            sink.warn(format!("{late} of the sources of context are late, and what they said last is taken"));
         }
+        if fallen > 0 {
+            sink.warn(format!("{fallen} of the sources of context panicked, and what they said last is taken"));
+        }
+        self.history.set_context(Context::of(items));
+    }
+}
+
+/// Ends the control of a turn with it, however it ends.
+struct Over(Control);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -309,5 +341,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent").field("model", &self.inner.crew.model).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Dialect;
+    use crate::testing::{Saying, model};
+
+    #[tokio::test]
+    async fn turns_in_which_code_of_the_host_panicked_leave_nothing_behind() {
+        let agent = Agent::builder().provider(model(Dialect::Chat, [Saying::text("a"), Saying::text("b")])).model("m");
+        let agent = agent.tracer(|_| panic!("on purpose")).build().expect("an agent");
+        for _ in 0..2 {
+            let lost = agent.send("q").finish().await;
+            assert!(matches!(lost, Err(AgentError::Lost)), "{lost:?}");
+            assert!(!lock(&agent.inner.queue).controls.iter().any(Control::is_live));
+        }
+        assert_eq!(lock(&agent.inner.queue).controls.len(), 1, "the next turn forgets it");
     }
 }

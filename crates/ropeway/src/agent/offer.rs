@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::read_more::READ_MORE;
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::message::{CallArguments, ToolCall};
@@ -12,11 +13,11 @@ use crate::tool::{
     Annotations, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
 };
 
-/// What finds tools by words.
-pub(super) const FIND_TOOLS: &str = "find_tools";
+/// What finds tools by words, where nobody else's tool has that name.
+const FIND_TOOLS: &str = "find_tools";
 
-/// What calls a tool that was found.
-pub(super) const CALL_TOOL: &str = "call_tool";
+/// What calls a tool that was found, where nobody else's tool has that name.
+const CALL_TOOL: &str = "call_tool";
 
 /// How many tools are found where nothing else is said, and at most.
 const FOUND: usize = 5;
@@ -29,16 +30,18 @@ pub(super) struct Offer {
     pub(super) all: Registry,
     /// What the model is told of.
     pub(super) shown: Registry,
-    /// The model finds the others by words.
-    searched: bool,
+    /// The names of those that come with the agent; no tool of anybody else has one of them.
+    own: Vec<String>,
+    /// What calls the tools that the model is not told of, where there are some.
+    caller: Option<String>,
 }
 
 /// A call as it was meant.
 #[derive(Debug)]
 pub(super) enum Meant {
-    /// A tool of ours, with what it is to be called with.
-    Tool { tool: CheckedTool, arguments: Arguments },
-    /// No tool of ours, or arguments that are none: the model hears why.
+    /// A tool that there is, with what it is to be called with; nobody need be asked about one that comes with the agent.
+    Tool { tool: CheckedTool, arguments: Arguments, is_own: bool },
+    /// No tool that there is, or arguments that are none: the model hears why.
     Nothing { name: String, error: CallError },
 }
 
@@ -56,26 +59,46 @@ impl Offer {
         groups.push(local.to_vec());
         let (all, collisions) = Registry::assemble(groups, Collisions::LastWins);
         let of_host = |tool: &&CheckedTool| tool.definition().origin == Origin::Local;
-        let searched = all.len() > search_over;
-        let mut shown: Vec<CheckedTool> = match searched {
+        let mut own: Vec<CheckedTool> = Vec::new();
+        let mut caller = None;
+        let listed: Vec<CheckedTool> = match all.len() > search_over {
             false => all.tools().cloned().collect(),
             true => {
-                let listed = all.tools().filter(of_host).take(search_over).cloned().collect();
-                let found: [Arc<dyn Tool>; 2] = [Arc::new(FindTools::new(all.clone())), Arc::new(CallTool::new())];
-                [listed, found.map(CheckedTool::new).to_vec()].concat()
+                let listed: Vec<CheckedTool> = all.tools().filter(of_host).take(search_over).cloned().collect();
+                let (find, call) = (free(&all, FIND_TOOLS), free(&all, CALL_TOOL));
+                let unlisted = all.len() - listed.len();
+                let both: [Arc<dyn Tool>; 2] = [
+                    Arc::new(FindTools::new(&find, &call, all.clone(), unlisted)),
+                    Arc::new(CallTool::new(&call, &find)),
+                ];
+                own.extend(both.map(CheckedTool::new));
+                caller = Some(call);
+                listed
             }
         };
+        // Those that others point to by their names give way: they cannot have another one.
         let is_free = |tool: &&CheckedTool| all.get(&tool.definition().name).is_none();
-        if !shown.is_empty() {
-            shown.extend(ours.iter().filter(is_free).cloned());
+        if !all.is_empty() {
+            own.extend(ours.iter().filter(is_free).cloned());
         }
-        let (shown, _) = Registry::assemble([shown], Collisions::LastWins);
-        (Self { all, shown, searched }, collisions)
+        let names = own.iter().map(|tool| tool.definition().name.clone()).collect();
+        let (shown, _) = Registry::assemble([listed, own], Collisions::LastWins);
+        (Self { all, shown, own: names, caller }, collisions)
     }
 
     /// Tools that are all told of, whoever answers for them.
     pub(super) fn listed(all: Registry, shown: Registry) -> Self {
-        Self { all, shown, searched: false }
+        Self { all, shown, own: Vec::new(), caller: None }
+    }
+
+    /// Can the model read on in what was cut? Not if somebody else's tool has the name that it would be told.
+    pub(super) fn reads_on(&self) -> bool {
+        self.is_own(READ_MORE)
+    }
+
+    /// Does a tool with this name come with the agent?
+    fn is_own(&self, name: &str) -> bool {
+        self.own.iter().any(|own| own == name)
     }
 
     /// What a call means: also a tool that was found and not listed may be called by its own name.
@@ -85,18 +108,25 @@ impl Offer {
             CallArguments::Object(arguments) => arguments.clone(),
             CallArguments::Broken(broken) => return nothing(&call.name, invalid(&call.name, &broken.problem)),
         };
-        if !self.searched || call.name != CALL_TOOL {
+        let Some(caller) = self.caller.as_deref().filter(|caller| *caller == call.name) else {
             return self.tool(&call.name, arguments);
-        }
+        };
         match inner(arguments) {
+            Ok((name, _)) if name == caller => {
+                let problem = format!("`name` must be the name of another tool than `{caller}`");
+                nothing(caller, invalid(caller, &problem))
+            }
             Ok((name, arguments)) => self.tool(&name, arguments),
-            Err(problem) => nothing(CALL_TOOL, invalid(CALL_TOOL, &problem)),
+            Err(problem) => nothing(caller, invalid(caller, &problem)),
         }
     }
 
     fn tool(&self, name: &str, arguments: Arguments) -> Meant {
-        match self.all.get(name).or_else(|| self.shown.get(name)) {
-            Some(tool) => Meant::Tool { tool: tool.clone(), arguments },
+        let is_own = self.is_own(name);
+        // What is shown need not answer for itself.
+        let tools = if is_own { &self.shown } else { &self.all };
+        match tools.get(name) {
+            Some(tool) => Meant::Tool { tool: tool.clone(), arguments, is_own },
             None => {
                 let nearest = self.all.nearest(name);
                 Meant::Nothing {
@@ -106,6 +136,13 @@ impl Offer {
             }
         }
     }
+}
+
+/// A name that none of these tools has.
+fn free(tools: &Registry, name: &str) -> String {
+    let others = (2..).map(|number| format!("ropeway_{name}_{number}"));
+    let mut names = [name.to_owned(), format!("ropeway_{name}")].into_iter().chain(others);
+    names.find(|name| tools.get(name).is_none()).unwrap_or_default()
 }
 
 fn invalid(tool: &str, reason: &str) -> CallError {
@@ -137,11 +174,10 @@ struct FindTools {
 }
 
 impl FindTools {
-    fn new(tools: Registry) -> Self {
+    fn new(name: &str, caller: &str, tools: Registry, unlisted: usize) -> Self {
         let description = format!(
-            "Find tools by what they do. There are {} tools that are not listed here. Gives the names, descriptions and input \
-             schemas of those that fit best; call them with `{CALL_TOOL}`.",
-            tools.len()
+            "Find tools by what they do. There are {unlisted} tools that are not listed here. Gives the names, descriptions and \
+             input schemas of those that fit best; call them with `{caller}`."
         );
         let schema = json!({
             "type": "object",
@@ -151,7 +187,7 @@ impl FindTools {
             },
             "required": ["query"],
         });
-        Self { definition: harmless(FIND_TOOLS, &description, schema), tools }
+        Self { definition: harmless(name, &description, schema), tools }
     }
 
     fn find(&self, arguments: &Arguments) -> ToolOutput {
@@ -195,8 +231,8 @@ impl Tool for FindTools {
 struct CallTool(ToolDefinition);
 
 impl CallTool {
-    fn new() -> Self {
-        let description = format!("Call a tool that `{FIND_TOOLS}` has found.");
+    fn new(name: &str, finder: &str) -> Self {
+        let description = format!("Call a tool that `{finder}` has found.");
         let schema = json!({
             "type": "object",
             "properties": {
@@ -205,7 +241,7 @@ impl CallTool {
             },
             "required": ["name", "arguments"],
         });
-        Self(ToolDefinition::new(CALL_TOOL).with_description(description).with_input_schema(schema))
+        Self(ToolDefinition::new(name).with_description(description).with_input_schema(schema))
     }
 }
 
@@ -215,7 +251,7 @@ impl Tool for CallTool {
     }
 
     fn call<'a>(&'a self, _: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        let error = CallError::UnknownTool { tool: CALL_TOOL.to_owned(), nearest: Vec::new() };
+        let error = CallError::UnknownTool { tool: self.0.name.clone(), nearest: Vec::new() };
         Box::pin(std::future::ready(Err(error)))
     }
 }
@@ -275,6 +311,7 @@ mod tests {
         let (offer, _) = Offer::new(&[tool("read_more", "the host's")], &[], &ours, 10);
         let description = offer.shown.get("read_more").and_then(|tool| tool.definition().description.as_deref());
         assert_eq!(description, Some("the host's"));
+        assert!(!offer.reads_on(), "nobody is pointed to the host's");
         let (nothing, _) = Offer::new(&[], &[], &ours, 10);
         assert!(nothing.shown.is_empty(), "there is nothing to read more of");
     }
@@ -295,8 +332,9 @@ mod tests {
             json!({"name": "a", "x": 1}),
         ] {
             match offer.meant(&call(CALL_TOOL, arguments.clone())) {
-                Meant::Tool { tool, arguments } => {
+                Meant::Tool { tool, arguments, is_own } => {
                     assert_eq!((tool.definition().name.as_str(), json!(arguments)), ("a", json!({"x": 1})));
+                    assert!(!is_own, "somebody may have to be asked about it");
                 }
                 other => panic!("{arguments}: {other:?}"),
             }
@@ -325,6 +363,42 @@ mod tests {
             "the arguments do not fit tool `call_tool`: `arguments` must be an object"
         );
         assert_eq!(said(json!({"name": "nowhere"})), "there is no tool `nowhere`");
+        assert_eq!(
+            said(json!({"name": "call_tool", "arguments": {"name": "a"}})),
+            "the arguments do not fit tool `call_tool`: `name` must be the name of another tool than `call_tool`"
+        );
+    }
+
+    #[test]
+    fn tools_of_others_that_have_the_names_of_ours_are_called_and_ours_have_other_names() {
+        let local = [tool("find_tools", "theirs"), tool("call_tool", "theirs"), tool("ropeway_call_tool", "theirs")];
+        let (offer, _) = Offer::new(&local, &[source(4)], &[], 3);
+        let ours = ["ropeway_find_tools", "ropeway_call_tool_2"];
+        assert_eq!(names(&offer.shown)[3..], ours);
+        let described = |name: &str| {
+            let tool = offer.shown.get(name).expect("a tool");
+            tool.definition().description.clone().unwrap_or_default()
+        };
+        assert!(described(ours[0]).ends_with("call them with `ropeway_call_tool_2`."), "{}", described(ours[0]));
+        assert_eq!(described(ours[1]), "Call a tool that `ropeway_find_tools` has found.");
+        let meant = |name: &str, arguments| match offer.meant(&call(name, arguments)) {
+            Meant::Tool { tool, is_own, .. } => (tool.definition().name.clone(), is_own),
+            other => panic!("{other:?}"),
+        };
+        for name in ["find_tools", "call_tool"] {
+            let theirs = (name.to_owned(), false);
+            assert_eq!(meant(name, json!({"name": "s_0"})), theirs);
+            assert_eq!(meant(ours[1], json!({"name": name})), theirs);
+        }
+        assert_eq!(meant(ours[0], json!({"query": "x"})), (ours[0].to_owned(), true));
+        assert_eq!(meant(ours[1], json!({"name": "s_0"})), ("s_0".to_owned(), false));
+    }
+
+    #[test]
+    fn only_tools_that_are_not_listed_are_counted_as_such() {
+        let (offer, _) = Offer::new(&[tool("own", "")], &[source(4)], &[], 4);
+        let description = offer.shown.get(FIND_TOOLS).and_then(|tool| tool.definition().description.as_deref());
+        assert!(description.is_some_and(|it| it.contains("There are 4 tools that are not listed here.")));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A policy: which calls are made, which are asked about, and which are not made.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
 use crate::config::Glob;
-use crate::tool::{Annotations, Arguments, BoxFuture, CallId, Origin, ToolDefinition};
+use crate::tool::{Alias, Annotations, Arguments, BoxFuture, CallId, Origin, ToolDefinition};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -22,6 +22,12 @@ pub enum Permission {
 }
 
 /// Which calls are made, which are asked about, and which are not made: the first rule that fits a tool decides.
+///
+/// It is about the tools of the host and of servers. Those that come with an agent, which find tools and read on in what was cut,
+/// are always called: what is told of them to the model must be true, and what they lead to has rules of its own.
+///
+/// A pattern that is none is an error of [`AgentBuilder::build`](super::AgentBuilder::build). Whoever asks the policy itself is on
+/// the safe side: such a rule allows nothing, and asks about or denies everything.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<(Rule, Permission)>,
@@ -34,6 +40,8 @@ pub struct Policy {
 enum Rule {
     /// Our name for the tool fits, or `SERVER.TOOL` does.
     Named(Glob),
+    /// Nobody knows which tools were meant: all of them.
+    Unreadable,
     /// The tool may destroy something.
     Destructive,
     /// The tool does not say that it changes nothing.
@@ -95,7 +103,10 @@ impl Policy {
             Ok(glob) => self.with(Rule::Named(glob), permission),
             Err(error) => {
                 self.broken.push((pattern.to_owned(), error.to_string()));
-                self
+                match permission {
+                    Permission::Allow => self,
+                    Permission::Ask | Permission::Deny => self.with(Rule::Unreadable, permission),
+                }
             }
         }
     }
@@ -122,6 +133,7 @@ impl Rule {
                 glob.matches(name) || glob.matches(&format!("{server}.{tool}"))
             }
             (Self::Named(glob), Origin::Local) => glob.matches(name),
+            (Self::Unreadable, _) => true,
             (Self::Destructive, Origin::Server { .. }) => annotations.destructive(),
             (Self::Changing, Origin::Server { .. }) => !annotations.read_only(),
             // The host knows its own tools: what it says nothing about is harmless.
@@ -153,7 +165,7 @@ pub struct ApprovalRequest {
 pub enum Approval {
     /// It may be made.
     Allow,
-    /// It may be made, and so may all further calls of the same tool.
+    /// It may be made, and so may all further calls of the same tool, as long as it says the same about its behaviour.
     Always,
     /// It must not be made.
     Deny {
@@ -177,24 +189,45 @@ pub(super) struct Desk {
     pub(super) policy: Policy,
     pub(super) asker: Option<Asker>,
     /// Tools that somebody has agreed to once and for all.
-    always: Arc<Mutex<HashSet<String>>>,
+    always: Arc<Mutex<Agreed>>,
 }
+
+/// What each tool that was agreed to said about its behaviour, by its name and the server and the name there that it has.
+type Agreed = HashMap<(String, Option<(Alias, Arc<str>)>), Annotations>;
 
 impl Desk {
     pub(super) fn permission(&self, definition: &ToolDefinition) -> Permission {
         match self.policy.permission(definition) {
-            Permission::Ask if self.always().contains(&definition.name) => Permission::Allow,
+            Permission::Ask if self.is_agreed_to(definition) => Permission::Allow,
             permission => permission,
         }
     }
 
-    pub(super) fn allow_always(&self, tool: &str) {
-        self.always().insert(tool.to_owned());
+    /// Was this tool agreed to, and is it what it was? One that has changed is asked about again, also if it changes back.
+    fn is_agreed_to(&self, definition: &ToolDefinition) -> bool {
+        let (mut always, key) = (self.always(), key(definition));
+        let is_same = always.get(&key).is_some_and(|annotations| *annotations == definition.annotations);
+        if !is_same {
+            always.remove(&key);
+        }
+        is_same
     }
 
-    fn always(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    pub(super) fn allow_always(&self, definition: &ToolDefinition) {
+        self.always().insert(key(definition), definition.annotations.clone());
+    }
+
+    fn always(&self) -> std::sync::MutexGuard<'_, Agreed> {
         self.always.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn key(definition: &ToolDefinition) -> (String, Option<(Alias, Arc<str>)>) {
+    let of_server = match &definition.origin {
+        Origin::Server { server, tool } => Some((server.clone(), tool.clone())),
+        Origin::Local => None,
+    };
+    (definition.name.clone(), of_server)
 }
 
 impl fmt::Debug for Desk {
@@ -280,9 +313,40 @@ mod tests {
     #[test]
     fn what_was_agreed_to_for_ever_is_not_asked_again_and_what_is_denied_stays_so() {
         let desk = Desk { policy: Policy::new().ask("a").deny("b"), ..Desk::default() };
-        desk.allow_always("a");
-        desk.allow_always("b");
+        desk.allow_always(&local("a", json!({})));
+        desk.allow_always(&local("b", json!({})));
         assert_eq!(desk.permission(&local("a", json!({}))), Permission::Allow);
         assert_eq!(desk.permission(&local("b", json!({}))), Permission::Deny);
+    }
+
+    #[test]
+    fn what_was_agreed_to_is_a_tool_and_not_a_name() {
+        let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
+        let (mine, other) = (of_server("a", json!({})), local("a", json!({})));
+        desk.allow_always(&mine);
+        assert_eq!([&mine, &other].map(|tool| desk.permission(tool)), [Permission::Allow, Permission::Ask]);
+        let mut elsewhere = mine.clone();
+        elsewhere.origin = Origin::Server { server: "t".into(), tool: "a".into() };
+        assert_eq!(desk.permission(&elsewhere), Permission::Ask);
+        assert_eq!(desk.permission(&mine), Permission::Allow);
+    }
+
+    #[test]
+    fn a_tool_that_says_something_else_about_itself_is_asked_about_again() {
+        let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
+        let (tame, wild) = (of_server("a", json!({"readOnlyHint": true})), of_server("a", json!({})));
+        desk.allow_always(&tame);
+        assert_eq!(
+            [&tame, &wild, &tame].map(|tool| desk.permission(tool)),
+            [Permission::Allow, Permission::Ask, Permission::Ask]
+        );
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_is_on_the_safe_side() {
+        let permission = |policy: Policy| policy.permission(&local("x", json!({})));
+        assert_eq!(permission(Policy::new().deny("a[")), Permission::Deny);
+        assert_eq!(permission(Policy::new().ask("a[")), Permission::Ask);
+        assert_eq!(permission(Policy::new().allow("a[").otherwise(Permission::Deny)), Permission::Deny);
     }
 }

@@ -146,9 +146,10 @@ impl<'a> Round<'a> {
                     let envelope = Envelope::from_error(id(call), name, Origin::Local, Duration::ZERO, error);
                     self.answered(at, envelope);
                 }
-                Meant::Tool { tool, arguments } => {
+                Meant::Tool { tool, arguments, is_own } => {
                     let mut job = Job { at, tool, arguments, is_told: false };
                     match self.crew.desk.permission(job.tool.definition()) {
+                        _ if is_own => self.ready.push_back(job),
                         Permission::Allow => self.ready.push_back(job),
                         Permission::Ask => self.unasked.push_back(job),
                         Permission::Deny => {
@@ -222,7 +223,7 @@ impl<'a> Round<'a> {
         match approval {
             Approval::Allow => self.agreed(job),
             Approval::Always => {
-                self.crew.desk.allow_always(&job.tool.definition().name);
+                self.crew.desk.allow_always(job.tool.definition());
                 self.agreed(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
@@ -250,6 +251,7 @@ impl<'a> Round<'a> {
             cx = cx.with_traceparent(parent);
         }
         let (crew, checked, switch) = (self.crew.clone(), tool.clone(), cancel.clone());
+        let reads_on = self.scene.offer.reads_on();
         // Whoever traces finds the call within the turn, also on another thread.
         let span = trace::of_call(tool.definition(), &call.id).or_current();
         let running = async move {
@@ -258,7 +260,7 @@ impl<'a> Round<'a> {
                 // It may have been left behind, such as when its time was over.
                 switch.cancel();
             }
-            let (result, rest) = crew.result(&call, &envelope).await;
+            let (result, rest) = crew.result(&call, &envelope, reads_on).await;
             Ended { envelope, result, rest }
         };
         let task = self.running.spawn(running.instrument(span));
@@ -341,11 +343,12 @@ impl<'a> Round<'a> {
         self.outputs.sort_by_key(|output| output.at);
         let parts: Vec<_> = self.outputs.iter().map(|output| output.envelope.parts()).collect();
         let budgets = &self.crew.budgets;
+        let reads_on = self.scene.offer.reads_on();
         let own = self.outputs.iter().map(|output| budgets.of(&output.envelope.tool));
         let outputs: Vec<_> = parts.iter().map(|parts| &parts[..]).zip(own).collect();
         for (Output { at, envelope, rest }, room) in self.outputs.iter().zip(budgets.of_round(&outputs)) {
             if let Some(room) = room {
-                let result = self.crew.shorter_result(&self.calls[*at], envelope, room, rest.as_ref()).await;
+                let result = self.crew.shorter_result(&self.calls[*at], envelope, room, rest.as_ref(), reads_on).await;
                 self.scene.history.settle(*at, result);
             }
         }

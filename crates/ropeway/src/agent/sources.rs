@@ -1,14 +1,17 @@
 //! Sources: where an agent's tools and context come from, and the offer that is made of them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::lock;
 use super::offer::Offer;
+use super::round::sleep_until;
 use crate::checked::CheckedTool;
-use crate::registry::{Collision, ContextItem, ContextSource, Registry, ToolSource, Verdict};
-use crate::tool::Tool;
+use crate::registry::{Collision, ContextItem, ContextSource, Outcome, Registry, ToolSource, Verdict};
+use crate::tool::{BoxFuture, Tool};
 
 /// Where an agent's tools and context come from.
 pub(super) struct Sources {
@@ -22,11 +25,23 @@ pub(super) struct Sources {
 struct State {
     local: Vec<CheckedTool>,
     tools: Vec<Arc<dyn ToolSource>>,
-    contexts: Vec<Arc<dyn ContextSource>>,
+    /// Each with what it said last.
+    contexts: Vec<(Arc<dyn ContextSource>, Vec<ContextItem>)>,
     /// The last offer, and what it was made of.
     made: Option<(Vec<Registry>, Arc<Offer>)>,
+    /// Names of it that collide and that nobody was told of.
+    untold: Vec<Collision>,
     /// How the servers stood when it was told last.
     told: Vec<Verdict>,
+}
+
+/// How many sources did not do what they were asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// Those that were not waited for.
+    pub(super) late: usize,
+    /// Those that panicked.
+    pub(super) fallen: usize,
 }
 
 impl Sources {
@@ -45,7 +60,7 @@ impl Sources {
     }
 
     pub(super) fn add_context(&self, source: Arc<dyn ContextSource>) {
-        lock(&self.state).contexts.push(source);
+        lock(&self.state).contexts.push((source, Vec::new()));
     }
 
     pub(super) fn add_bridge<B: ToolSource + ContextSource + 'static>(&self, bridge: Arc<B>) {
@@ -53,28 +68,38 @@ impl Sources {
         self.add_context(bridge);
     }
 
-    /// Waits until all of them are as ready as they get.
-    pub(super) async fn ready(&self) {
-        let mut waiting = JoinSet::new();
-        for source in lock(&self.state).tools.clone() {
-            waiting.spawn(async move { source.ready().await });
-        }
-        // One that falls over is not ready.
-        while waiting.join_next().await.is_some() {}
+    /// Waits until all of them are as ready as they get, or the time is over.
+    pub(super) async fn ready(&self, until: Option<Instant>) -> Missing {
+        let sources = lock(&self.state).tools.clone();
+        let getting_ready = sources
+            .into_iter()
+            .map(|source| -> BoxFuture<'static, ()> { Box::pin(async move { source.ready().await }) });
+        ask(getting_ready, until).await.1
     }
 
-    /// What they have to say before a conversation, in their order.
-    pub(super) async fn context(&self) -> Vec<ContextItem> {
-        let mut waiting = JoinSet::new();
-        for (number, source) in lock(&self.state).contexts.iter().cloned().enumerate() {
-            waiting.spawn(async move { (number, source.context().await) });
+    /// What they have to say before a conversation, in their order. Of one that has not said it by then, or that panics, it is
+    /// what it said last.
+    pub(super) async fn context(&self, until: Option<Instant>) -> (Vec<ContextItem>, Missing) {
+        let sources: Vec<_> = lock(&self.state).contexts.iter().map(|(source, _)| source.clone()).collect();
+        let asked = sources.len();
+        let saying = sources
+            .into_iter()
+            .map(|source| -> BoxFuture<'static, Vec<ContextItem>> { Box::pin(async move { source.context().await }) });
+        let (said, missing) = ask(saying, until).await;
+        let mut state = lock(&self.state);
+        for ((_, last), said) in state.contexts.iter_mut().zip(said) {
+            if let Some(said) = said {
+                *last = said;
+            }
         }
-        let mut items = Vec::new();
-        while let Some(said) = waiting.join_next().await {
-            items.extend(said);
-        }
-        items.sort_by_key(|(number, _)| *number);
-        items.into_iter().flat_map(|(_, items)| items).collect()
+        // Those that were added meanwhile are asked the next time.
+        (state.contexts[..asked].iter().flat_map(|(_, last)| last.clone()).collect(), missing)
+    }
+
+    /// The servers that may yet become ready.
+    pub(super) fn waiting(&self) -> Vec<String> {
+        let waiting = |verdict: &Verdict| matches!(verdict.outcome, Outcome::Connecting | Outcome::NotStarted);
+        self.verdicts().iter().filter(|it| waiting(it)).map(|it| format!("`{}`", it.server)).collect()
     }
 
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
@@ -93,8 +118,8 @@ impl Sources {
         Some(verdicts)
     }
 
-    /// The tools as of now. Where nothing has changed it is the same offer; names that collide are told once.
-    pub(super) fn offer(&self) -> (Arc<Offer>, Vec<Collision>) {
+    /// The tools as of now. Where nothing has changed it is the same offer.
+    pub(super) fn offer(&self) -> Arc<Offer> {
         let sources = lock(&self.state).tools.clone();
         let registries: Vec<Registry> = sources.iter().map(|source| source.registry()).collect();
         let mut state = lock(&self.state);
@@ -102,11 +127,48 @@ impl Sources {
             && made_of.len() == registries.len()
             && made_of.iter().zip(&registries).all(|(one, other)| one.same_as(other))
         {
-            return (offer.clone(), Vec::new());
+            return offer.clone();
         }
         let (offer, collisions) = Offer::new(&state.local, &registries, &self.ours, self.search_over);
         let offer = Arc::new(offer);
         state.made = Some((registries, offer.clone()));
-        (offer, collisions)
+        state.untold = collisions;
+        offer
     }
+
+    /// The names of the last offer that collide, once.
+    pub(super) fn untold(&self) -> Vec<Collision> {
+        std::mem::take(&mut lock(&self.state).untold)
+    }
+}
+
+/// Asks everybody at once, each in a task of its own, and waits no longer than this: the answers in their order.
+async fn ask<T: Send + 'static>(
+    questions: impl Iterator<Item = BoxFuture<'static, T>>,
+    until: Option<Instant>,
+) -> (Vec<Option<T>>, Missing) {
+    let (mut asked, mut places, mut answers) = (JoinSet::new(), HashMap::new(), Vec::new());
+    for question in questions {
+        places.insert(asked.spawn(question).id(), answers.len());
+        answers.push(None);
+    }
+    let mut missing = Missing::default();
+    let mut time_is_over = std::pin::pin!(sleep_until(until));
+    loop {
+        let answer = tokio::select! {
+            biased;
+            answer = asked.join_next_with_id() => answer,
+            () = &mut time_is_over => {
+                // Also one that holds its thread is not waited for.
+                missing.late = asked.len();
+                break;
+            }
+        };
+        match answer {
+            Some(Ok((id, answer))) => answers[places[&id]] = Some(answer),
+            Some(Err(_)) => missing.fallen += 1,
+            None => break,
+        }
+    }
+    (answers, missing)
 }

@@ -86,7 +86,15 @@ pub enum AgentError {
     /// There is nothing that the model could answer: nobody said anything, or the model itself spoke last.
     #[error("there is nothing to answer")]
     NothingToAnswer,
-    /// The turn was lost with the runtime that it ran on.
+    /// A pattern of a budget is not one.
+    #[error("`{pattern}` is not a glob: {problem}")]
+    Glob {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The turn has no end: the runtime that it ran on is gone, or code of the host has panicked in it, such as a tracer.
     #[error("the turn was lost")]
     Lost,
 }

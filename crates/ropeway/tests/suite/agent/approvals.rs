@@ -176,6 +176,45 @@ async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
     }
 }
 
+/// A model with so many tools that it must find them, which does, and then calls `b` through the other one.
+fn searching(dialect: Dialect) -> AgentBuilder {
+    let sayings = [
+        Saying::call("1", "find_tools", json!({"query": "nothing at all"})),
+        Saying::call("2", "call_tool", json!({"name": "b", "arguments": {"n": 1}})),
+        Saying::text("fine"),
+    ];
+    agent(dialect, sayings).tool(tool("a", json!({}))).tool(tool("b", json!({}))).search_over(1)
+}
+
+#[tokio::test]
+async fn what_comes_with_the_agent_needs_no_word_and_what_it_leads_to_does() {
+    for dialect in Dialect::ALL {
+        let agent = searching(dialect).policy(Policy::new().allow("a").otherwise(Permission::Deny));
+        let agent = agent.build().expect("an agent");
+        fine(&agent, dialect).await;
+        let denied = format!("Error: tool `b` was not called: the host does not allow it. {DENIED}");
+        let told = [ok("1", "No tool fits `nothing at all`. Try other words."), failed("2", &denied)];
+        assert_eq!(results(&agent.history()), told, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_within_a_call_is_asked_about_as_the_tool_that_is_meant() {
+    for dialect in Dialect::ALL {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let agent = searching(dialect).policy(Policy::new().otherwise(Permission::Ask));
+        let agent = agent.on_approval(move |request: ApprovalRequest| {
+            log.lock().expect("no poison").push((request.tool, json!(request.arguments)));
+            async { Approval::Allow }
+        });
+        let agent = agent.build().expect("an agent");
+        fine(&agent, dialect).await;
+        assert_eq!(*asked.lock().expect("no poison"), [("b".to_owned(), json!({"n": 1}))], "{dialect}");
+        assert_eq!(results(&agent.history())[1], ok("2", "b"), "{dialect}");
+    }
+}
+
 #[tokio::test]
 async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
     for dialect in Dialect::ALL {

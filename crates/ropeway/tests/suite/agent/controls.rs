@@ -1,7 +1,7 @@
 //! What a host does with turns: several at once, stopped, dropped, let go.
 
-use ropeway::agent::{Agent, End, Outcome};
-use ropeway::message::Dialect;
+use ropeway::agent::{Agent, AgentError, End, Outcome};
+use ropeway::message::{Conversation, Dialect, Message};
 use ropeway::provider::StopReason;
 use ropeway::testing::Saying;
 use serde_json::json;
@@ -50,6 +50,35 @@ async fn a_turn_that_is_cancelled_in_the_queue_is_passed_over() {
         sendable(&agent.history());
         let said = ["user: 1", "model:  <a>", "tools: <a>", "model: fine", "user: 3", "model: again"];
         assert_eq!(lines(&agent.history()), said, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_stopped_in_the_queue_ends_at_once() {
+    for dialect in Dialect::ALL {
+        let (agent, gate) = gated(dialect);
+        let first = agent.send("1");
+        gate.begun.notified().await;
+        let (second, third) = (agent.send("2"), agent.send("3"));
+        second.stop();
+        // The first one is still going on.
+        assert_eq!(came_to(&done(second).await), ("", &End::Stopped), "{dialect}");
+        gate.go.notify_one();
+        assert_eq!(came_to(&done(first).await), ("fine", &DONE), "{dialect}");
+        assert_eq!(came_to(&done(third).await), ("again", &DONE), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn to_send_nothing_is_to_resume() {
+    for dialect in Dialect::ALL {
+        let agent = agent(dialect, [Saying::text("fine")]).build().expect("an agent");
+        let nothing = || Vec::<Message>::new();
+        let refused = agent.send(nothing()).finish().await;
+        assert!(matches!(refused, Err(AgentError::NothingToAnswer)), "{dialect}: {refused:?}");
+        agent.replace_history(Conversation::new().with("q")).await;
+        assert_eq!(came_to(&done(agent.send(nothing())).await), ("fine", &DONE), "{dialect}");
+        assert_eq!(lines(&agent.history()), ["user: q", "model: fine"], "{dialect}");
     }
 }
 

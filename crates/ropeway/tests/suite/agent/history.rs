@@ -100,6 +100,16 @@ async fn a_history_is_replaced_when_the_turns_before_it_are_over() {
 }
 
 #[tokio::test]
+async fn what_the_builder_said_wins_over_a_history_that_comes_later() {
+    for (own, expected) in [(Some("Be brief."), "Be brief."), (None, "Be long.")] {
+        let agent = agent(Dialect::Chat, []);
+        let agent = own.into_iter().fold(agent, |agent, own| agent.system(own)).build().expect("an agent");
+        agent.replace_history(Conversation::new().with_system("Be long.").with("q")).await;
+        assert_eq!(agent.history(), Conversation::new().with_system(expected).with("q"));
+    }
+}
+
+#[tokio::test]
 async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();

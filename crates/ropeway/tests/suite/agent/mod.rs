@@ -12,5 +12,6 @@ mod providers;
 mod rounds;
 mod sampling;
 mod servers;
+mod sources;
 mod tools;
 mod whole;

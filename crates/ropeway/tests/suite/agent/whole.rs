@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, Budget, End, Generate, Input, Limit, Limits, RequestOptions, Spill, Step, generate, stream,
+    Agent, AgentError, Budget, Budgets, End, Generate, Input, Limit, Limits, RequestOptions, Spill, Step, generate,
+    stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
@@ -143,6 +144,40 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
     let shown = tool_names(&bodies[0]);
     assert!(shown.contains(&"find_tools") && shown.contains(&"call_tool") && shown.len() <= 104, "{shown:?}");
     assert_eq!(shown, tool_names(&bodies[2]), "what is shown stays the same, for the provider's cache");
+}
+
+#[tokio::test]
+async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
+    let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
+    let through = Saying::call("a", "call_tool", json!({"name": "long", "arguments": {}}));
+    let agent = agent(Dialect::Chat, [through, Saying::text("done")]).tool(echo()).tool(long).search_over(1);
+    let agent = agent.budget_for("long", Budget::default().with_text_bytes(1000)).build().expect("an agent");
+    done(agent.send("q")).await;
+    let told = results(&agent.history()).remove(0).1;
+    assert!(told.starts_with(&"x".repeat(1000)) && told.contains("[4,000 of 5,000 bytes are left out;"), "{told}");
+}
+
+#[tokio::test]
+async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours() {
+    let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
+    let theirs = tool("read_more", |_, _| std::future::ready(Ok("a novel")));
+    let both = Saying::call("a", "long", json!({})).and_call("b", "read_more", json!({}));
+    let agent = agent(Dialect::Chat, [both, Saying::text("done")]).tool(long).tool(theirs);
+    let agent = agent.budget(Budget::default().with_text_bytes(1000)).build().expect("an agent");
+    done(agent.send("q")).await;
+    let told = results(&agent.history());
+    assert_eq!(told[0].1, format!("{}\n[4,000 of 5,000 bytes are left out]", "x".repeat(1000)));
+    assert_eq!(told[1].1, "a novel");
+    assert_eq!(agent.spill_folder(), None, "nothing is kept that nobody can read");
+}
+
+#[tokio::test]
+async fn a_budget_for_names_that_cannot_be_read_is_an_error_for_a_host_with_its_own_loop_too() {
+    let budgets = Budgets::new().with_tool("a[", Budget::default());
+    let request = Generate::new("m", Conversation::new().with("q")).with_budgets(budgets);
+    let failed = generate(&model(Dialect::Chat, [Saying::text("done")]), request, |_| async { None }).await;
+    let error = failed.expect_err("it is no glob").error;
+    assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");
 }
 
 /// A source of context that says something else each time.

@@ -1,0 +1,271 @@
+//! Where an agent gets tools and context from: what is added later, what comes late, and what servers ask of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropeway::agent::{Agent, Limits, Sampling, Step, Turn};
+use ropeway::config::Collisions;
+use ropeway::content::ContentPart;
+use ropeway::event::{Event, Events};
+use ropeway::mcp::ElicitationAnswer;
+use ropeway::message::Dialect;
+use ropeway::registry::{ContextItem, ContextSource, Registry, ToolSource};
+use ropeway::testing::{Saying, Script, Scripted, model};
+use ropeway::tool::{Arguments, BoxFuture, TraceParent};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::kit::{agent, done, ok, results, tool};
+use crate::hasty::{event, hasty};
+use crate::scene::scene;
+
+/// Tools that each say these words.
+fn registry(words: &str, names: &[&str]) -> Registry {
+    let tools = names.iter().map(|name| {
+        let words = words.to_owned();
+        let tool = tool(name, move |_, _| std::future::ready(Ok(words.clone())));
+        ropeway::checked::CheckedTool::new(Arc::new(tool))
+    });
+    Registry::assemble([tools.collect()], Collisions::LastWins).0
+}
+
+/// A source of context that says how often it was asked.
+#[derive(Clone, Default)]
+struct Page {
+    title: &'static str,
+    asked: Arc<std::sync::atomic::AtomicUsize>,
+    /// From this question on there is no answer.
+    silent_from: usize,
+    /// From this question on it falls over.
+    falls_from: usize,
+}
+
+impl Page {
+    fn new(title: &'static str) -> Self {
+        Self { title, silent_from: usize::MAX, falls_from: usize::MAX, ..Self::default() }
+    }
+}
+
+impl ContextSource for Page {
+    fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
+        Box::pin(async move {
+            let asked = 1 + self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            assert!(asked < self.falls_from, "on purpose");
+            if asked >= self.silent_from {
+                std::future::pending::<()>().await;
+            }
+            vec![ContextItem::new(self.title, vec![ContentPart::text(format!("{} {asked}", self.title))])]
+        })
+    }
+}
+
+/// A source of tools that never gets ready.
+struct Never;
+
+impl ToolSource for Never {
+    fn registry(&self) -> Registry {
+        Registry::default()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What is warned of in a turn.
+async fn warnings(mut turn: Turn) -> Vec<String> {
+    let mut warnings = Vec::new();
+    while let Some(step) = turn.next().await {
+        if let Step::Warning { message } = step {
+            warnings.push(message);
+        }
+    }
+    done(turn).await;
+    warnings
+}
+
+/// A model over HTTP, so that it can be seen what it was asked.
+async fn listening(answers: usize) -> (ropeway::testing::ModelServer, ropeway::provider::Provider) {
+    let answers = (0..answers).map(|_| Saying::text("fine").answer(Dialect::Chat));
+    let server = ropeway::testing::ModelServer::start(answers).await.expect("a free port");
+    let settings = ropeway::provider::Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url()));
+    let provider = ropeway::provider::Provider::new(settings.with_key("a-key")).expect("a provider");
+    (server, provider)
+}
+
+/// The pages that the model was told of, question by question.
+fn pages(server: &ropeway::testing::ModelServer) -> Vec<Vec<String>> {
+    let of = |body: Value| {
+        let body = body["messages"].to_string();
+        let page = |title: &str| (1..9).map(|n| format!("{title} {n}")).find(|page| body.contains(page.as_str()));
+        ["Monday", "Tuesday"].iter().filter_map(|title| page(title)).collect()
+    };
+    server.bodies().into_iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn a_source_of_context_that_is_late_keeps_what_it_said_and_nobody_else_waits_for_it() {
+    let (server, provider) = listening(2).await;
+    let slow = Page { silent_from: 2, ..Page::new("Tuesday") };
+    let agent = Agent::builder().provider(provider).model("m").context(Page::new("Monday")).context(slow);
+    let agent = agent.limits(Limits::default().with_connect_time(Duration::ZERO)).build().expect("an agent");
+    assert_eq!(warnings(agent.send("q")).await, [""; 0]);
+    let late = "1 of the sources of context are late, and what they said last is taken";
+    assert_eq!(warnings(agent.send("q")).await, [late]);
+    assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 2", "Tuesday 1"]]);
+}
+
+#[tokio::test]
+async fn a_source_of_context_that_panics_keeps_what_it_said_and_is_told() {
+    let (server, provider) = listening(2).await;
+    let frail = Page { falls_from: 2, ..Page::new("Monday") };
+    let agent = Agent::builder().provider(provider).model("m").context(frail).context(Page::new("Tuesday"));
+    let agent = agent.build().expect("an agent");
+    assert_eq!(warnings(agent.send("q")).await, [""; 0]);
+    let fallen = "1 of the sources of context panicked, and what they said last is taken";
+    assert_eq!(warnings(agent.send("q")).await, [fallen]);
+    assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 1", "Tuesday 2"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_connect_is_waited_for_once() {
+    let slow = Page { silent_from: 1, ..Page::new("Monday") };
+    let agent = agent(Dialect::Chat, [Saying::text("fine")]).source(Never).context(slow);
+    let agent = agent.limits(Limits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
+    let begun = Instant::now();
+    let told = [
+        "1 of the sources of tools are not ready after 60s, and not waited for",
+        "1 of the sources of context are late, and what they said last is taken",
+    ];
+    assert_eq!(warnings(agent.send("q")).await, told);
+    assert_eq!(begun.elapsed(), Duration::from_secs(61));
+}
+
+#[tokio::test]
+async fn names_that_collide_are_told_in_a_turn_whoever_looked_at_the_tools_before() {
+    let agent = agent(Dialect::Chat, [Saying::text("one"), Saying::text("two")]);
+    let agent = agent.source(registry("first", &["same"])).source(registry("second", &["same"])).build();
+    let agent = agent.expect("an agent");
+    assert_eq!(agent.tools().len(), 1);
+    let told = warnings(agent.send("q")).await;
+    assert!(told.len() == 1 && told[0].contains("`same`"), "{told:?}");
+    assert_eq!(warnings(agent.send("q")).await, [""; 0], "it is told once");
+}
+
+#[tokio::test]
+async fn a_source_that_is_added_is_there_at_the_next_turn() {
+    let call = |id: &str| Saying::call(id, "late", json!({}));
+    let agent = agent(Dialect::Gemini, [call("a"), Saying::text("no"), call("b"), Saying::text("yes")]);
+    let agent = agent.build().expect("an agent");
+    done(agent.send("q")).await;
+    agent.add_source(registry("here", &["late"]));
+    done(agent.send("q")).await;
+    let told = results(&agent.history());
+    assert!(told[0].2, "{told:?}");
+    assert_eq!(told[1], ok("b", "here"));
+}
+
+/// Tools and context in one.
+struct Both(Registry, Page);
+
+impl ToolSource for Both {
+    fn registry(&self) -> Registry {
+        self.0.clone()
+    }
+}
+
+impl ContextSource for Both {
+    fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
+        self.1.context()
+    }
+}
+
+#[tokio::test]
+async fn a_bridge_that_is_added_brings_its_tools_and_its_context() {
+    let (server, provider) = listening(1).await;
+    let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
+    agent.add_bridge(Both(registry("here", &["late"]), Page::new("Monday")));
+    done(agent.send("q")).await;
+    assert_eq!(pages(&server), [["Monday 1"]]);
+    assert_eq!(server.bodies()[0]["tools"][0]["function"]["name"], "late");
+}
+
+#[test]
+fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
+    scene(|_| async {
+        let servers = ["one", "two", "three"].map(|alias| {
+            let scripted = Scripted::new(Script::default());
+            let mut config = hasty(scripted.in_process());
+            config.alias = alias.into();
+            (scripted, config)
+        });
+        let calls = ["one", "two", "three"].iter().fold(Saying::nothing(), |saying, alias| {
+            saying.and_call(*alias, format!("mcp_{alias}_echo"), json!({"message": alias}))
+        });
+        let events = Events::default();
+        let mut gathered = events.listen();
+        let agent = agent(Dialect::Chat, [calls, Saying::text("fine")]).events(events).build().expect("an agent");
+        let mut own = agent.events();
+        let [first, rest @ ..] = servers.clone().map(|(_, config)| config);
+        agent.add_mcp(first);
+        agent.add_mcps(rest);
+        assert!(servers.iter().all(|(scripted, _)| scripted.connections() == 0));
+        done(agent.send("q")).await;
+        assert_eq!(results(&agent.history()), ["one", "two", "three"].map(|alias| ok(alias, alias)));
+        for told in [&mut gathered, &mut own] {
+            event(told, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
+        }
+    });
+}
+
+/// What a server's tool says that it was answered, by an agent of which nothing else is asked.
+async fn answered(agent: Agent) -> Value {
+    assert_eq!(done(agent.send("q")).await.text, "fine");
+    let told = results(&agent.history()).remove(0).1;
+    serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"))
+}
+
+#[test]
+fn servers_ask_the_model_that_the_host_lets_them_ask() {
+    scene(|_| async {
+        let sample = || Saying::call("a", "mcp_peer_sample", json!({"prompt": "Say hi."}));
+        let server = || hasty(Scripted::new(Script::default()).in_process());
+        let own = [sample(), Saying::text("I am the own model."), Saying::text("fine")];
+        let own = agent(Dialect::Chat, own).mcp(server()).allow_sampling().build().expect("an agent");
+        assert_eq!(answered(own).await["content"]["text"], "I am the own model.");
+        let other = Sampling::new(model(Dialect::Chat, [Saying::text("I am another one.")]), "other");
+        let asking = agent(Dialect::Chat, [sample(), Saying::text("fine")]).mcp(server()).sampling(other);
+        assert_eq!(answered(asking.build().expect("an agent")).await["content"]["text"], "I am another one.");
+    });
+}
+
+#[test]
+fn servers_ask_the_user_through_the_agent() {
+    scene(|_| async {
+        let sayings = [Saying::call("a", "mcp_peer_elicit", json!({"message": "Who?"})), Saying::text("fine")];
+        let agent = agent(Dialect::Chat, sayings)
+            .mcp(hasty(Scripted::new(Script::default()).in_process()))
+            .on_elicitation(|asked| async move {
+                let name = format!("whoever answers {}", asked.message);
+                Ok(ElicitationAnswer::Accept(Arguments::from_iter([("name".to_owned(), json!(name))])))
+            })
+            .build()
+            .expect("an agent");
+        let accepted = json!({"action": "accept", "content": {"name": "whoever answers Who?"}});
+        assert_eq!(answered(agent).await, accepted);
+    });
+}
+
+#[test]
+fn calls_are_a_part_of_the_trace_that_the_host_names() {
+    scene(|_| async {
+        let scripted = Scripted::new(Script::default());
+        let sayings = [Saying::call("a", "mcp_peer_echo", json!({"message": "x"})), Saying::text("fine")];
+        let parent: TraceParent =
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
+        let agent = agent(Dialect::Chat, sayings).mcp(hasty(scripted.in_process())).traceparent(parent);
+        done(agent.build().expect("an agent").send("q")).await;
+        let told = scripted.received_of("tools/call")[0]["params"]["_meta"]["traceparent"].clone();
+        assert!(told.as_str().is_some_and(|it| it.contains("0af7651916cd43dd8448eb211c80319c")), "{told}");
+    });
+}
