@@ -311,7 +311,7 @@ impl AgentBuilder {
 }
 
 /// A number that no kept output of this conversation has: each result has at most two.
-fn first_output(conversation: &Conversation) -> u64 {
+pub(super) fn first_output(conversation: &Conversation) -> u64 {
     let results = conversation.messages.iter().map(|message| match message {
         Message::Tool(message) => message.results.len() as u64,
         _ => 0,

@@ -16,6 +16,7 @@ use super::round::{Round, sleep_until};
 use super::turn::Sink;
 use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Spill, Step, trace};
 use crate::envelope::Envelope;
+use crate::mcp::is_seen;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
     ChatRequest, Effort, OutputFormat, Provider, ProviderError, Reply, ReplyEvent, StopReason, Usage,
@@ -132,7 +133,7 @@ impl Crew {
     pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
         let span = trace::of_turn(self);
         // All calls of a turn are in one trace, also where nobody said in which.
-        let own = || (!span.is_disabled()).then(TraceParent::random);
+        let own = || is_seen(&span).then(TraceParent::random);
         let traceparent = scene.traceparent.or_else(own);
         span.record("traceparent", traceparent.map(tracing::field::display));
         let scene = &Scene { traceparent, ..*scene };

@@ -35,6 +35,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 pub use self::budget::{Budget, Budgets};
+use self::builder::first_output;
 pub use self::builder::{AgentBuilder, BuildError};
 pub use self::context::Context;
 pub use self::crew::RequestOptions;
@@ -157,6 +158,9 @@ impl Agent {
         // In a task of its own: whoever gives up waiting must not let the next turn overtake those before it.
         let replaced = tokio::spawn(async move {
             wait_for(before).await;
+            if let Some(spill) = &inner.crew.spill {
+                spill.skip_to(first_output(&conversation));
+            }
             inner.history.replace(conversation);
             drop(done);
         });

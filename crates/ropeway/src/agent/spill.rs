@@ -480,7 +480,8 @@ mod tests {
     fn an_output_that_nobody_waits_for_leaves_nothing_behind() {
         let (below, spill) = spill();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let content = text(3 * CHUNK);
+        // More than a task may do at one go, however fast the writer is.
+        let content = text(140 * CHUNK);
         runtime.block_on(async {
             let mut keep = std::pin::pin!(spill.keep(&content, LITTLE));
             // Polled once: the writer has been started, and then nothing more is heard.

@@ -41,6 +41,8 @@ pub use self::shared::State;
 #[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
 pub use self::signals::{end_children_on_signals, end_children_on_termination};
+#[cfg(feature = "agent")]
+pub(crate) use self::trace::is_seen;
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
 pub use crate::web::TlsTrouble;

@@ -149,7 +149,7 @@ impl fmt::Display for SpanName<'_> {
 }
 
 /// Does anybody see the span? One that is seen on other threads only is not disabled here either.
-fn is_seen(span: &Span) -> bool {
+pub(crate) fn is_seen(span: &Span) -> bool {
     !span.is_disabled() && tracing::dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>())
 }
 

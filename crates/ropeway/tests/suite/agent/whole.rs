@@ -382,3 +382,17 @@ async fn a_provider_that_fails_late_says_what_was_spent_by_then() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn outputs_that_another_history_names_are_not_taken_for_new_ones() {
+    let long = || tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
+    let small = Budget::default().with_text_bytes(1000);
+    let call = || [Saying::call("a", "long", json!({})), Saying::text("done")];
+    let first = agent(Dialect::Chat, call()).tool(long()).budget(small).build().expect("an agent");
+    done(first.send("q")).await;
+    let second = agent(Dialect::Chat, call()).tool(long()).budget(small).build().expect("an agent");
+    second.replace_history(first.history()).await;
+    done(second.send("q")).await;
+    let told = results(&second.history());
+    assert!(told[0].1.contains("\"o1\"") && told[1].1.contains("\"o3\""), "{told:?}");
+}
