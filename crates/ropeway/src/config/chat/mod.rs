@@ -20,8 +20,10 @@ pub struct ChatSettings {
     pub model: Option<String>,
     /// The URL that the paths of the provider's dialect are put behind.
     pub base_url: Option<String>,
-    /// The key; absent, too, when the secret that it stands for is not set.
+    /// The key; absent, too, when the secret that it stands for is not set, or where it should go is not known.
     pub key: Option<Secret>,
+    /// What is written and not known, since its secrets are not set: what stands in for it goes elsewhere, or is another's.
+    pub missing: MissingSecrets,
     /// What the model is told to be and to do.
     pub system: Option<String>,
     /// How long an answer may get.
@@ -34,6 +36,18 @@ pub struct ChatSettings {
     pub max_steps: Option<u32>,
     /// Which tools the model may call.
     pub tools: ToolApproval,
+    /// What is odd about it, a sentence each. The file's warnings hold it, too.
+    pub warnings: Vec<String>,
+}
+
+/// The names of the secrets that a chat needs and that are not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MissingSecrets {
+    /// Those of the base URL.
+    pub base_url: Vec<String>,
+    /// Those of the key.
+    pub key: Vec<String>,
 }
 
 /// Which tools a model may call, by globs over the names that it knows them by.
@@ -64,12 +78,14 @@ impl fmt::Debug for ChatSettings {
             .field("model", &self.model)
             .field("base_url", &self.base_url.as_deref().map(|url| mask.hide(url)))
             .field("key", &self.key)
+            .field("missing", &self.missing)
             .field("system", &self.system)
             .field("max_tokens", &self.max_tokens)
             .field("temperature", &self.temperature)
             .field("effort", &self.effort)
             .field("max_steps", &self.max_steps)
             .field("tools", &self.tools)
+            .field("warnings", &self.warnings)
             .finish()
     }
 }
@@ -85,7 +101,7 @@ mod tests {
             key: Some(Secret::new("sk-12345678")),
             ..ChatSettings::default()
         };
-        let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] } }"#;
+        let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), missing: MissingSecrets { base_url: [], key: [] }, system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] }, warnings: [] }"#;
         assert_eq!(format!("{chat:?}"), shown);
         assert_eq!(chat.secrets().hide("sk-12345678 pass-w0rd t0ken-t0ken h"), "*** *** *** h");
     }
