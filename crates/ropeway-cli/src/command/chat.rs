@@ -132,7 +132,12 @@ impl Chat {
         let message = self.prompt.as_deref().map(message).transpose()?;
         let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();
         let chat = servers.config.chat.clone().unwrap_or_default();
-        let ModelChoice { provider, model, why } = self.model.choose(Some(&chat)).await?;
+        let file = match &servers.source {
+            Source::File(file) => Some(file.as_path()),
+            _ => None,
+        };
+        let ModelChoice { provider, model, why } = self.model.choose(Some(&chat), file).await?;
+        chat.warnings.iter().for_each(|warning| say(&faint(&format!("{}\n", clean_line(warning)))));
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
             servers.config.servers.clear();

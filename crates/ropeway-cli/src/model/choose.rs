@@ -19,7 +19,7 @@ pub(super) async fn choose(
     chat: Option<&ChatSettings>,
     around: &Around<'_>,
 ) -> Result<ModelChoice, Failure> {
-    let said = Said::of(args, chat);
+    let said = Said::of(args, chat, around)?;
     let place = match said.place(around)? {
         Some(place) => Some(place),
         None => by_key(&said, around)?,
@@ -41,15 +41,24 @@ struct Said {
 }
 
 impl Said {
-    fn of(args: &ModelArgs, chat: Option<&ChatSettings>) -> Self {
+    fn of(args: &ModelArgs, chat: Option<&ChatSettings>, around: &Around<'_>) -> Result<Self, Failure> {
         let no_chat = ChatSettings::default();
         let chat = chat.unwrap_or(&no_chat);
         let in_file = provider_of(chat.provider, chat.base_url.as_deref());
         let on_line = provider_of(args.provider, args.base_url.as_deref());
+        let is_lost = !chat.missing.base_url.is_empty();
+        if is_lost && on_line.is_none() {
+            return Err(trouble::lost(&chat.missing.base_url, around.file));
+        }
         // What the file says of one place says nothing of another: above all, its key does not go there.
-        let is_elsewhere = args.base_url.is_some() && args.base_url != chat.base_url
+        let is_elsewhere = is_lost
+            || args.base_url.is_some() && args.base_url != chat.base_url
             || args.provider.is_some() && args.provider != in_file;
-        let names_a_place = in_file.is_some();
+        // Nobody's key stands in for the one that is meant.
+        if !is_elsewhere && !chat.missing.key.is_empty() && args.key_env.is_none() {
+            return Err(trouble::key_not_set(&chat.missing.key, around.file));
+        }
+        let names_a_place = in_file.is_some() || is_lost;
         let keeps_place = names_a_place && !is_elsewhere;
         let keeps_model = keeps_place || !names_a_place;
         let why = match (args.provider, &args.base_url) {
@@ -57,14 +66,14 @@ impl Said {
             (None, Some(_)) => "`--base-url` was given".to_owned(),
             (None, None) => "the configuration says so".to_owned(),
         };
-        Self {
+        Ok(Self {
             provider: args.provider.or(in_file.filter(|_| keeps_place)).or(on_line),
             base_url: args.base_url.clone().or(chat.base_url.clone().filter(|_| keeps_place)),
             key: chat.key.clone().filter(|_| keeps_place),
             key_env: args.key_env.clone(),
             model: args.model.clone().or(chat.model.clone().filter(|_| keeps_model)),
             why,
-        }
+        })
     }
 
     /// The place that is named, if one is.

@@ -7,6 +7,8 @@ mod tests;
 mod trouble;
 mod vendor;
 
+use std::path::Path;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use ropeway::config::{ChatSettings, ProviderName};
@@ -52,10 +54,14 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelArgs {
-    /// The model that is meant. From here on nothing that is printed shows its key.
-    pub(crate) async fn choose(&self, chat: Option<&ChatSettings>) -> Result<ModelChoice, Failure> {
+    /// The model that is meant; `file` is where the chat is written. From here on nothing that is printed shows its key.
+    pub(crate) async fn choose(
+        &self,
+        chat: Option<&ChatSettings>,
+        file: Option<&Path>,
+    ) -> Result<ModelChoice, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
-        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS }).await?;
+        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await?;
         veil::hide(&Mask::new(&choice.provider.key));
         Ok(choice)
     }
@@ -67,6 +73,8 @@ struct Around<'a> {
     variable: &'a (dyn Fn(&str) -> Option<String> + Sync),
     /// Where model servers listen on this machine.
     locals: &'a [Local],
+    /// Where the chat is written.
+    file: Option<&'a Path>,
 }
 
 impl Around<'_> {

@@ -1,6 +1,7 @@
 //! Which model is chosen, and what is said when none is.
 
 use std::net::TcpListener;
+use std::path::Path;
 
 use clap::Parser as _;
 use ropeway::config::{ChatSettings, Config, ProviderName, Secrets};
@@ -61,7 +62,8 @@ async fn choice(
 ) -> Result<Told, Failure> {
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let choice = choose(&line(words), chat, &Around { variable: &variable, locals }).await?;
+    let choice =
+        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")) }).await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -169,7 +171,7 @@ async fn keys_are_looked_for_in_their_order() {
 async fn the_other_variables_of_the_providers_count_too() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[] };
+    let around = Around { variable: &variable, locals: &[], file: None };
     let choice = choose(&line("-m m"), None, &around).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
@@ -294,7 +296,12 @@ async fn a_key_that_is_missing_is_named() {
         (
             "",
             Some("{provider: groq, key: '${NO_SUCH}'}"),
-            format!("error: Groq needs a key, and `GROQ_API_KEY` is not set\n  set it: export GROQ_API_KEY=…\n{hint}"),
+            "error: the key of the model is not known: `NO_SUCH` is not set
+  `chat.key` of `a.yaml` wants it
+  set it: export NO_SUCH=…
+  or name another variable with `--key-env`
+"
+            .to_owned(),
         ),
         (
             "--base-url http://l/v1 --key-env MINE",
@@ -307,6 +314,39 @@ async fn a_key_that_is_missing_is_named() {
     }
     let expected = "error: it is not known whose key `MINE` holds\n  say it with `--provider` or `--base-url`: a key goes only where it belongs\n";
     assert_eq!(trouble("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn what_the_file_means_and_does_not_know_is_not_guessed() {
+    let lost = "error: it is not known where the model is: `HOST` is not set
+  `chat.base_url` of `a.yaml` wants it
+  set it: export HOST=…
+  or say where it is with `--base-url`, or whose with `--provider`
+";
+    let homeless = "{provider: openai, base_url: 'https://${HOST}/v1', key: key-f, model: m-f}";
+    for words in ["", "-m m", "--key-env OPENAI_API_KEY"] {
+        assert_eq!(trouble(words, Some(homeless), &KEYS, &[]).await, (Exit::Usage, lost.to_owned()), "{words}");
+    }
+    let keyless = "error: the key of the model is not known: `MINE` is not set
+  `chat.key` of `a.yaml` wants it
+  set it: export MINE=…
+  or name another variable with `--key-env`
+";
+    for chat in ["{provider: openai, key: '${MINE}'}", "{key: '${MINE}'}", "{base_url: 'http://f/v1', key: '${MINE}'}"]
+    {
+        assert_eq!(trouble("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
+    }
+    // Whoever says on the line where it goes is not held up by the file, and gets nothing that was meant for elsewhere.
+    let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
+    let keyless = "{provider: openai, key: '${MINE}'}";
+    for (words, chat, expected) in [
+        ("-m m --provider openai", homeless, openai("`--provider openai` was given")),
+        ("-m m --key-env OPENAI_API_KEY", keyless, openai("the configuration says so")),
+        ("-m m --base-url http://l", keyless, told(Dialect::Chat, "http://l", None, "m", "`--base-url` was given")),
+    ] {
+        let chosen = choice(words, file(chat).as_ref(), &KEYS, &[]).await;
+        assert_eq!(chosen.map_err(|failure| printed(&failure)), Ok(expected), "{words}");
+    }
 }
 
 #[tokio::test]

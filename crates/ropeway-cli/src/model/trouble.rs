@@ -1,5 +1,7 @@
 //! Why there is no model to talk to, and what helps.
 
+use std::path::Path;
+
 use ropeway::message::Dialect;
 use ropeway::provider::{ProviderError, Settings};
 use ropeway::secret::Mask;
@@ -14,6 +16,32 @@ const MOST: usize = 12;
 /// A variable that should hold the key and holds nothing.
 pub(super) fn variable_not_set(name: &str) -> Failure {
     Failure::new(Exit::NeedsAuth, format!("the variable `{name}` is not set")).hint(format!("set it: export {name}=…"))
+}
+
+/// A base URL of the file whose secrets are not set: it is not guessed where the talk was meant to go.
+pub(super) fn lost(secrets: &[String], file: Option<&Path>) -> Failure {
+    let failure = Failure::usage(format!("it is not known where the model is: {}", not_set(secrets)));
+    not_set_in(failure, "base_url", secrets, file)
+        .hint("or say where it is with `--base-url`, or whose with `--provider`")
+}
+
+/// A key of the file that is not set: no other one is sent in its place.
+pub(super) fn key_not_set(secrets: &[String], file: Option<&Path>) -> Failure {
+    let failure = Failure::new(Exit::NeedsAuth, format!("the key of the model is not known: {}", not_set(secrets)));
+    not_set_in(failure, "key", secrets, file).hint("or name another variable with `--key-env`")
+}
+
+fn not_set_in(failure: Failure, key: &str, secrets: &[String], file: Option<&Path>) -> Failure {
+    let file = file.map(|file| format!(" of `{}`", file.display())).unwrap_or_default();
+    let failure = failure.hint(format!("`chat.{key}`{file} wants it"));
+    let variables = secrets.iter().filter(|name| !name.starts_with("file:"));
+    variables.fold(failure, |failure, name| failure.hint(format!("set it: export {name}=…")))
+}
+
+/// Which secrets are not set, in words.
+fn not_set(secrets: &[String]) -> String {
+    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+    format!("{} {} not set", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
 }
 
 /// A provider that does not answer without a key.

@@ -1,6 +1,6 @@
 //! Which model `ropeway chat` talks to, and what it says when that one does not answer.
 
-use ropeway::testing::ModelAnswer;
+use ropeway::testing::{ModelAnswer, Saying};
 use serde_json::json;
 
 use crate::chat::Model;
@@ -19,4 +19,25 @@ fn what_a_provider_refuses_is_not_explained_by_the_server() {
             assert!(!run.stderr.contains(word), "{word}: {}", run.stderr);
         }
     }
+}
+
+#[test]
+fn the_rules_of_a_chat_hold_when_its_address_is_not_known() {
+    let model = Model::saying([Saying::text("ok")]);
+    let file = "chat: {base_url: 'https://${NO_SUCH_HOST}/v1', system: Be kind., tools: {deny: ['*']}}\nservers: []\n";
+    model.place.write("ropeway.yaml", file);
+    let lost = model.place.run("chat -p hi").expect(2);
+    assert!(
+        lost.stderr.starts_with("error: it is not known where the model is: `NO_SUCH_HOST` is not set\n"),
+        "{}",
+        lost.stderr
+    );
+    let run = model.chat(&["-p", "hi"]).run().expect(0);
+    assert!(
+        run.stderr.contains("it is not known where `chat` goes: secret `NO_SUCH_HOST` is not set\n"),
+        "{}",
+        run.stderr
+    );
+    let body = &model.server.bodies()[0];
+    assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be kind."}));
 }
