@@ -65,8 +65,14 @@ pub struct ToolApproval {
 impl ChatSettings {
     /// Hides all that must not be seen of these settings.
     pub fn secrets(&self) -> Mask {
+        let place = match (&self.base_url, self.provider) {
+            (Some(url), _) => url.as_str(),
+            (None, Some(provider)) if provider.is_on_this_machine() => "http://localhost",
+            _ => "",
+        };
+        let key = self.key.iter().filter(|key| !secret::is_placeholder(key, place)).cloned();
         let url = self.base_url.iter().flat_map(|url| secret::in_url(url));
-        Mask::new(&self.key.iter().cloned().chain(url).collect::<Vec<_>>())
+        Mask::new(&key.chain(url).collect::<Vec<_>>())
     }
 }
 
@@ -104,5 +110,17 @@ mod tests {
         let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), missing: MissingSecrets { base_url: [], key: [] }, system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] }, warnings: [] }"#;
         assert_eq!(format!("{chat:?}"), shown);
         assert_eq!(chat.secrets().hide("sk-12345678 pass-w0rd t0ken-t0ken h"), "*** *** *** h");
+    }
+
+    #[test]
+    fn a_word_that_stands_in_for_a_key_on_this_machine_is_not_hidden() {
+        let key = Some(Secret::new("ollama"));
+        for (chat, shown) in [
+            (ChatSettings { provider: Some(ProviderName::Ollama), ..ChatSettings::default() }, "ollama run"),
+            (ChatSettings { base_url: Some("http://localhost:1234".into()), ..ChatSettings::default() }, "ollama run"),
+            (ChatSettings { provider: Some(ProviderName::Groq), ..ChatSettings::default() }, "*** run"),
+        ] {
+            assert_eq!(ChatSettings { key: key.clone(), ..chat }.secrets().hide("ollama run"), shown);
+        }
     }
 }
