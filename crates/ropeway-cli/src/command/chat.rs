@@ -136,7 +136,7 @@ impl Chat {
             Source::File(file) => Some(file.as_path()),
             _ => None,
         };
-        let ModelChoice { provider, model, why } = self.model.choose(Some(&chat), file).await?;
+        let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await?;
         chat.warnings.iter().for_each(|warning| say(&faint(&format!("{}\n", clean_line(warning)))));
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
@@ -149,7 +149,7 @@ impl Chat {
             handlers = handlers.on_sampling(Sampling::new(provider.clone(), &model).handler());
         }
         let servers = servers.answered_by(handlers);
-        let about = format!("{} · {why}", clean_line(&model));
+        let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let screen = match setting.json {
             true => Screen::for_scripts(),

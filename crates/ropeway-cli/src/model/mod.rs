@@ -12,8 +12,9 @@ use std::path::Path;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use ropeway::config::{ChatSettings, ProviderName};
+use ropeway::message::Dialect;
 use ropeway::provider::Settings;
-use ropeway::secret::Mask;
+use ropeway::secret::Secret;
 
 use self::choose::choose;
 use self::local::{LOCALS, Local};
@@ -49,6 +50,8 @@ pub(crate) struct ModelChoice {
     pub(crate) provider: Settings,
     /// The model.
     pub(crate) model: String,
+    /// Who hears what is said: the provider, and its host.
+    pub(crate) place: String,
     /// Why it is this one, in a sentence.
     pub(crate) why: String,
 }
@@ -60,9 +63,13 @@ impl ModelArgs {
         chat: Option<&ChatSettings>,
         file: Option<&Path>,
     ) -> Result<ModelChoice, Failure> {
+        // A choice that fails is told, too.
+        if let Some(url) = &self.base_url {
+            veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
+        }
         let variable = |name: &str| std::env::var(name).ok();
         let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await?;
-        veil::hide(&Mask::new(&choice.provider.key));
+        veil::hide(&choice.provider.secrets());
         Ok(choice)
     }
 }
@@ -80,6 +87,15 @@ struct Around<'a> {
 impl Around<'_> {
     /// The value of a variable that is set to something.
     fn get(&self, name: &str) -> Option<String> {
-        (self.variable)(name).filter(|value| !value.trim().is_empty())
+        (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// The key that a variable holds.
+    fn key(&self, name: &str) -> Result<Secret, Failure> {
+        let key = self.get(name).ok_or_else(|| trouble::variable_not_set(name))?;
+        match key.contains(['\n', '\r']) {
+            true => Err(trouble::several_lines(name)),
+            false => Ok(Secret::new(key)),
+        }
     }
 }

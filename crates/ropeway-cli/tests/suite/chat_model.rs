@@ -41,3 +41,14 @@ fn the_rules_of_a_chat_hold_when_its_address_is_not_known() {
     let body = &model.server.bodies()[0];
     assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be kind."}));
 }
+
+#[test]
+fn what_is_secret_in_an_address_is_hidden_and_a_word_that_stands_in_for_a_key_is_not() {
+    let model = Model::saying([Saying::text("pass-w0rd and t0ken-t0ken, as ollama has it")]);
+    let url = format!("{}/v1?token=t0ken-t0ken", model.server.url().replace("http://", "http://ada:pass-w0rd@"));
+    let words = ["-p", "hi", "--base-url", &url, "--key-env", "PARROT_KEY", "--no-tools", "--model", "parrot"];
+    let run = model.place.ropeway(&[&["chat"], &words[..]].concat()).with(|command| {
+        command.env("PARROT_KEY", "ollama");
+    });
+    assert_eq!(run.run().expect(0).stdout, "*** and ***, as ollama has it\n");
+}
