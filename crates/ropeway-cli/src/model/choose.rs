@@ -21,11 +21,7 @@ pub(super) async fn choose(
     around: &Around<'_>,
 ) -> Result<ModelChoice, Failure> {
     let said = Said::of(args, chat, around)?;
-    let named = match said.place(around)? {
-        Some(place) => Some(place),
-        None => by_key_env(&said, around)?,
-    };
-    if let Some(place) = named {
+    if let Some(place) = said.place(around)? {
         return place.choice(said.model).await;
     }
     let by_key = by_key(said.model.as_deref(), around)?;
@@ -39,6 +35,25 @@ pub(super) async fn choose(
         (None, Some((place, _))) => place.choice(said.model).await,
         (None, None) => Err(trouble::nothing(said.model.as_deref(), &found, around.locals)),
     }
+}
+
+/// The models that there are where one would be talked to.
+pub(super) async fn list(
+    args: &ModelArgs,
+    chat: Option<&ChatSettings>,
+    around: &Around<'_>,
+) -> Result<Vec<String>, Failure> {
+    let said = Said::of(args, chat, around)?;
+    let place = match said.place(around)? {
+        Some(place) => Some(place),
+        None => by_key(said.model.as_deref(), around)?.map(|(place, _)| place),
+    };
+    if let Some(place) = place {
+        return place.models().await;
+    }
+    let found = local::find(around.locals).await;
+    let models: Vec<String> = found.iter().flat_map(|found| found.models.clone()).collect();
+    if models.is_empty() { Err(trouble::nothing(None, &found, around.locals)) } else { Ok(models) }
 }
 
 /// What is said of a model, on the line and in the file.
@@ -87,9 +102,9 @@ impl Said {
         })
     }
 
-    /// The place that is named, if one is.
+    /// The place that is named, if one is: itself, or by the variable of its key.
     fn place(&self, around: &Around<'_>) -> Result<Option<Place>, Failure> {
-        let Some(provider) = self.provider else { return Ok(None) };
+        let Some(provider) = self.provider else { return by_key_env(self, around) };
         let vendor = vendor(provider);
         let mut settings = usual(vendor, around);
         let own_url = own_url(vendor, &settings);
@@ -251,13 +266,17 @@ impl Place {
 
     /// The first of its models, where it serves what somebody gave it; of a shop's many models somebody has to name one.
     async fn ask(&self) -> Result<String, Failure> {
-        let provider = Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
-        let is_shop = self.is_own && !self.vendor.keys.is_empty();
-        match provider.models().await {
-            Ok(models) if is_shop => Err(trouble::which(self.vendor, &models)),
-            Ok(models) => first(&models).ok_or_else(|| trouble::no_model(&self.settings)),
-            Err(error) => Err(trouble::not_listed(&self.settings, &error)),
+        let models = self.models().await?;
+        match self.is_own && !self.vendor.keys.is_empty() {
+            true => Err(trouble::which(self.vendor, &models)),
+            false => first(&models).ok_or_else(|| trouble::no_model(&self.settings)),
         }
+    }
+
+    /// Its models.
+    async fn models(&self) -> Result<Vec<String>, Failure> {
+        let provider = Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
+        provider.models().await.map_err(|error| trouble::not_listed(&self.settings, &error))
     }
 }
 

@@ -16,7 +16,7 @@ use ropeway::message::Dialect;
 use ropeway::provider::Settings;
 use ropeway::secret::Secret;
 
-use self::choose::choose;
+use self::choose::{choose, list};
 use self::local::{LOCALS, Local};
 use crate::failure::Failure;
 use crate::veil;
@@ -37,6 +37,9 @@ pub(crate) struct ModelArgs {
     /// Take the key from this variable
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) key_env: Option<String>,
+    /// List the models that there are, and end
+    #[arg(long)]
+    pub(crate) models: bool,
 }
 
 fn provider_parser() -> impl clap::builder::TypedValueParser<Value = ProviderName> {
@@ -63,15 +66,28 @@ impl ModelArgs {
         chat: Option<&ChatSettings>,
         file: Option<&Path>,
     ) -> Result<ModelChoice, Failure> {
-        // A choice that fails is told, too.
-        if let Some(url) = &self.base_url {
-            veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
-        }
-        let variable = |name: &str| std::env::var(name).ok();
+        self.hide_secrets();
         let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await?;
         veil::hide(&choice.provider.secrets());
         Ok(choice)
     }
+
+    /// The models that there are where one would be talked to.
+    pub(crate) async fn list(&self, chat: Option<&ChatSettings>, file: Option<&Path>) -> Result<Vec<String>, Failure> {
+        self.hide_secrets();
+        list(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await
+    }
+
+    /// A choice that fails is told, too, and its address with it.
+    fn hide_secrets(&self) {
+        if let Some(url) = &self.base_url {
+            veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// What a choice depends on, besides what is said.

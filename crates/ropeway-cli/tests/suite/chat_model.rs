@@ -52,3 +52,20 @@ fn what_is_secret_in_an_address_is_hidden_and_a_word_that_stands_in_for_a_key_is
     });
     assert_eq!(run.run().expect(0).stdout, "*** and ***, as ollama has it\n");
 }
+
+#[test]
+fn a_model_that_is_not_there_leads_to_the_list_of_those_that_are() {
+    let missing = ModelAnswer::json(404, &json!({"error": {"message": "no model `parrot`"}}));
+    let models = ModelAnswer::json(200, &json!({"object": "list", "data": [{"id": "jay"}, {"id": "mag\u{1b}[2Jpie"}]}));
+    let model = Model::answering([missing, models.clone(), models]);
+    let run = model.chat(&["-p", "hi", "--no-tools"]).run().expect(2);
+    assert!(
+        run.stderr.ends_with("`--models` lists those that there are, and `--model NAME` takes one\n"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(model.chat(&["--models"]).run().expect(0).stdout, "jay\nmagpie\n");
+    let listed: Vec<String> =
+        serde_json::from_str(&model.chat(&["--models", "--json"]).run().expect(0).stdout).expect("JSON");
+    assert_eq!(listed, ["jay", "mag\u{1b}[2Jpie"]);
+}
