@@ -28,7 +28,7 @@ pub(crate) struct ModelArgs {
     /// Whose model to talk to
     #[arg(long, value_name = "NAME", value_parser = provider_parser())]
     pub(crate) provider: Option<ProviderName>,
-    /// Where the provider is; alone, it speaks Chat Completions there
+    /// Where the provider is; alone, it speaks Chat Completions there, as at OPENAI_BASE_URL
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Which model to talk to
