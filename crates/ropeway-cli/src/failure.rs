@@ -42,6 +42,15 @@ Exit codes:
   4  server needs authentication
   5  timeout";
 
+/// Whom a failure is about: the exit code does not say, since providers have the same troubles as servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// A server of tools, or the command itself.
+    Servers,
+    /// The provider of a model.
+    Provider,
+}
+
 /// How many of the server's last lines are shown.
 const SERVER_LINES: usize = 12;
 
@@ -49,6 +58,7 @@ const SERVER_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
+    concerns: Concern,
     message: String,
     causes: Vec<String>,
     server_said: Vec<String>,
@@ -60,7 +70,8 @@ impl Failure {
     /// A failure in a sentence.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { exit, message, causes: Vec::new(), server_said: Vec::new(), hints: Vec::new(), tool: None }
+        let concerns = Concern::Servers;
+        Self { exit, concerns, message, causes: Vec::new(), server_said: Vec::new(), hints: Vec::new(), tool: None }
     }
 
     /// What was typed makes no sense.
@@ -114,7 +125,7 @@ impl Failure {
             ErrorKind::ContextLength | ErrorKind::TooLarge | ErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        Self::new(exit, message).caused_by(error)
+        Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error)
     }
 
     /// Adds the causes of an error whose own words are said already.
@@ -176,6 +187,11 @@ impl Failure {
     #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Is it the provider of a model that has failed? Then no server can help.
+    pub(crate) fn concerns_the_provider(&self) -> bool {
+        self.concerns == Concern::Provider
     }
 
     /// Does the server's standard error help to understand it?

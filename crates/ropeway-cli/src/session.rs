@@ -166,6 +166,7 @@ impl Session {
     /// A failure with all that helps to understand it.
     fn explain(&self, failure: Failure) -> Failure {
         match (&self.single, failure.exit()) {
+            _ if failure.concerns_the_provider() => failure,
             (Some(alias), Exit::NeedsAuth) => {
                 let advice = self.help.advice(&Verdict::new(alias.clone(), Outcome::NeedsAuth));
                 advice.into_iter().fold(failure, Failure::hint)

@@ -80,6 +80,73 @@ struct Field {
     choices: Vec<Value>,
     default: Option<Value>,
     required: bool,
+    bounds: Bounds,
+}
+
+/// What a schema says of the size and the form of a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Bounds {
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    shortest: Option<u64>,
+    longest: Option<u64>,
+    format: Option<String>,
+}
+
+impl Bounds {
+    fn of(schema: &Value) -> Self {
+        // Of a list, its length is what is bounded.
+        let either = |text: &str, list: &str| schema[text].as_u64().or(schema[list].as_u64());
+        Self {
+            minimum: schema["minimum"].as_f64(),
+            maximum: schema["maximum"].as_f64(),
+            shortest: either("minLength", "minItems"),
+            longest: either("maxLength", "maxItems"),
+            format: schema["format"].as_str().map(str::to_owned),
+        }
+    }
+
+    /// What is wrong with a value, in a sentence.
+    fn problem(&self, value: &Value) -> Option<String> {
+        let number = value.as_f64();
+        if let (Some(number), Some(minimum)) = (number, self.minimum)
+            && number < minimum
+        {
+            return Some(format!("this is at least {minimum}"));
+        }
+        if let (Some(number), Some(maximum)) = (number, self.maximum)
+            && number > maximum
+        {
+            return Some(format!("this is at most {maximum}"));
+        }
+        let (size, unit) = match value {
+            Value::String(text) => (text.chars().count() as u64, "character"),
+            Value::Array(items) => (items.len() as u64, "value"),
+            _ => return None,
+        };
+        let many = |count: u64| if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") };
+        if let Some(shortest) = self.shortest.filter(|shortest| size < *shortest) {
+            return Some(format!("this has at least {}", many(shortest)));
+        }
+        if let Some(longest) = self.longest.filter(|longest| size > *longest) {
+            return Some(format!("this has at most {}", many(longest)));
+        }
+        let text = value.as_str()?;
+        let (is_right, wanted) = match self.format.as_deref()? {
+            "email" => (is_email(text), "an address such as `ada@example.com`"),
+            "uri" => (url::Url::parse(text).is_ok(), "a URL such as `https://example.com`"),
+            "date" => (text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10, "a date such as `2026-01-31`"),
+            "date-time" => (text.parse::<jiff::Timestamp>().is_ok(), "a time such as `2026-01-31T12:00:00Z`"),
+            _ => return None,
+        };
+        (!is_right).then(|| format!("this is {wanted}"))
+    }
+}
+
+/// Is it written as an address of mail is? Whether somebody reads it, nobody knows.
+fn is_email(text: &str) -> bool {
+    let parts = text.rsplit_once('@');
+    !text.contains(char::is_whitespace) && parts.is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
 }
 
 fn fields(schema: &Value) -> Vec<Field> {
@@ -89,15 +156,21 @@ fn fields(schema: &Value) -> Vec<Field> {
     let field = |(name, schema): (&String, &Value)| {
         let text = |key: &str| schema[key].as_str().map(str::to_owned);
         let named = |choice: &Value| choice.get("const").cloned();
-        let titled = schema["oneOf"].as_array().map(|all| all.iter().filter_map(named).collect());
+        let titled = |schema: &Value| {
+            let all = schema["oneOf"].as_array().or(schema["anyOf"].as_array())?;
+            Some(all.iter().filter_map(named).collect::<Vec<Value>>())
+        };
+        // The choices of a list are those of its items.
+        let choices = |schema: &Value| schema["enum"].as_array().cloned().or_else(|| titled(schema));
         Field {
             name: name.clone(),
             title: text("title").unwrap_or_else(|| name.clone()),
             description: text("description"),
             kind: text("type").unwrap_or_else(|| "string".to_owned()),
-            choices: schema["enum"].as_array().cloned().or(titled).unwrap_or_default(),
+            choices: choices(schema).or_else(|| choices(schema.get("items")?)).unwrap_or_default(),
             default: schema.get("default").cloned(),
             required: required(name),
+            bounds: Bounds::of(schema),
         }
     };
     schema["properties"].as_object().into_iter().flatten().map(field).collect()
@@ -146,9 +219,15 @@ impl Field {
             "array" => Ok(line.split(',').map(|item| Value::from(item.trim())).collect()),
             _ => Ok(Value::from(line)),
         }?;
-        match self.choices.is_empty() || self.choices.contains(&read) {
-            true => Ok(Some(read)),
-            false => Err("this is not one of them".to_owned()),
+        let is_choice = |value: &Value| self.choices.is_empty() || self.choices.contains(value);
+        let fits = match &read {
+            Value::Array(items) => items.iter().all(is_choice),
+            value => is_choice(value),
+        };
+        match (fits, self.bounds.problem(&read)) {
+            (false, _) => Err("this is not one of them".to_owned()),
+            (true, Some(problem)) => Err(problem),
+            (true, None) => Ok(Some(read)),
         }
     }
 }
@@ -190,5 +269,38 @@ mod tests {
         assert_eq!(read(json!({"type": "number"}), "nan"), Err("this is a number".to_owned()));
         assert_eq!(read(json!({}), ""), Err("this must not be empty".to_owned()));
         assert_eq!(field(json!({}), false).read(""), Ok(None));
+    }
+
+    #[test]
+    fn what_does_not_keep_to_the_schema_is_asked_again() {
+        let number = json!({"type": "integer", "minimum": 18, "maximum": 99});
+        let ratio = json!({"type": "number", "minimum": 0.5});
+        let text = json!({"type": "string", "minLength": 2, "maxLength": 3});
+        let list = json!({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 1});
+        let format = |format: &str| json!({"type": "string", "format": format});
+        let cases = [
+            (number.clone(), "18", None),
+            (number.clone(), "5", Some("this is at least 18")),
+            (number, "100", Some("this is at most 99")),
+            (ratio, "0.25", Some("this is at least 0.5")),
+            (text.clone(), "äöü", None),
+            (text.clone(), "a", Some("this has at least 2 characters")),
+            (text, "abcd", Some("this has at most 3 characters")),
+            (list.clone(), "a", None),
+            (list.clone(), "a, c", Some("this is not one of them")),
+            (list, "a, b", Some("this has at most 1 value")),
+            (format("email"), "ada@example.com", None),
+            (format("email"), "ada", Some("this is an address such as `ada@example.com`")),
+            (format("uri"), "https://example.com", None),
+            (format("uri"), "example", Some("this is a URL such as `https://example.com`")),
+            (format("date"), "2026-02-28", None),
+            (format("date"), "2026-02-30", Some("this is a date such as `2026-01-31`")),
+            (format("date-time"), "2026-02-28T10:00:00+01:00", None),
+            (format("date-time"), "tomorrow", Some("this is a time such as `2026-01-31T12:00:00Z`")),
+            (format("no-such-format"), "anything", None),
+        ];
+        for (schema, line, problem) in cases {
+            assert_eq!(field(schema.clone(), true).read(line).err().as_deref(), problem, "{schema} {line}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a turn that is not as it should be, as a failure.
 
 use ropeway::agent::{AgentError, End, Limit};
-use ropeway::provider::StopReason;
+use ropeway::provider::{ErrorKind, StopReason};
 
 use crate::failure::{Exit, Failure};
 
@@ -10,11 +10,13 @@ pub(super) fn unanswered(error: &AgentError) -> Failure {
     match error {
         AgentError::Provider { source, .. } => {
             let failure = Failure::provider(error.to_string(), source);
-            match source.is_auth() {
-                true => failure.hint(
+            match source.kind {
+                _ if source.is_auth() => failure.hint(
                     "the key is missing, wrong, or not allowed to do this: `--key-env VARIABLE` takes another one",
                 ),
-                false => failure,
+                ErrorKind::NotFound => failure
+                    .hint("the model may be called otherwise: `--models` lists those that there are, and `--model NAME` takes one"),
+                _ => failure,
             }
         }
         other => Failure::new(Exit::ToolError, other.to_string()),

@@ -12,7 +12,7 @@ use ropeway::provider::Provider;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Setting, say};
+use super::{Setting, print, print_json, say};
 use crate::chat::approval::Rules;
 use crate::chat::line::Editor;
 use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, record};
@@ -96,7 +96,11 @@ pub(super) struct Chat {
 impl Chat {
     /// Does somebody sit at a terminal and talk?
     pub(super) fn is_interactive(&self, json: bool) -> bool {
-        self.prompt.is_none() && !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+        self.prompt.is_none()
+            && !self.model.models
+            && !json
+            && std::io::stdin().is_terminal()
+            && std::io::stdout().is_terminal()
     }
 
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
@@ -132,7 +136,20 @@ impl Chat {
         let message = self.prompt.as_deref().map(message).transpose()?;
         let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();
         let chat = servers.config.chat.clone().unwrap_or_default();
-        let ModelChoice { provider, model, why } = self.model.choose(Some(&chat)).await?;
+        let file = match &servers.source {
+            Source::File(file) => Some(file.as_path()),
+            _ => None,
+        };
+        if self.model.models {
+            let models = self.model.list(Some(&chat), file).await?;
+            match setting.json {
+                true => print_json(&models)?,
+                false => models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?,
+            }
+            return Ok(Exit::Done);
+        }
+        let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await?;
+        chat.warnings.iter().for_each(|warning| say(&faint(&format!("{}\n", clean_line(warning)))));
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
             servers.config.servers.clear();
@@ -144,7 +161,7 @@ impl Chat {
             handlers = handlers.on_sampling(Sampling::new(provider.clone(), &model).handler());
         }
         let servers = servers.answered_by(handlers);
-        let about = format!("{} · {why}", clean_line(&model));
+        let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let screen = match setting.json {
             true => Screen::for_scripts(),

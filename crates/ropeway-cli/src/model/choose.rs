@@ -2,7 +2,7 @@
 
 use ropeway::config::{ChatSettings, ProviderName};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{KeyHeader, Provider, Settings};
 use ropeway::secret::Secret;
 
 use super::local::{self, Found};
@@ -13,21 +13,47 @@ use crate::failure::Failure;
 /// Words in the names of models that nobody can talk to.
 const MUTE: [&str; 3] = ["embed", "rerank", "whisper"];
 
-/// The model that is meant: the line goes before the file, the file before keys, and keys before servers on this machine.
+/// The model that is meant: the line goes before the file, the file before keys, and keys before servers on
+/// this machine, unless a model is wanted that nobody with a key is known to have.
 pub(super) async fn choose(
     args: &ModelArgs,
     chat: Option<&ChatSettings>,
     around: &Around<'_>,
 ) -> Result<ModelChoice, Failure> {
-    let said = Said::of(args, chat);
+    let said = Said::of(args, chat, around)?;
+    if let Some(place) = said.place(around)? {
+        return place.choice(said.model).await;
+    }
+    let by_key = by_key(said.model.as_deref(), around)?;
+    if let Some((place, true)) = by_key {
+        return place.choice(said.model).await;
+    }
+    // Nobody with a key is known to have such a model: it may well be one of this machine.
+    let found = local::find(around.locals).await;
+    match (on_this_machine(said.model.as_deref(), &found), by_key) {
+        (Some(choice), _) => Ok(choice),
+        (None, Some((place, _))) => place.choice(said.model).await,
+        (None, None) => Err(trouble::nothing(said.model.as_deref(), &found, around.locals)),
+    }
+}
+
+/// The models that there are where one would be talked to.
+pub(super) async fn list(
+    args: &ModelArgs,
+    chat: Option<&ChatSettings>,
+    around: &Around<'_>,
+) -> Result<Vec<String>, Failure> {
+    let said = Said::of(args, chat, around)?;
     let place = match said.place(around)? {
         Some(place) => Some(place),
-        None => by_key(&said, around)?,
+        None => by_key(said.model.as_deref(), around)?.map(|(place, _)| place),
     };
-    match place {
-        Some(place) => place.choice(said.model).await,
-        None => on_this_machine(said.model, around).await,
+    if let Some(place) = place {
+        return place.models().await;
     }
+    let found = local::find(around.locals).await;
+    let models: Vec<String> = found.iter().flat_map(|found| found.models.clone()).collect();
+    if models.is_empty() { Err(trouble::nothing(None, &found, around.locals)) } else { Ok(models) }
 }
 
 /// What is said of a model, on the line and in the file.
@@ -41,15 +67,24 @@ struct Said {
 }
 
 impl Said {
-    fn of(args: &ModelArgs, chat: Option<&ChatSettings>) -> Self {
+    fn of(args: &ModelArgs, chat: Option<&ChatSettings>, around: &Around<'_>) -> Result<Self, Failure> {
         let no_chat = ChatSettings::default();
         let chat = chat.unwrap_or(&no_chat);
         let in_file = provider_of(chat.provider, chat.base_url.as_deref());
         let on_line = provider_of(args.provider, args.base_url.as_deref());
+        let is_lost = !chat.missing.base_url.is_empty();
+        if is_lost && on_line.is_none() {
+            return Err(trouble::lost(&chat.missing.base_url, around.file));
+        }
         // What the file says of one place says nothing of another: above all, its key does not go there.
-        let is_elsewhere = args.base_url.is_some() && args.base_url != chat.base_url
+        let is_elsewhere = is_lost
+            || args.base_url.as_ref().is_some_and(|url| !chat.base_url.as_ref().is_some_and(|own| same_url(url, own)))
             || args.provider.is_some() && args.provider != in_file;
-        let names_a_place = in_file.is_some();
+        // Nobody's key stands in for the one that is meant.
+        if !is_elsewhere && !chat.missing.key.is_empty() && args.key_env.is_none() {
+            return Err(trouble::key_not_set(&chat.missing.key, around.file));
+        }
+        let names_a_place = in_file.is_some() || is_lost;
         let keeps_place = names_a_place && !is_elsewhere;
         let keeps_model = keeps_place || !names_a_place;
         let why = match (args.provider, &args.base_url) {
@@ -57,36 +92,33 @@ impl Said {
             (None, Some(_)) => "`--base-url` was given".to_owned(),
             (None, None) => "the configuration says so".to_owned(),
         };
-        Self {
+        Ok(Self {
             provider: args.provider.or(in_file.filter(|_| keeps_place)).or(on_line),
             base_url: args.base_url.clone().or(chat.base_url.clone().filter(|_| keeps_place)),
             key: chat.key.clone().filter(|_| keeps_place),
             key_env: args.key_env.clone(),
             model: args.model.clone().or(chat.model.clone().filter(|_| keeps_model)),
             why,
-        }
+        })
     }
 
-    /// The place that is named, if one is.
+    /// The place that is named, if one is: itself, or by the variable of its key.
     fn place(&self, around: &Around<'_>) -> Result<Option<Place>, Failure> {
-        let Some(provider) = self.provider else { return Ok(None) };
+        let Some(provider) = self.provider else { return by_key_env(self, around) };
         let vendor = vendor(provider);
         let mut settings = usual(vendor, around);
         let own_url = own_url(vendor, &settings);
         if let Some(url) = &self.base_url {
             settings.base_url.clone_from(url);
+            settings.dialect = provider.dialect();
+        }
+        let settings = match (&self.key_env, &self.key) {
+            (Some(name), _) => with_key_of(settings, vendor, name, around)?,
+            (None, Some(key)) => with_key(settings, key.clone()),
             // Nobody has said whose server it is, so nobody's key is for it.
-            if provider == ProviderName::Chat {
-                settings.key = None;
-            }
-        }
-        if let Some(key) = &self.key {
-            settings = with_key(settings, key.clone());
-        }
-        if let Some(name) = &self.key_env {
-            let key = around.get(name).ok_or_else(|| trouble::variable_not_set(name))?;
-            settings = with_key(settings, Secret::new(key));
-        }
+            (None, None) if provider == ProviderName::Chat && self.base_url.is_some() => settings,
+            (None, None) => with_usual_key(settings, vendor, around)?,
+        };
         let is_own = same_url(&settings.base_url, &own_url);
         if is_own && !vendor.keys.is_empty() && settings.key.is_none() {
             return Err(trouble::no_key(vendor));
@@ -100,20 +132,25 @@ fn provider_of(provider: Option<ProviderName>, base_url: Option<&str>) -> Option
     provider.or(base_url.map(|_| ProviderName::Chat))
 }
 
-/// How a provider is usually talked to, with what the environment says of it.
+/// How a provider is usually talked to, with what the environment says of its place.
+///
+/// Who stands in for OpenAI at `OPENAI_BASE_URL` is spoken to in Chat Completions, be OpenAI named or found by its key: few
+/// others speak Responses. One who does is named together with the place: `--provider openai --base-url URL`.
 fn usual(vendor: &Vendor, around: &Around<'_>) -> Settings {
     if let Some(local) = around.locals.iter().find(|local| local.name == vendor.name) {
         return local.settings();
     }
     let dialect = vendor.name.dialect();
-    match vendor.url {
+    let mut settings = match vendor.url {
         None => Settings::from_variables(dialect, around.variable),
-        Some(url) => {
-            let mut settings = Settings::new(dialect).with_base_url(url);
-            settings.key = vendor.keys.iter().find_map(|name| around.get(name)).map(Secret::new);
-            settings
-        }
+        Some(url) => Settings::new(dialect).with_base_url(url),
+    };
+    // Which of its variables holds the key, the table of providers says.
+    settings.key = None;
+    if dialect == Dialect::Responses && !same_url(&settings.base_url, &own_url(vendor, &settings)) {
+        settings.dialect = Dialect::Chat;
     }
+    settings
 }
 
 /// Where a provider is when nobody says otherwise.
@@ -125,8 +162,17 @@ fn own_url(vendor: &Vendor, usual: &Settings) -> String {
     }
 }
 
+/// Do both mean the same place?
 fn same_url(one: &str, other: &str) -> bool {
-    one.trim_end_matches('/') == other.trim_end_matches('/')
+    let plain = |text: &str| match url::Url::parse(text) {
+        Ok(mut url) => {
+            let path = url.path().trim_end_matches('/').to_owned();
+            url.set_path(&path);
+            url.to_string()
+        }
+        Err(_) => text.to_owned(),
+    };
+    plain(one) == plain(other)
 }
 
 /// The settings with this key, sent as the dialect sends keys.
@@ -135,28 +181,58 @@ fn with_key(mut settings: Settings, key: Secret) -> Settings {
     settings.with_key(key)
 }
 
-/// The provider whose key is set; of several the one whose models are called like the one that is wanted, or else the first.
-fn by_key(said: &Said, around: &Around<'_>) -> Result<Option<Place>, Failure> {
-    if let Some(name) = &said.key_env {
-        let Some(vendor) = with_keys().find(|vendor| vendor.keys.contains(&name.as_str())) else {
-            return Err(trouble::key_for_nobody(name));
-        };
-        let key = around.get(name).ok_or_else(|| trouble::variable_not_set(name))?;
-        let settings = with_key(usual(vendor, around), Secret::new(key));
-        return Ok(Some(Place::found(vendor, settings, "`--key-env` was given".to_owned())));
+/// The settings with the key of a variable, sent as the provider wants that one to be sent.
+fn with_key_of(settings: Settings, vendor: &Vendor, name: &str, around: &Around<'_>) -> Result<Settings, Failure> {
+    let mut settings = with_key(settings, around.key(name)?);
+    if vendor.keys.iter().any(|key| key.variable == name && key.is_token) {
+        settings.key_header = KeyHeader::Bearer;
     }
+    Ok(settings)
+}
+
+/// The settings with the first of the provider's keys that is set, if one is.
+fn with_usual_key(settings: Settings, vendor: &Vendor, around: &Around<'_>) -> Result<Settings, Failure> {
+    match vendor.variables().find(|name| around.get(name).is_some()) {
+        Some(name) => with_key_of(settings, vendor, name, around),
+        None => Ok(settings),
+    }
+}
+
+/// The provider whose variable is given.
+fn by_key_env(said: &Said, around: &Around<'_>) -> Result<Option<Place>, Failure> {
+    let Some(name) = &said.key_env else { return Ok(None) };
+    let Some(vendor) = with_keys().find(|vendor| vendor.variables().any(|known| known == name)) else {
+        return Err(trouble::key_for_nobody(name));
+    };
+    let settings = with_key_of(usual(vendor, around), vendor, name, around)?;
+    Ok(Some(Place::found(vendor, settings, "`--key-env` was given".to_owned())))
+}
+
+/// The provider whose key is set, and whether the model that is wanted may well be there: of several the one whose models are
+/// called like that, or else one of the user's own choice, or else the first.
+fn by_key(wanted: Option<&str>, around: &Around<'_>) -> Result<Option<(Place, bool)>, Failure> {
     let set: Vec<(&Vendor, &str)> = with_keys().filter_map(|vendor| Some((vendor, reason(vendor, around)?))).collect();
     let is_called = |vendor: &Vendor, model: &str| vendor.models.iter().any(|start| model.starts_with(start));
-    let wanted = said.model.as_ref().and_then(|model| set.iter().find(|(vendor, _)| is_called(vendor, model)));
-    Ok(wanted
-        .or(set.first())
-        .map(|(vendor, variable)| Place::found(vendor, usual(vendor, around), format!("{variable} is set"))))
+    let stands_in = |vendor: &Vendor| {
+        let settings = usual(vendor, around);
+        !same_url(&settings.base_url, &own_url(vendor, &settings))
+    };
+    let fitting = match wanted {
+        None => set.first(),
+        Some(model) => set
+            .iter()
+            .find(|(vendor, _)| is_called(vendor, model))
+            .or_else(|| set.iter().find(|(vendor, _)| stands_in(vendor))),
+    };
+    let Some((vendor, variable)) = fitting.or(set.first()) else { return Ok(None) };
+    let settings = with_usual_key(usual(vendor, around), vendor, around)?;
+    Ok(Some((Place::found(vendor, settings, format!("{variable} is set")), fitting.is_some())))
 }
 
 /// The variable that speaks for a provider, if one is set. An address alone does, too: servers of one's own need no key.
 fn reason(vendor: &Vendor, around: &Around<'_>) -> Option<&'static str> {
     let address = (vendor.name == ProviderName::OpenAi).then_some("OPENAI_BASE_URL");
-    vendor.keys.iter().copied().chain(address).find(|name| around.get(name).is_some())
+    vendor.variables().chain(address).find(|name| around.get(name).is_some())
 }
 
 /// Where a model is, before it is known which.
@@ -169,12 +245,8 @@ struct Place {
 }
 
 impl Place {
-    fn found(vendor: &'static Vendor, mut settings: Settings, why: String) -> Self {
+    fn found(vendor: &'static Vendor, settings: Settings, why: String) -> Self {
         let is_own = same_url(&settings.base_url, &own_url(vendor, &settings));
-        // Who stands in for OpenAI speaks Chat Completions; few speak Responses.
-        if !is_own && settings.dialect == Dialect::Responses {
-            settings.dialect = Dialect::Chat;
-        }
         Self { vendor, settings, is_own, why }
     }
 
@@ -188,18 +260,23 @@ impl Place {
             }
             None => self.ask().await?,
         };
-        Ok(ModelChoice { provider: self.settings, model, why: self.why })
+        let place = heard_by(self.vendor, &self.settings, self.is_own);
+        Ok(ModelChoice { provider: self.settings, model, place, why: self.why })
     }
 
     /// The first of its models, where it serves what somebody gave it; of a shop's many models somebody has to name one.
     async fn ask(&self) -> Result<String, Failure> {
-        let provider = Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
-        let is_shop = self.is_own && !self.vendor.keys.is_empty();
-        match provider.models().await {
-            Ok(models) if is_shop => Err(trouble::which(self.vendor, &models)),
-            Ok(models) => first(&models).ok_or_else(|| trouble::no_model(&self.settings)),
-            Err(error) => Err(trouble::not_listed(&self.settings, &error)),
+        let models = self.models().await?;
+        match self.is_own && !self.vendor.keys.is_empty() {
+            true => Err(trouble::which(self.vendor, &models)),
+            false => first(&models).ok_or_else(|| trouble::no_model(&self.settings)),
         }
+    }
+
+    /// Its models.
+    async fn models(&self) -> Result<Vec<String>, Failure> {
+        let provider = Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
+        provider.models().await.map_err(|error| trouble::not_listed(&self.settings, &error))
     }
 }
 
@@ -209,17 +286,30 @@ fn first(models: &[String]) -> Option<String> {
     models.iter().find(|model| !is_mute(model)).cloned()
 }
 
+/// Who hears what is said: a provider, and the host; where somebody else stands in for it, only the host is known.
+fn heard_by(vendor: &Vendor, settings: &Settings, is_own: bool) -> String {
+    let host = url::Url::parse(&settings.base_url).ok().and_then(|url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(format!("{}{port}", url.host_str()?))
+    });
+    match (host, is_own) {
+        (Some(host), true) => format!("{} at {host}", vendor.title),
+        (Some(host), false) => host,
+        (None, _) => vendor.title.to_owned(),
+    }
+}
+
 /// The model of a server on this machine: the one that is wanted, or else the first.
-async fn on_this_machine(wanted: Option<String>, around: &Around<'_>) -> Result<ModelChoice, Failure> {
-    let found = local::find(around.locals).await;
-    let of = |Found { models, .. }: &Found| match &wanted {
+fn on_this_machine(wanted: Option<&str>, found: &[Found]) -> Option<ModelChoice> {
+    let of = |Found { models, .. }: &Found| match wanted {
         Some(wanted) => models.iter().find(|model| is_meant(model, wanted)).cloned(),
         None => first(models),
     };
-    let chosen = found.iter().find_map(|found| Some((found.local, of(found)?)));
-    let Some((local, model)) = chosen else { return Err(trouble::nothing(wanted.as_deref(), &found, around.locals)) };
+    let (local, model) = found.iter().find_map(|found| Some((found.local, of(found)?)))?;
     let why = format!("{} answers on port {}", local.title(), local.port);
-    Ok(ModelChoice { provider: local.settings(), model, why })
+    let provider = local.settings();
+    let place = heard_by(vendor(local.name), &provider, true);
+    Some(ModelChoice { provider, model, place, why })
 }
 
 /// Ollama's models have a tag, and nobody says that of the latest.

@@ -7,13 +7,16 @@ mod tests;
 mod trouble;
 mod vendor;
 
+use std::path::Path;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use ropeway::config::{ChatSettings, ProviderName};
+use ropeway::message::Dialect;
 use ropeway::provider::Settings;
-use ropeway::secret::Mask;
+use ropeway::secret::Secret;
 
-use self::choose::choose;
+use self::choose::{choose, list};
 use self::local::{LOCALS, Local};
 use crate::failure::Failure;
 use crate::veil;
@@ -25,7 +28,7 @@ pub(crate) struct ModelArgs {
     /// Whose model to talk to
     #[arg(long, value_name = "NAME", value_parser = provider_parser())]
     pub(crate) provider: Option<ProviderName>,
-    /// Where the provider is; alone, it speaks Chat Completions there
+    /// Where the provider is; alone, it speaks Chat Completions there, as at OPENAI_BASE_URL
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Which model to talk to
@@ -34,6 +37,9 @@ pub(crate) struct ModelArgs {
     /// Take the key from this variable
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) key_env: Option<String>,
+    /// List the models that there are, and end
+    #[arg(long)]
+    pub(crate) models: bool,
 }
 
 fn provider_parser() -> impl clap::builder::TypedValueParser<Value = ProviderName> {
@@ -47,18 +53,41 @@ pub(crate) struct ModelChoice {
     pub(crate) provider: Settings,
     /// The model.
     pub(crate) model: String,
+    /// Who hears what is said: the provider, and its host.
+    pub(crate) place: String,
     /// Why it is this one, in a sentence.
     pub(crate) why: String,
 }
 
 impl ModelArgs {
-    /// The model that is meant. From here on nothing that is printed shows its key.
-    pub(crate) async fn choose(&self, chat: Option<&ChatSettings>) -> Result<ModelChoice, Failure> {
-        let variable = |name: &str| std::env::var(name).ok();
-        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS }).await?;
-        veil::hide(&Mask::new(&choice.provider.key));
+    /// The model that is meant; `file` is where the chat is written. From here on nothing that is printed shows its key.
+    pub(crate) async fn choose(
+        &self,
+        chat: Option<&ChatSettings>,
+        file: Option<&Path>,
+    ) -> Result<ModelChoice, Failure> {
+        self.hide_secrets();
+        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await?;
+        veil::hide(&choice.provider.secrets());
         Ok(choice)
     }
+
+    /// The models that there are where one would be talked to.
+    pub(crate) async fn list(&self, chat: Option<&ChatSettings>, file: Option<&Path>) -> Result<Vec<String>, Failure> {
+        self.hide_secrets();
+        list(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await
+    }
+
+    /// A choice that fails is told, too, and its address with it.
+    fn hide_secrets(&self) {
+        if let Some(url) = &self.base_url {
+            veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// What a choice depends on, besides what is said.
@@ -67,11 +96,22 @@ struct Around<'a> {
     variable: &'a (dyn Fn(&str) -> Option<String> + Sync),
     /// Where model servers listen on this machine.
     locals: &'a [Local],
+    /// Where the chat is written.
+    file: Option<&'a Path>,
 }
 
 impl Around<'_> {
     /// The value of a variable that is set to something.
     fn get(&self, name: &str) -> Option<String> {
-        (self.variable)(name).filter(|value| !value.trim().is_empty())
+        (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// The key that a variable holds.
+    fn key(&self, name: &str) -> Result<Secret, Failure> {
+        let key = self.get(name).ok_or_else(|| trouble::variable_not_set(name))?;
+        match key.contains(['\n', '\r']) {
+            true => Err(trouble::several_lines(name)),
+            false => Ok(Secret::new(key)),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Which model is chosen, and what is said when none is.
 
 use std::net::TcpListener;
+use std::path::Path;
 
 use clap::Parser as _;
 use ropeway::config::{ChatSettings, Config, ProviderName, Secrets};
@@ -61,7 +62,8 @@ async fn choice(
 ) -> Result<Told, Failure> {
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let choice = choose(&line(words), chat, &Around { variable: &variable, locals }).await?;
+    let choice =
+        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")) }).await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -169,19 +171,31 @@ async fn keys_are_looked_for_in_their_order() {
 async fn the_other_variables_of_the_providers_count_too() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[] };
+    let around = Around { variable: &variable, locals: &[], file: None };
     let choice = choose(&line("-m m"), None, &around).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
         ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
     );
-    // A key of another variable is sent as keys are.
-    let choice = choose(&line("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN"), None, &around).await;
-    assert_eq!(choice.expect("a model").provider.key_header, KeyHeader::named("x-api-key"));
+    // A token is sent as one also when it is named, and a key of another variable as keys are.
+    for (words, header) in [
+        ("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
+        ("-m m --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
+        ("-m m --provider claude --key-env ANTHROPIC_BASE_URL", KeyHeader::named("x-api-key")),
+    ] {
+        let choice = choose(&line(words), None, &around).await;
+        assert_eq!(choice.expect("a model").provider.key_header, header, "{words}");
+    }
     let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
     assert_eq!(
         self::choice("-m m", None, &google, &[]).await.expect("a model"),
         told(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
+    );
+    // Of two the one is named that is sent.
+    let both = [("GEMINI_API_KEY", "other"), ("GOOGLE_API_KEY", "k")];
+    assert_eq!(
+        self::choice("-m m", None, &both, &[]).await.expect("a model"),
+        told(Dialect::Gemini, GEMINI, Some("k"), "m", "GOOGLE_API_KEY is set")
     );
 }
 
@@ -195,7 +209,11 @@ async fn who_stands_in_for_openai_speaks_chat_and_is_asked_for_a_model() {
         told(Dialect::Chat, &url, None, "mine", "OPENAI_BASE_URL is set")
     );
     let named = choice("--provider openai -m m", None, &variables, &[]).await.expect("a model");
-    assert_eq!(named, told(Dialect::Responses, &url, None, "m", "`--provider openai` was given"));
+    assert_eq!(named, told(Dialect::Chat, &url, None, "m", "`--provider openai` was given"));
+    // Whoever names both the provider and the place means its own dialect.
+    let words = "--provider openai --base-url http://l/v1 -m m";
+    let named = choice(words, None, &variables, &[]).await.expect("a model");
+    assert_eq!(named, told(Dialect::Responses, "http://l/v1", None, "m", "`--provider openai` was given"));
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -233,6 +251,64 @@ async fn without_a_key_a_server_on_this_machine_is_found() {
 }
 
 #[tokio::test]
+async fn a_model_that_nobody_with_a_key_has_is_looked_for_on_this_machine_first() {
+    for (wanted, expected) in [
+        ("qwen", "Ollama answers on port"),
+        ("other", "ANTHROPIC_API_KEY is set"),
+        ("claude-x", "ANTHROPIC_API_KEY is set"),
+    ] {
+        let (server, port) = server(list(&["qwen:latest", "claude-x"])).await;
+        let local = Local { name: ProviderName::Ollama, port };
+        let words = format!("--model {wanted}");
+        let (.., why) = choice(&words, None, &KEYS[..1], &[local]).await.expect("a model");
+        assert!(why.starts_with(expected), "{wanted}: {why}");
+        assert_eq!(server.requests().len(), usize::from(wanted != "claude-x"), "{wanted}");
+    }
+    // A server of one's own has models of any name.
+    let (_server, port) = server(list(&["qwen"])).await;
+    let local = Local { name: ProviderName::Ollama, port };
+    let own = [KEYS[0], ("OPENAI_BASE_URL", "http://l/v1")];
+    let chosen = choice("--model qwen", None, &own, &[local]).await.expect("a model");
+    assert_eq!(chosen, told(Dialect::Chat, "http://l/v1", None, "qwen", "OPENAI_BASE_URL is set"));
+}
+
+#[tokio::test]
+async fn an_address_is_the_same_however_it_is_written() {
+    let file = file("{base_url: 'http://f/v1', key: key-f, model: m-f}");
+    for (url, key) in [("http://f/v1/", Some("key-f")), ("HTTP://F:80/v1", Some("key-f")), ("http://f/v2", None)] {
+        let words = format!("--base-url {url} -m m");
+        let chosen = choice(&words, file.as_ref(), &[], &[]).await.expect("a model");
+        assert_eq!(chosen, told(Dialect::Chat, url, key, "m", "`--base-url` was given"));
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_one_line_without_what_surrounds_it() {
+    let (_, _, key, ..) = choice("", None, &[("ANTHROPIC_API_KEY", " key-a\r\n")], &[]).await.expect("a model");
+    assert_eq!(key.as_deref(), Some("key-a"));
+    let lines = [("ANTHROPIC_API_KEY", "one\ntwo")];
+    for words in ["", "--provider claude", "--key-env ANTHROPIC_API_KEY"] {
+        let expected = "error: the key in `ANTHROPIC_API_KEY` has several lines\n".to_owned();
+        assert_eq!(trouble(words, None, &lines, &[]).await, (Exit::Usage, expected), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_told_who_hears_what_is_said() {
+    let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-a".to_owned());
+    let local = Local { name: ProviderName::Ollama, port: 7 };
+    let around = Around { variable: &variable, locals: &[local], file: None };
+    for (words, place) in [
+        ("-m claude-x", "Anthropic at api.anthropic.com"),
+        ("-m m --provider claude --base-url https://ada:pass@h:81/v1", "h:81"),
+        ("-m m --provider ollama", "Ollama at 127.0.0.1:7"),
+        ("-m m --base-url http://l/v1?token=t", "l"),
+    ] {
+        assert_eq!(choose(&line(words), None, &around).await.expect("a model").place, place, "{words}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_on_this_machine_can_be_named() {
     let (_server, port) = server(list(&["qwen"])).await;
     let local = Local { name: ProviderName::Ollama, port };
@@ -248,7 +324,7 @@ async fn with_nothing_it_is_told_what_to_set() {
         "error: there is no model to talk to: no key is set, and no server on this machine has one
   for Anthropic: export ANTHROPIC_API_KEY=…
   for OpenAI: export OPENAI_API_KEY=…
-  for Gemini: export GEMINI_API_KEY=…
+  for Gemini: export GOOGLE_API_KEY=…
   for OpenRouter: export OPENROUTER_API_KEY=…
   for Mistral: export MISTRAL_API_KEY=…
   for Groq: export GROQ_API_KEY=…
@@ -294,7 +370,12 @@ async fn a_key_that_is_missing_is_named() {
         (
             "",
             Some("{provider: groq, key: '${NO_SUCH}'}"),
-            format!("error: Groq needs a key, and `GROQ_API_KEY` is not set\n  set it: export GROQ_API_KEY=…\n{hint}"),
+            "error: the key of the model is not known: `NO_SUCH` is not set
+  `chat.key` of `a.yaml` wants it
+  set it: export NO_SUCH=…
+  or name another variable with `--key-env`
+"
+            .to_owned(),
         ),
         (
             "--base-url http://l/v1 --key-env MINE",
@@ -307,6 +388,39 @@ async fn a_key_that_is_missing_is_named() {
     }
     let expected = "error: it is not known whose key `MINE` holds\n  say it with `--provider` or `--base-url`: a key goes only where it belongs\n";
     assert_eq!(trouble("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn what_the_file_means_and_does_not_know_is_not_guessed() {
+    let lost = "error: it is not known where the model is: `HOST` is not set
+  `chat.base_url` of `a.yaml` wants it
+  set it: export HOST=…
+  or say where it is with `--base-url`, or whose with `--provider`
+";
+    let homeless = "{provider: openai, base_url: 'https://${HOST}/v1', key: key-f, model: m-f}";
+    for words in ["", "-m m", "--key-env OPENAI_API_KEY"] {
+        assert_eq!(trouble(words, Some(homeless), &KEYS, &[]).await, (Exit::Usage, lost.to_owned()), "{words}");
+    }
+    let keyless = "error: the key of the model is not known: `MINE` is not set
+  `chat.key` of `a.yaml` wants it
+  set it: export MINE=…
+  or name another variable with `--key-env`
+";
+    for chat in ["{provider: openai, key: '${MINE}'}", "{key: '${MINE}'}", "{base_url: 'http://f/v1', key: '${MINE}'}"]
+    {
+        assert_eq!(trouble("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
+    }
+    // Whoever says on the line where it goes is not held up by the file, and gets nothing that was meant for elsewhere.
+    let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
+    let keyless = "{provider: openai, key: '${MINE}'}";
+    for (words, chat, expected) in [
+        ("-m m --provider openai", homeless, openai("`--provider openai` was given")),
+        ("-m m --key-env OPENAI_API_KEY", keyless, openai("the configuration says so")),
+        ("-m m --base-url http://l", keyless, told(Dialect::Chat, "http://l", None, "m", "`--base-url` was given")),
+    ] {
+        let chosen = choice(words, file(chat).as_ref(), &KEYS, &[]).await;
+        assert_eq!(chosen.map_err(|failure| printed(&failure)), Ok(expected), "{words}");
+    }
 }
 
 #[tokio::test]

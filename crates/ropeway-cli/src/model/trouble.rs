@@ -1,8 +1,9 @@
 //! Why there is no model to talk to, and what helps.
 
+use std::path::Path;
+
 use ropeway::message::Dialect;
 use ropeway::provider::{ProviderError, Settings};
-use ropeway::secret::Mask;
 
 use super::local::{Found, Local};
 use super::vendor::{Vendor, with_keys};
@@ -16,10 +17,42 @@ pub(super) fn variable_not_set(name: &str) -> Failure {
     Failure::new(Exit::NeedsAuth, format!("the variable `{name}` is not set")).hint(format!("set it: export {name}=…"))
 }
 
+/// A key that no header can hold.
+pub(super) fn several_lines(name: &str) -> Failure {
+    Failure::usage(format!("the key in `{name}` has several lines"))
+}
+
+/// A base URL of the file whose secrets are not set: it is not guessed where the talk was meant to go.
+pub(super) fn lost(secrets: &[String], file: Option<&Path>) -> Failure {
+    let failure = Failure::usage(format!("it is not known where the model is: {}", not_set(secrets)));
+    not_set_in(failure, "base_url", secrets, file)
+        .hint("or say where it is with `--base-url`, or whose with `--provider`")
+}
+
+/// A key of the file that is not set: no other one is sent in its place.
+pub(super) fn key_not_set(secrets: &[String], file: Option<&Path>) -> Failure {
+    let failure = Failure::new(Exit::NeedsAuth, format!("the key of the model is not known: {}", not_set(secrets)));
+    not_set_in(failure, "key", secrets, file).hint("or name another variable with `--key-env`")
+}
+
+fn not_set_in(failure: Failure, key: &str, secrets: &[String], file: Option<&Path>) -> Failure {
+    let file = file.map(|file| format!(" of `{}`", file.display())).unwrap_or_default();
+    let failure = failure.hint(format!("`chat.{key}`{file} wants it"));
+    let variables = secrets.iter().filter(|name| !name.starts_with("file:"));
+    variables.fold(failure, |failure, name| failure.hint(format!("set it: export {name}=…")))
+}
+
+/// Which secrets are not set, in words.
+fn not_set(secrets: &[String]) -> String {
+    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+    format!("{} {} not set", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
+}
+
 /// A provider that does not answer without a key.
 pub(super) fn no_key(vendor: &Vendor) -> Failure {
-    let names: Vec<String> = vendor.keys.iter().map(|name| format!("`{name}`")).collect();
-    let (verb, first) = (if names.len() == 1 { "is not" } else { "are not" }, vendor.keys.first().unwrap_or(&""));
+    let names: Vec<String> = vendor.variables().map(|name| format!("`{name}`")).collect();
+    let verb = if names.len() == 1 { "is not" } else { "are not" };
+    let first = vendor.variables().next().unwrap_or_default();
     Failure::new(Exit::NeedsAuth, format!("{} needs a key, and {} {verb} set", vendor.title, names.join(" and ")))
         .hint(format!("set it: export {first}=…"))
         .hint("or name another variable with `--key-env`, or write `key: ${NAME}` under `chat` in the configuration")
@@ -79,7 +112,7 @@ pub(super) fn nothing(wanted: Option<&str>, found: &[Found], locals: &[Local]) -
         })
     });
     let failure = with_keys().fold(failure, |failure, vendor| {
-        failure.hint(format!("for {}: export {}=…", vendor.title, vendor.keys.first().unwrap_or(&"")))
+        failure.hint(format!("for {}: export {}=…", vendor.title, vendor.variables().next().unwrap_or_default()))
     });
     failure
         .hint(format!("for a model on this machine: start its server ({})", asked.join(", ")))
@@ -97,10 +130,12 @@ fn named(models: &[String]) -> String {
 
 /// The address of a provider, without what must not be seen of it.
 fn shown(settings: &Settings) -> String {
-    let url = &settings.base_url;
-    let (scheme, rest) = url.split_once("://").map_or(("", url.as_str()), |(scheme, rest)| (scheme, rest));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    Mask::new(&settings.key).hide(&format!("{scheme}://{host}{path}")).into_owned()
+    let mask = settings.secrets();
+    let Ok(mut url) = url::Url::parse(&settings.base_url) else { return mask.hide(&settings.base_url).into_owned() };
+    // What cannot have credentials has none to be shown.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    mask.hide(url.as_str()).into_owned()
 }

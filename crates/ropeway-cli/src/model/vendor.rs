@@ -10,8 +10,9 @@ pub(super) struct Vendor {
     pub(super) title: &'static str,
     /// Where it is, unless its dialect says so already.
     pub(super) url: Option<&'static str>,
-    /// The variables that hold its key, the most usual first. None are needed where there are none.
-    pub(super) keys: &'static [&'static str],
+    /// The variables that hold its key, in the order in which they are looked for: that of the provider's own libraries. None
+    /// are needed where there are none.
+    pub(super) keys: &'static [Key],
     /// The model that is taken when nobody names one: good enough for tools, and not the dearest. Where no name is known that
     /// lasts, somebody has to name one.
     pub(super) model: Option<&'static str>,
@@ -19,13 +20,36 @@ pub(super) struct Vendor {
     pub(super) models: &'static [&'static str],
 }
 
+/// A variable that holds a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) variable: &'static str,
+    /// It is sent as `Authorization: Bearer`, whatever the dialect does with keys.
+    pub(super) is_token: bool,
+}
+
+impl Vendor {
+    /// The variables that hold its key, in their order.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.keys.iter().map(|key| key.variable)
+    }
+}
+
+const fn key(variable: &'static str) -> Key {
+    Key { variable, is_token: false }
+}
+
+const fn token(variable: &'static str) -> Key {
+    Key { variable, is_token: true }
+}
+
 /// The providers, in the order in which their keys are looked for.
-pub(super) const VENDORS: [Vendor; 13] = [
+pub(super) static VENDORS: [Vendor; 13] = [
     Vendor {
         name: ProviderName::Anthropic,
         title: "Anthropic",
         url: None,
-        keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+        keys: &[key("ANTHROPIC_API_KEY"), token("ANTHROPIC_AUTH_TOKEN")],
         model: Some("claude-sonnet-5-5"),
         models: &["claude"],
     },
@@ -33,7 +57,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::OpenAi,
         title: "OpenAI",
         url: None,
-        keys: &["OPENAI_API_KEY"],
+        keys: &[key("OPENAI_API_KEY")],
         model: Some("gpt-6-sol"),
         models: &["gpt-", "o1", "o3", "o4"],
     },
@@ -41,7 +65,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::Gemini,
         title: "Gemini",
         url: None,
-        keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        keys: &[key("GOOGLE_API_KEY"), key("GEMINI_API_KEY")],
         model: Some("gemini-3.8-flash"),
         models: &["gemini"],
     },
@@ -49,7 +73,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::OpenRouter,
         title: "OpenRouter",
         url: Some("https://openrouter.ai/api/v1"),
-        keys: &["OPENROUTER_API_KEY"],
+        keys: &[key("OPENROUTER_API_KEY")],
         model: Some("openrouter/auto"),
         models: &["openrouter/", "anthropic/", "openai/", "google/"],
     },
@@ -57,7 +81,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::Mistral,
         title: "Mistral",
         url: Some("https://api.mistral.ai/v1"),
-        keys: &["MISTRAL_API_KEY"],
+        keys: &[key("MISTRAL_API_KEY")],
         model: Some("mistral-medium-latest"),
         models: &["mistral", "ministral", "magistral", "codestral", "devstral"],
     },
@@ -65,7 +89,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::Groq,
         title: "Groq",
         url: Some("https://api.groq.com/openai/v1"),
-        keys: &["GROQ_API_KEY"],
+        keys: &[key("GROQ_API_KEY")],
         model: None,
         models: &["llama-", "meta-llama/"],
     },
@@ -73,7 +97,7 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::DeepSeek,
         title: "DeepSeek",
         url: Some("https://api.deepseek.com/v1"),
-        keys: &["DEEPSEEK_API_KEY"],
+        keys: &[key("DEEPSEEK_API_KEY")],
         model: Some("deepseek-chat"),
         models: &["deepseek"],
     },
@@ -81,24 +105,26 @@ pub(super) const VENDORS: [Vendor; 13] = [
         name: ProviderName::Xai,
         title: "xAI",
         url: Some("https://api.x.ai/v1"),
-        keys: &["XAI_API_KEY"],
+        keys: &[key("XAI_API_KEY")],
         model: None,
         models: &["grok"],
     },
-    // OpenAI speaks it, too.
-    Vendor {
-        name: ProviderName::Chat,
-        title: "OpenAI",
-        url: None,
-        keys: &["OPENAI_API_KEY"],
-        model: Some("gpt-6-sol"),
-        models: &[],
-    },
+    CHAT,
     local(ProviderName::Ollama, "Ollama"),
     local(ProviderName::LmStudio, "LM Studio"),
     local(ProviderName::LlamaCpp, "llama.cpp"),
     local(ProviderName::Vllm, "vLLM"),
 ];
+
+/// Anybody who speaks Chat Completions; OpenAI itself does, too.
+const CHAT: Vendor = Vendor {
+    name: ProviderName::Chat,
+    title: "OpenAI",
+    url: None,
+    keys: &[key("OPENAI_API_KEY")],
+    model: Some("gpt-6-sol"),
+    models: &[],
+};
 
 /// A server on this machine: it needs no key, and has the models that somebody gave it.
 const fn local(name: ProviderName, title: &'static str) -> Vendor {
@@ -108,7 +134,7 @@ const fn local(name: ProviderName, title: &'static str) -> Vendor {
 /// What is known of a provider.
 pub(super) fn vendor(name: ProviderName) -> &'static Vendor {
     // Every name stands in the table: a test sees to it.
-    VENDORS.iter().find(|vendor| vendor.name == name).unwrap_or(&VENDORS[8])
+    VENDORS.iter().find(|vendor| vendor.name == name).unwrap_or(&CHAT)
 }
 
 /// The providers that a key decides for, in their order.

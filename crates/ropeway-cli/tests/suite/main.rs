@@ -1,6 +1,7 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
 mod chat;
+mod chat_model;
 mod chat_terminal;
 mod command;
 mod completions;

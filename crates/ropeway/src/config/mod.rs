@@ -47,7 +47,7 @@ mod unit;
 #[cfg(feature = "bridge")]
 mod yaml;
 
-pub use self::chat::{ChatSettings, NotAProvider, ProviderName, ToolApproval};
+pub use self::chat::{ChatSettings, MissingSecrets, NotAProvider, ProviderName, ToolApproval};
 #[cfg(feature = "bridge")]
 pub(crate) use self::entry::PREFIX;
 pub use self::entry::{

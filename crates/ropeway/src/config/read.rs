@@ -252,8 +252,8 @@ impl Document {
         if let Some((raw, node)) = &self.chat {
             match resolve_chat(raw, node, around) {
                 Ok(resolved) => {
-                    config.chat = resolved.chat;
-                    config.warnings.extend(resolved.warnings);
+                    config.warnings.extend(resolved.chat.warnings.iter().cloned());
+                    config.chat = Some(resolved.chat);
                     config.files.extend(resolved.files);
                 }
                 Err(found) => problems.extend(found),

@@ -24,7 +24,7 @@ pub struct Provider {
 impl Provider {
     /// A provider with these settings. Nothing is sent yet.
     pub fn new(settings: Settings) -> Result<Self, ProviderError> {
-        let mask = settings.mask();
+        let mask = settings.secrets();
         let wire = Wire::open(&settings).map_err(|error| error.hidden(&mask))?;
         Ok(Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() })
     }
@@ -34,7 +34,7 @@ impl Provider {
     /// A request gets the first answer that is left of those to it. One that was not recorded is an error that says where it
     /// differs from the next.
     pub fn replaying(settings: Settings, recording: Recording) -> Self {
-        let mask = settings.mask();
+        let mask = settings.secrets();
         let wire = Wire::replaying(recording);
         Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() }
     }

@@ -127,7 +127,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("dialect", &self.dialect)
-            .field("base_url", &self.mask().hide(&self.base_url))
+            .field("base_url", &self.secrets().hide(&self.base_url))
             .field("key", &self.key)
             .field("headers", &self.headers)
             .field("timeouts", &self.timeouts)
@@ -184,7 +184,9 @@ impl Settings {
     /// Like [`Settings::from_env`], with an environment of the caller's.
     pub fn from_variables(dialect: Dialect, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut settings = Self::new(dialect);
-        let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        // Whoever reads a variable from a file easily gets the line break at its end, too.
+        let variable =
+            |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let (keys, url): (&[&str], &str) = match dialect {
             Dialect::Anthropic => (&["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL"),
             Dialect::Responses | Dialect::Chat => (&["OPENAI_API_KEY"], "OPENAI_BASE_URL"),
@@ -297,7 +299,7 @@ impl Settings {
     }
 
     /// Hides everything in these settings that must not be seen.
-    pub(super) fn mask(&self) -> Mask {
+    pub fn secrets(&self) -> Mask {
         let is_harmless = |name: &str| HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name));
         let headers = self.headers.iter().filter(|(name, _)| !is_harmless(name));
         let headers = headers.flat_map(|(name, value)| secret::in_secret_header(name, value.expose()));
@@ -305,8 +307,8 @@ impl Settings {
             Proxy::Url(url) => secret::in_url(url.expose()),
             _ => Vec::new(),
         };
-        let all: Vec<Secret> =
-            self.key.iter().cloned().chain(headers).chain(secret::in_url(&self.base_url)).chain(proxy).collect();
+        let key = self.key.iter().filter(|key| !secret::is_placeholder(key, &self.base_url)).cloned();
+        let all: Vec<Secret> = key.chain(headers).chain(secret::in_url(&self.base_url)).chain(proxy).collect();
         Mask::new(&all)
     }
 }
@@ -330,6 +332,8 @@ mod tests {
         assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), KeyHeader::Bearer));
         let gemini = from(Dialect::Gemini, &[("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b")]);
         assert_eq!(key(&gemini), Some("b".to_owned()));
+        let chat = from(Dialect::Chat, &[("OPENAI_API_KEY", " k\n")]);
+        assert_eq!(key(&chat), Some("k".to_owned()));
         let chat = from(Dialect::Chat, &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")]);
         assert_eq!((key(&chat), chat.url("/chat")), (None, "http://127.0.0.1:8080/v1/chat".to_owned()));
     }
@@ -356,9 +360,16 @@ mod tests {
             .with_header("X-Flag", "true")
             .with_header("User-Agent", "some-agent")
             .with_header("anthropic-beta", "some-beta");
-        let mask = settings.mask();
+        let mask = settings.secrets();
         assert_eq!(mask.hide("Scheme some-value, some-value"), "***, ***");
         assert_eq!(mask.hide("true some-agent some-beta"), "true some-agent some-beta");
+    }
+
+    #[test]
+    fn a_word_that_stands_in_for_a_key_on_this_machine_is_not_hidden() {
+        let at = |url: &str| Settings::new(Dialect::Chat).with_base_url(url).with_key("ollama").secrets();
+        assert_eq!(at("http://127.0.0.1:11434/v1").hide("ollama run"), "ollama run");
+        assert_eq!(at("https://example.com/v1").hide("ollama run"), "*** run");
     }
 
     #[test]
@@ -384,7 +395,7 @@ mod tests {
             .with_header("X-Api-Key", "other-key")
             .with_base_url("https://ada:password@host/v1?token=tok-99")
             .with_proxy(Proxy::Url(Secret::new("http://u:proxy-pass@p")));
-        let mask = settings.mask();
+        let mask = settings.secrets();
         for secret in ["sk-12345678", "other-key", "password", "tok-99", "proxy-pass"] {
             assert_eq!(mask.hide(&format!("<{secret}>")), "<***>");
         }

@@ -8,7 +8,7 @@ use std::fmt;
 pub use self::mask::Mask;
 #[cfg(feature = "providers")]
 pub(crate) use self::signs::in_secret_header;
-pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url};
+pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url, is_placeholder};
 
 /// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
 #[derive(Clone, PartialEq, Eq)]

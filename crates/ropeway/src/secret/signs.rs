@@ -1,5 +1,7 @@
 //! Signs of a secret: where settings are likely to hold one, by the names that people give them.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -17,6 +19,13 @@ const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// A user name shorter than this is hardly a token.
 const SHORTEST_USER: usize = 8;
+
+/// What servers on this machine are given as a key where a program insists on one.
+const PLACEHOLDERS: [&str; 6] =
+    ["lm-studio", "no-key-required", "not-needed", "not-required", "placeholder", "sk-no-key-required"];
+
+/// A key for this machine that is shorter than this is just a word.
+const SHORTEST_KEY: usize = 8;
 
 /// Is this the name of a secret, by the looks of it?
 fn looks_secret(name: &str) -> bool {
@@ -41,6 +50,23 @@ fn is_plain(value: &str) -> bool {
     let word = value.trim().to_ascii_lowercase();
     matches!(word.as_str(), "true" | "false" | "none" | "null" | "basic" | "bearer")
         || (word.len() < 6 && word.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Is this key just a word for a server on this machine, which wants none? To hide it would spoil every text.
+pub(crate) fn is_placeholder(key: &Secret, url: &str) -> bool {
+    let word = key.expose().trim().to_ascii_lowercase();
+    is_on_this_machine(url) && (word.len() < SHORTEST_KEY || PLACEHOLDERS.contains(&word.as_str()))
+}
+
+fn is_on_this_machine(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// The secrets in a value that has a name: all of it when the name says so, and those in it when it is a URL.
@@ -195,6 +221,18 @@ mod tests {
         values.sort();
         values.dedup();
         values
+    }
+
+    #[test]
+    fn a_word_for_a_server_on_this_machine_is_no_key() {
+        let is_placeholder = |key: &str, url: &str| is_placeholder(&Secret::new(key), url);
+        for url in ["http://localhost:1234/v1", "http://127.0.0.1", "http://[::1]:80/v1", "http://a:b@127.0.0.2/?x"] {
+            assert!(is_placeholder("ollama", url) && is_placeholder("LM-Studio", url), "{url}");
+            assert!(!is_placeholder("sk-12345678", url), "{url}");
+        }
+        for url in ["", "http://h/127.0.0.1", "http://127.0.0.1@h", "https://localhost.h/v1", "http://10.0.0.1/v1"] {
+            assert!(!is_placeholder("ollama", url), "{url}");
+        }
     }
 
     #[test]

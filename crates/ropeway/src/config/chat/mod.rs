@@ -20,8 +20,10 @@ pub struct ChatSettings {
     pub model: Option<String>,
     /// The URL that the paths of the provider's dialect are put behind.
     pub base_url: Option<String>,
-    /// The key; absent, too, when the secret that it stands for is not set.
+    /// The key; absent, too, when the secret that it stands for is not set, or where it should go is not known.
     pub key: Option<Secret>,
+    /// What is written and not known, since its secrets are not set: what stands in for it goes elsewhere, or is another's.
+    pub missing: MissingSecrets,
     /// What the model is told to be and to do.
     pub system: Option<String>,
     /// How long an answer may get.
@@ -34,6 +36,18 @@ pub struct ChatSettings {
     pub max_steps: Option<u32>,
     /// Which tools the model may call.
     pub tools: ToolApproval,
+    /// What is odd about it, a sentence each. The file's warnings hold it, too.
+    pub warnings: Vec<String>,
+}
+
+/// The names of the secrets that a chat needs and that are not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MissingSecrets {
+    /// Those of the base URL.
+    pub base_url: Vec<String>,
+    /// Those of the key.
+    pub key: Vec<String>,
 }
 
 /// Which tools a model may call, by globs over the names that it knows them by.
@@ -51,8 +65,14 @@ pub struct ToolApproval {
 impl ChatSettings {
     /// Hides all that must not be seen of these settings.
     pub fn secrets(&self) -> Mask {
+        let place = match (&self.base_url, self.provider) {
+            (Some(url), _) => url.as_str(),
+            (None, Some(provider)) if provider.is_on_this_machine() => "http://localhost",
+            _ => "",
+        };
+        let key = self.key.iter().filter(|key| !secret::is_placeholder(key, place)).cloned();
         let url = self.base_url.iter().flat_map(|url| secret::in_url(url));
-        Mask::new(&self.key.iter().cloned().chain(url).collect::<Vec<_>>())
+        Mask::new(&key.chain(url).collect::<Vec<_>>())
     }
 }
 
@@ -64,12 +84,14 @@ impl fmt::Debug for ChatSettings {
             .field("model", &self.model)
             .field("base_url", &self.base_url.as_deref().map(|url| mask.hide(url)))
             .field("key", &self.key)
+            .field("missing", &self.missing)
             .field("system", &self.system)
             .field("max_tokens", &self.max_tokens)
             .field("temperature", &self.temperature)
             .field("effort", &self.effort)
             .field("max_steps", &self.max_steps)
             .field("tools", &self.tools)
+            .field("warnings", &self.warnings)
             .finish()
     }
 }
@@ -85,8 +107,20 @@ mod tests {
             key: Some(Secret::new("sk-12345678")),
             ..ChatSettings::default()
         };
-        let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] } }"#;
+        let shown = r#"ChatSettings { provider: None, model: None, base_url: Some("https://ada:***@h/v1?token=***"), key: Some(***), missing: MissingSecrets { base_url: [], key: [] }, system: None, max_tokens: None, temperature: None, effort: None, max_steps: None, tools: ToolApproval { allow: [], ask: [], deny: [] }, warnings: [] }"#;
         assert_eq!(format!("{chat:?}"), shown);
         assert_eq!(chat.secrets().hide("sk-12345678 pass-w0rd t0ken-t0ken h"), "*** *** *** h");
+    }
+
+    #[test]
+    fn a_word_that_stands_in_for_a_key_on_this_machine_is_not_hidden() {
+        let key = Some(Secret::new("ollama"));
+        for (chat, shown) in [
+            (ChatSettings { provider: Some(ProviderName::Ollama), ..ChatSettings::default() }, "ollama run"),
+            (ChatSettings { base_url: Some("http://localhost:1234".into()), ..ChatSettings::default() }, "ollama run"),
+            (ChatSettings { provider: Some(ProviderName::Groq), ..ChatSettings::default() }, "*** run"),
+        ] {
+            assert_eq!(ChatSettings { key: key.clone(), ..chat }.secrets().hide("ollama run"), shown);
+        }
     }
 }

@@ -73,6 +73,11 @@ impl ProviderName {
         WORDS.iter().find(|(_, name)| *name == self).map_or("", |(word, _)| word)
     }
 
+    /// Does it serve models on this machine?
+    pub fn is_on_this_machine(self) -> bool {
+        matches!(self, Self::Ollama | Self::LmStudio | Self::LlamaCpp | Self::Vllm)
+    }
+
     /// The dialect that it speaks.
     pub fn dialect(self) -> Dialect {
         match self {

@@ -6,16 +6,16 @@ use super::{Resolver, Surroundings, key, not_set};
 use crate::config::chat::raw::{RawApproval, RawChat};
 use crate::config::node::Node;
 use crate::config::problem::ConfigProblem;
-use crate::config::{ChatSettings, ToolApproval};
+use crate::config::reference::{Part, parts};
+use crate::config::{ChatSettings, MissingSecrets, ToolApproval};
 use crate::secret::Secret;
 
 /// The path of a chat in the file.
 const BASE: &str = "chat";
 
-/// A chat, and what is odd about it. It is none when it is not known where it should go.
+/// A chat, and the files that it took.
 pub(in crate::config) struct ResolvedChat {
-    pub(in crate::config) chat: Option<ChatSettings>,
-    pub(in crate::config) warnings: Vec<String>,
+    pub(in crate::config) chat: ChatSettings,
     pub(in crate::config) files: Vec<PathBuf>,
 }
 
@@ -30,7 +30,10 @@ pub(in crate::config) fn resolve_chat(
     if let (Some(url), Some(written), true) = (&base_url, &raw.base_url, resolver.problems.is_empty()) {
         resolver.check_url(&[key("base_url")], &written.0, url);
     }
-    let (secret, no_key) = resolver.optional("key", raw.key.as_ref().map(|key| key.0.as_str()));
+    let written_key = raw.key.as_ref().map(|key| key.0.as_str());
+    let (secret, mut no_key) = resolver.optional("key", written_key);
+    // Whoever writes a key into a file or a variable easily ends it with a line break.
+    let secret = secret.map(|secret| secret.trim().to_owned());
     if secret.as_ref().is_some_and(|secret| secret.contains(|c: char| c.is_control())) {
         resolver.problem(&[key("key")], "a text of several lines", "a key on one line");
     }
@@ -46,31 +49,47 @@ pub(in crate::config) fn resolve_chat(
     if !resolver.problems.is_empty() {
         return Err(resolver.problems);
     }
+    // A key that is set to nothing is not set.
+    let secret = secret.filter(|secret| !secret.is_empty());
+    if secret.is_none() && no_key.is_empty() {
+        no_key = written_key.map(names).unwrap_or_default();
+    }
     let mut warnings = resolver.warnings;
+    if !no_url.is_empty() {
+        warnings.push(format!("it is not known where `chat` goes: {}", not_set(&no_url)));
+    }
     if !no_key.is_empty() {
         warnings.push(format!("the key of `chat` is left out: {}", not_set(&no_key)));
+    }
+    if secret.is_some() && raw.provider.is_none() && raw.base_url.is_none() {
+        warnings.push("the key of `chat` is not used: neither `provider` nor `base_url` says whose it is".to_owned());
     }
     let chat = ChatSettings {
         provider: raw.provider.map(|provider| provider.0),
         model: raw.model.clone(),
         base_url,
-        // A key that is set to nothing is none.
-        key: secret.filter(|secret| !secret.trim().is_empty()).map(Secret::new),
+        // It must not go where it was not meant to go.
+        key: secret.filter(|_| no_url.is_empty()).map(Secret::new),
+        missing: MissingSecrets { base_url: no_url, key: no_key },
         system: raw.system.clone(),
         max_tokens: raw.max_tokens,
         temperature: raw.temperature.map(|temperature| temperature.0),
         effort: raw.effort,
         max_steps: raw.max_steps,
         tools,
+        warnings,
     };
-    // What is said must not go where it was not meant to go, nor must the key.
-    let chat = if no_url.is_empty() {
-        Some(chat)
-    } else {
-        warnings.push(format!("`chat` is left out: {}", not_set(&no_url)));
-        None
+    Ok(ResolvedChat { chat, files: resolver.files })
+}
+
+/// The secrets that a text refers to.
+fn names(written: &str) -> Vec<String> {
+    let name = |part: &Part<'_>| match part {
+        Part::Name { name, .. } => Some((*name).to_owned()),
+        Part::File(path) => Some(format!("file:{path}")),
+        _ => None,
     };
-    Ok(ResolvedChat { chat, warnings, files: resolver.files })
+    parts(written).map(|parts| parts.iter().filter_map(name).collect()).unwrap_or_default()
 }
 
 impl Resolver<'_> {

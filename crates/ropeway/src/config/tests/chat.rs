@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{parse, parse_with, problems};
-use crate::config::{ChatSettings, Config, ProviderName, Secret, Secrets, ToolApproval};
+use crate::config::{ChatSettings, Config, MissingSecrets, ProviderName, Secret, Secrets, ToolApproval};
 use crate::message::Effort;
 
 /// A chat of which everything is said.
@@ -37,6 +37,7 @@ fn whole() -> ChatSettings {
             ask: vec!["mcp_fs_*".into()],
             deny: vec!["*_delete*".into()],
         },
+        ..ChatSettings::default()
     }
 }
 
@@ -73,19 +74,44 @@ fn a_file_need_not_have_a_chat_nor_say_anything_of_it() {
 #[test]
 fn a_key_that_is_not_set_is_told_and_left_out_and_no_server_is_skipped() {
     let text = format!("{WHOLE}servers:\n  - {{alias: a, command: x}}\n");
-    let config = parse(&text).unwrap();
-    assert_eq!(config.chat, Some(ChatSettings { key: None, ..whole() }));
-    assert_eq!(config.warnings, ["the key of `chat` is left out: secret `MY_KEY` is not set"]);
-    super::known(&config.servers[0]);
-    let empty = parse_with("chat: {key: '${MY_KEY}'}\n", &Secrets::from_map([("MY_KEY", " ")])).unwrap();
-    assert_eq!((empty.chat, empty.warnings), (Some(ChatSettings::default()), Vec::new()));
+    let told = ["the key of `chat` is left out: secret `MY_KEY` is not set"].map(str::to_owned);
+    let missing = MissingSecrets { key: vec!["MY_KEY".into()], ..MissingSecrets::default() };
+    let without = ChatSettings { key: None, missing, warnings: told.to_vec(), ..whole() };
+    for unset in [Secrets::none(), Secrets::from_map([("MY_KEY", " \n")])] {
+        let config = parse_with(&text, &unset).unwrap();
+        assert_eq!(config.chat, Some(without.clone()));
+        assert_eq!(config.warnings, told);
+        super::known(&config.servers[0]);
+    }
 }
 
 #[test]
-fn a_chat_of_which_it_is_not_known_where_it_goes_is_left_out() {
-    let config = parse("chat: {base_url: 'https://${HOST}/${PART}', key: sk-12345678}\n").unwrap();
-    assert_eq!(config.chat, None);
-    assert_eq!(config.warnings, ["`chat` is left out: secrets `HOST`, `PART` are not set"]);
+fn the_line_break_at_the_end_of_a_key_is_none_of_it() {
+    let config = parse_with(WHOLE, &Secrets::from_map([("MY_KEY", " sk-12345678\r\n")])).unwrap();
+    assert_eq!(config.chat, Some(whole()));
+}
+
+#[test]
+fn a_key_of_which_it_is_not_said_whose_it_is_is_told() {
+    let config = parse("chat: {key: sk-12345678}\n").unwrap();
+    let told = "the key of `chat` is not used: neither `provider` nor `base_url` says whose it is";
+    assert_eq!(config.warnings, [told]);
+}
+
+#[test]
+fn a_chat_of_which_it_is_not_known_where_it_goes_keeps_its_rules_and_not_its_key() {
+    let text = "chat: {base_url: 'https://${HOST}/${PART}', key: sk-12345678, system: s, max_steps: 3, tools: {deny: ['*']}}\n";
+    let config = parse(text).unwrap();
+    let told = ["it is not known where `chat` goes: secrets `HOST`, `PART` are not set"].map(str::to_owned);
+    let expected = ChatSettings {
+        missing: MissingSecrets { base_url: vec!["HOST".into(), "PART".into()], ..MissingSecrets::default() },
+        system: Some("s".into()),
+        max_steps: Some(3),
+        tools: ToolApproval { deny: vec!["*".into()], ..ToolApproval::default() },
+        warnings: told.to_vec(),
+        ..ChatSettings::default()
+    };
+    assert_eq!((config.chat, config.warnings), (Some(expected), told.to_vec()));
 }
 
 #[test]
