@@ -8,17 +8,18 @@ use ropeway::message::CallArguments;
 use ropeway::tool::Arguments;
 
 use super::show;
-use crate::text::{clean, columns, cut};
+use crate::text::columns;
 
 const NAME: Style = Style::new().bold();
 
-/// How many lines of arguments are shown; who writes more wants them not to be read.
-const MOST_LINES: usize = 60;
+/// How many lines of arguments are shown at first and at last; who writes more wants them not to be read.
+const LINES: (usize, usize) = (40, 20);
 
-/// How much of a line of them is shown.
-const LONGEST_LINE: usize = 2000;
+/// How much of a line of them is.
+const LINE: (usize, usize) = (1500, 500);
 
 const CHOICES: &str = "[y]es / [n]o / [a]lways / [q]uit turn: ";
+const MORE_CHOICES: &str = "[y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ";
 
 /// Which tools the model may call. What changes nothing is called without asking; where nobody can be asked, what may
 /// change something is not called
@@ -70,6 +71,8 @@ impl Rules {
 pub(crate) enum Reply {
     /// A word about the call.
     Said(Approval),
+    /// All of the arguments are to be shown first.
+    Show,
     /// The whole turn is to end.
     Quit,
 }
@@ -85,27 +88,62 @@ impl Reply {
             ("n" | "no", reason) => Some(Self::Said(Approval::Deny { reason: reason.map(str::to_owned) })),
             ("y" | "yes", None) => Some(Self::Said(Approval::Allow)),
             ("a" | "always", None) => Some(Self::Said(Approval::Always)),
+            ("s" | "show", None) => Some(Self::Show),
             ("q" | "quit", None) => Some(Self::Quit),
             _ => None,
         }
     }
 }
 
-/// How a person is asked: what is said before, and what stands before the reply. All of the arguments can be read.
-pub(crate) fn question(name: &str, arguments: &Arguments, width: usize) -> (String, String) {
+/// How a person is asked about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wording {
+    /// What is said before.
+    pub(crate) before: String,
+    /// What stands before the reply.
+    pub(crate) prompt: String,
+    /// All of the arguments.
+    pub(crate) whole: String,
+}
+
+/// How a person is asked. Nothing of the arguments is left out without a word that says how much.
+pub(crate) fn question(name: &str, arguments: &Arguments, width: usize) -> Wording {
+    let pretty = serde_json::to_string_pretty(arguments).unwrap_or_default();
+    let lines: Vec<String> = pretty.lines().map(show::escaped).collect();
+    let indented = |lines: &[String]| lines.iter().map(|line| format!("  {line}\n")).collect::<String>();
+    let whole = indented(&lines);
     let brief = show::arguments(&CallArguments::Object(arguments.clone()));
     let line = format!("Allow {name}({brief})? ");
     if columns(&line) + columns(CHOICES) < width {
-        return (String::new(), line + CHOICES);
+        return Wording { before: String::new(), prompt: line + CHOICES, whole };
     }
-    let whole = clean(&serde_json::to_string_pretty(arguments).unwrap_or_default());
-    let lines: Vec<&str> = whole.lines().collect();
-    let mut before = format!("Allow {NAME}{name}{NAME:#} with these arguments?\n");
-    lines.iter().take(MOST_LINES).for_each(|line| before.push_str(&format!("  {}\n", cut(line, LONGEST_LINE))));
-    if lines.len() > MOST_LINES {
-        before.push_str(&format!("  … and {} more lines\n", lines.len() - MOST_LINES));
+    let shown = indented(&shortened(&lines));
+    let choices = if shown == whole { CHOICES } else { MORE_CHOICES };
+    let before = format!("Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
+    Wording { before, prompt: format!("Allow {name}? {choices}"), whole }
+}
+
+/// Head and tail of what is long, with the amount that is left out in between.
+fn shortened(lines: &[String]) -> Vec<String> {
+    let (first, last) = LINES;
+    let line = |line: &String| {
+        let (head, tail) = LINE;
+        let length = line.chars().count();
+        let Some(left_out) = length.checked_sub(head + tail).filter(|left_out| *left_out > 0) else {
+            return line.clone();
+        };
+        let head: String = line.chars().take(head).collect();
+        let tail: String = line.chars().skip(length - tail).collect();
+        format!("{head} … {left_out} characters are left out … {tail}")
+    };
+    match lines.len().checked_sub(first + last) {
+        None | Some(0) => lines.iter().map(line).collect(),
+        Some(left_out) => {
+            let between = format!("… {left_out} lines are left out …");
+            let head = lines[..first].iter().map(line);
+            head.chain([between]).chain(lines[first + left_out..].iter().map(line)).collect()
+        }
     }
-    (before, CHOICES.to_owned())
 }
 
 #[cfg(test)]
@@ -143,35 +181,78 @@ mod tests {
         assert_eq!(rules.policy().permission(&tool("write", json!({}))), Permission::Allow);
     }
 
+    fn asked(arguments: serde_json::Value) -> (String, String) {
+        let arguments = arguments.as_object().cloned().expect("an object");
+        let Wording { before, prompt, .. } = question("demo.write", &arguments, 100);
+        (anstream::adapter::strip_str(&before).to_string(), prompt)
+    }
+
     #[test]
-    fn long_arguments_are_shown_before_the_question() {
-        let arguments = |text: &str| json!({"text": text}).as_object().cloned().expect("an object");
-        let asked = |text: &str| {
-            let (before, prompt) = question("demo.write", &arguments(text), 100);
-            (anstream::adapter::strip_str(&before).to_string(), prompt)
-        };
+    fn short_arguments_are_in_the_question_and_long_ones_before_it() {
         assert_eq!(
-            asked("hi\u{1b}[2J"),
+            asked(json!({"text": "hi\u{1b}[2J"})),
             (String::new(), format!("Allow demo.write(text: \"hi\\u001b[2J\")? {CHOICES}"))
         );
         let text = "word ".repeat(20);
         let before = format!("Allow demo.write with these arguments?\n  {{\n    \"text\": \"{text}\"\n  }}\n");
-        assert_eq!(asked(&text), (before, CHOICES.to_owned()));
-        let (before, _) = asked(&"x".repeat(10_000));
-        assert!(before.contains("xx…\n") && before.len() < 3000, "{before}");
+        assert_eq!(asked(json!({"text": text})), (before, format!("Allow demo.write? {CHOICES}")));
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_would_obey_hides_what_is_asked_about() {
+        let text = "word ".repeat(20);
+        let (before, _) = asked(json!({"a": format!("{text}\u{9d}"), "b\u{9d}": "rm -rf /"}));
+        let shown = format!("  {{\n    \"a\": \"{text}\\u009d\",\n    \"b\\u009d\": \"rm -rf /\"\n  }}\n");
+        assert_eq!(before, format!("Allow demo.write with these arguments?\n{shown}"));
+        let (before, prompt) = asked(json!({"a": "hello\u{9d}", "cmd": "rm -rf /"}));
+        assert_eq!((before.as_str(), &prompt[..52]), ("", r#"Allow demo.write(a: "hello\u009d", cmd: "rm -rf /")?"#));
+    }
+
+    #[test]
+    fn of_a_long_line_head_and_tail_are_shown_and_how_much_is_between() {
+        let text = "x".repeat(10_000) + "; rm -rf /";
+        let (before, prompt) = asked(json!({"text": text}));
+        assert!(before.contains("xx … 8022 characters are left out … xx"), "{before}");
+        assert!(before.ends_with("; rm -rf /\"\n  }\n") && before.chars().count() < 2200, "{before}");
+        assert_eq!(prompt, format!("Allow demo.write? {MORE_CHOICES}"));
+    }
+
+    #[test]
+    fn of_many_lines_the_first_and_the_last_are_shown_and_how_many_are_between() {
+        let lines: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
+        let arguments = json!({"text": lines});
+        let (before, prompt) = asked(arguments.clone());
+        // Two lines open and two close.
+        let words = "      \"line 37\",\n  … 44 lines are left out …\n      \"line 82\",\n";
+        assert!(before.contains(words) && before.lines().count() == 62, "{before}");
+        assert_eq!(prompt, format!("Allow demo.write? {MORE_CHOICES}"));
+        let arguments = arguments.as_object().cloned().expect("an object");
+        let whole = question("demo.write", &arguments, 100).whole;
+        assert!(lines.iter().all(|line| whole.contains(line)), "{whole}");
     }
 
     #[test]
     fn a_reply_is_a_word_or_its_letter() {
         let deny = |reason: Option<&str>| Some(Reply::Said(Approval::Deny { reason: reason.map(str::to_owned) }));
         let replies =
-            ["y", " YES ", "a", "n", "no, use the other file", "q", "", "yes please", "what"].map(Reply::read);
+            ["y", " YES ", "a", "n", "no, use the other file", "q", "s", "", "yes please", "what"].map(Reply::read);
         let allow = Some(Reply::Said(Approval::Allow));
         let always = Some(Reply::Said(Approval::Always));
         let no_because = deny(Some("use the other file"));
         assert_eq!(
             replies,
-            [allow.clone(), allow, always, deny(None), no_because, Some(Reply::Quit), None, None, None]
+            [
+                allow.clone(),
+                allow,
+                always,
+                deny(None),
+                no_because,
+                Some(Reply::Quit),
+                Some(Reply::Show),
+                None,
+                None,
+                None
+            ]
         );
     }
 }

@@ -331,20 +331,21 @@ impl<'a> Chat<'a> {
             }
             Question::Call(request, answer) => {
                 let name = show::name(&request.tool, &request.origin);
-                let (before, prompt) = approval::question(&name, &request.arguments, width());
-                tell(&before);
+                let wording = approval::question(&name, &request.arguments, width());
+                tell(&wording.before);
                 let reply = loop {
-                    let reply = match person.editor.answer(&prompt).await {
+                    let reply = match person.editor.answer(&wording.prompt).await {
                         Typed::Line(line) => Reply::read(&line),
                         Typed::Interrupted { .. } | Typed::End => Some(Reply::Quit),
                     };
                     match reply {
+                        Some(Reply::Show) => tell(&wording.whole),
                         Some(reply) => break reply,
-                        None => tell(&faint("y, n, a or q; n may be followed by a reason\n")),
+                        None => tell(&faint("y, n, a, s or q; n may be followed by a reason, s shows all arguments\n")),
                     }
                 };
                 let approval = match reply {
-                    Reply::Quit => return false,
+                    Reply::Quit | Reply::Show => return false,
                     Reply::Said(approval) => approval,
                 };
                 if approval == Approval::Always {

@@ -158,7 +158,7 @@ fn calls_that_may_change_something_are_asked_about() {
     window.say("go");
     window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
     window.press("what\r");
-    window.see("y, n, a or q");
+    window.see("y, n, a, s or q");
     window.press("y\r");
     window.see("✗");
     window.see("first");
@@ -174,6 +174,24 @@ fn calls_that_may_change_something_are_asked_about() {
     window.end().expect(0);
     let results = model.server.bodies()[4]["messages"].to_string();
     assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
+}
+
+#[test]
+fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
+    let message = format!("{}the midst{}", "x".repeat(4000), "y".repeat(4000));
+    let model = Model::saying([Saying::call("a", "fail", json!({"message": message})), Saying::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
+    window.say("go");
+    let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
+    assert!(asked.contains(" characters are left out … yyy") && !asked.contains("midst"), "{asked}");
+    window.press("s\r");
+    window.see("xxthe midstyy");
+    window.see("[q]uit turn: ");
+    window.press("n\r");
+    window.see("Done.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
 }
 
 #[test]
