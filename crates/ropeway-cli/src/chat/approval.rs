@@ -29,41 +29,63 @@ pub(crate) struct Rules {
     /// Call tools whose names match, such as `files.read_*`, without asking (repeatable)
     #[arg(long, value_name = "GLOB")]
     allow: Vec<String>,
-    /// Ask before tools are called whose names match (repeatable)
+    /// Ask before tools are called whose names match; this wins over --allow (repeatable)
     #[arg(long, value_name = "GLOB")]
     ask: Vec<String>,
     /// Never call tools whose names match; this wins over all others (repeatable)
     #[arg(long, value_name = "GLOB")]
     deny: Vec<String>,
     /// Call all tools that are not denied without asking
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "ask")]
     yes: bool,
+    /// Those of the configuration.
+    #[arg(skip)]
+    configured: ToolApproval,
+    /// Tools that a person has agreed to once and for all, by our own names for them.
+    #[arg(skip)]
+    agreed: Vec<String>,
 }
 
 impl Rules {
     /// These, and those of the configuration.
     pub(crate) fn and(mut self, configured: &ToolApproval) -> Self {
-        self.allow.extend_from_slice(&configured.allow);
-        self.ask.extend_from_slice(&configured.ask);
-        self.deny.extend_from_slice(&configured.deny);
+        self.configured = configured.clone();
         self
     }
 
     /// From now on calls of this tool are made.
     pub(crate) fn always(&mut self, tool: &str) {
-        self.allow.push(tool.to_owned());
+        self.agreed.push(glob(tool));
     }
 
-    /// What becomes of calls.
+    /// What becomes of calls. What is denied is so whoever says it; then a person's own word counts, then the command line
+    /// before the configuration, and of each of these what is asked about before what is allowed.
     pub(crate) fn policy(&self) -> Policy {
-        let policy = self.deny.iter().fold(Policy::new(), |policy, glob| policy.deny(glob));
-        if self.yes {
+        let Self { allow, ask, deny, yes, configured, agreed } = self;
+        let denied = deny.iter().chain(&configured.deny);
+        let policy = denied.fold(Policy::new(), |policy, glob| policy.deny(glob));
+        if *yes {
             return policy;
         }
-        let policy = self.allow.iter().fold(policy, |policy, glob| policy.allow(glob));
-        let policy = self.ask.iter().fold(policy, |policy, glob| policy.ask(glob));
+        let policy = agreed.iter().fold(policy, |policy, glob| policy.allow(glob));
+        let both = [(ask, allow), (&configured.ask, &configured.allow)];
+        let policy = both.into_iter().fold(policy, |policy, (ask, allow)| {
+            let policy = ask.iter().fold(policy, |policy, glob| policy.ask(glob));
+            allow.iter().fold(policy, |policy, glob| policy.allow(glob))
+        });
         policy.changing(Permission::Ask)
     }
+}
+
+/// The glob that only this name matches.
+pub(crate) fn glob(name: &str) -> String {
+    name.chars().fold(String::with_capacity(name.len()), |mut glob, c| {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '\\') {
+            glob.push('\\');
+        }
+        glob.push(c);
+        glob
+    })
 }
 
 /// What a person replies to a question about a call.
@@ -160,16 +182,62 @@ mod tests {
         definition
     }
 
+    fn globs(globs: &[&str]) -> Vec<String> {
+        globs.iter().map(|glob| (*glob).to_owned()).collect()
+    }
+
+    fn permissions<const N: usize>(rules: &Rules, names: [&str; N]) -> [Permission; N] {
+        let policy = rules.policy();
+        names.map(|name| policy.permission(&tool(name, json!({}))))
+    }
+
     #[test]
-    fn denied_goes_before_allowed_and_allowed_before_asked() {
-        let globs = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
-        let rules = Rules { deny: globs(&["*_delete"]), allow: globs(&["s.w*", "*"]), ask: globs(&["*"]), yes: false };
-        let permission = |rules: &Rules, name: &str| rules.policy().permission(&tool(name, json!({})));
-        assert_eq!(["delete", "write"].map(|name| permission(&rules, name)), [Permission::Deny, Permission::Allow]);
-        let asking = Rules { allow: globs(&["s.w*"]), ..rules.clone() };
-        assert_eq!(["write", "read"].map(|name| permission(&asking, name)), [Permission::Allow, Permission::Ask]);
-        let eager = Rules { yes: true, ..asking };
-        assert_eq!(["delete", "read"].map(|name| permission(&eager, name)), [Permission::Deny, Permission::Allow]);
+    fn denied_goes_before_asked_and_asked_before_allowed() {
+        use Permission::{Allow, Ask, Deny};
+        let rules = Rules {
+            deny: globs(&["*_delete"]),
+            allow: globs(&["*"]),
+            ask: globs(&["s.w*", "s.d*"]),
+            ..Rules::default()
+        };
+        assert_eq!(permissions(&rules, ["delete", "write", "read"]), [Deny, Ask, Allow]);
+        let eager = Rules { yes: true, ask: Vec::new(), ..rules };
+        assert_eq!(permissions(&eager, ["delete", "write", "read"]), [Deny, Allow, Allow]);
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_configuration_unless_that_denies() {
+        use Permission::{Allow, Ask, Deny};
+        let mut configured = ToolApproval::default();
+        configured.allow = globs(&["s.a*"]);
+        configured.ask = globs(&["s.b*", "s.ab"]);
+        configured.deny = globs(&["s.c*"]);
+        let names = ["a", "ab", "b", "c"];
+        assert_eq!(permissions(&Rules::default().and(&configured), names), [Allow, Ask, Ask, Deny]);
+        let asking = Rules { ask: globs(&["s.a"]), ..Rules::default() }.and(&configured);
+        assert_eq!(permissions(&asking, names), [Ask, Ask, Ask, Deny]);
+        let allowing = Rules { allow: globs(&["*"]), ..Rules::default() }.and(&configured);
+        assert_eq!(permissions(&allowing, names), [Allow, Allow, Allow, Deny]);
+    }
+
+    #[test]
+    fn whoever_says_always_is_not_asked_again_but_does_not_allow_what_is_denied() {
+        use Permission::{Allow, Ask, Deny};
+        let mut rules = Rules { ask: globs(&["*"]), deny: globs(&["s.d"]), ..Rules::default() };
+        rules.always("mcp_s_a");
+        rules.always("mcp_s_d");
+        // It is a name, and no pattern.
+        rules.always("mcp_s_?");
+        assert_eq!(permissions(&rules, ["a", "b", "d", "?"]), [Allow, Ask, Deny, Allow]);
+    }
+
+    #[test]
+    fn a_glob_of_a_name_matches_nothing_else() {
+        for name in ["a*", "a?", "[ab]", "{a,b}", "[!a]", r"a\b", "plain_name"] {
+            let policy = Policy::new().deny(&glob(name));
+            let denied = |name: &str| policy.permission(&ToolDefinition::new(name)) == Permission::Deny;
+            assert!(denied(name) && !["a", "ab", "b", "c"].into_iter().any(denied), "{name}");
+        }
     }
 
     #[test]
