@@ -366,8 +366,9 @@ impl<'a> Chat<'a> {
             && let Some(tool) = tools.get(&envelope.tool)
             && self.recipe.rules.policy().permission(tool.definition()) == Permission::Ask
         {
-            let name = show::name(&envelope.tool, &envelope.origin);
-            let quoted = shlex::try_quote(&name).map_or_else(|_| name.clone(), |quoted| quoted.into_owned());
+            // Our own name for it: a server may call its tool `*`.
+            let glob = approval::glob(&envelope.tool);
+            let quoted = shlex::try_quote(&glob).map_or_else(|_| glob.clone(), |quoted| quoted.into_owned());
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
         }
     }

@@ -237,13 +237,23 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
-        `--allow demo.fail` allows it, `--yes` all calls\n";
+        `--allow fail` allows it, `--yes` all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
     let heard = &model.heard()[2].1;
     assert!(heard.contains("there is nobody who could be asked"), "{heard}");
     let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
+}
+
+#[test]
+fn advice_names_one_tool_whatever_its_server_calls_it() {
+    let model = Model::saying([Saying::call("a", "mcp_s__", json!({})), Saying::text("Then not.")]);
+    let star = json!({"name": "*", "inputSchema": {"type": "object"}});
+    model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
+    let run = model.run(&["-p", "go"]).expect(0);
+    assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("    `--allow mcp_s__` allows it, `--yes` all calls\n"), "{}", run.stderr);
 }
 
 #[test]
