@@ -333,8 +333,9 @@ impl<'a> Chat<'a> {
                 let name = show::name(&request.tool, &request.origin);
                 let wording = approval::question(&name, &request.arguments, width());
                 tell(&wording.before);
+                let mut typed = person.editor.question(&wording.prompt).await;
                 let reply = loop {
-                    let reply = match person.editor.answer(&wording.prompt).await {
+                    let reply = match typed {
                         Typed::Line(line) => Reply::read(&line),
                         Typed::Interrupted { .. } | Typed::End => Some(Reply::Quit),
                     };
@@ -343,6 +344,7 @@ impl<'a> Chat<'a> {
                         Some(reply) => break reply,
                         None => tell(&faint("y, n, a, s or q; n may be followed by a reason, s shows all arguments\n")),
                     }
+                    typed = person.editor.again(&wording.prompt).await;
                 };
                 let approval = match reply {
                     Reply::Quit | Reply::Show => return false,

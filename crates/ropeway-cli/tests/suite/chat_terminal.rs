@@ -195,6 +195,28 @@ fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
 }
 
 #[test]
+fn what_was_typed_before_a_question_does_not_answer_it() {
+    let call = |id: &str| Saying::call(id, "fail", json!({"message": id}));
+    let model = Model::saying([call("first"), call("second"), Saying::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
+    window.see(PROMPT);
+    // All of it is there before anything is asked, and the rest of it before the next question.
+    window.press("go\ry\ry\ry\r");
+    window.see("Allow demo.fail(message: \"first\")?");
+    window.see("[q]uit turn: ");
+    window.press("n no\ry\ry\r");
+    window.see("the user said no: no");
+    window.see("Allow demo.fail(message: \"second\")?");
+    window.see("[q]uit turn: ");
+    window.press("n\r");
+    window.see("Done.");
+    let results = model.server.bodies()[2]["messages"].to_string();
+    assert_eq!(results.matches("the user said no").count(), 2, "{results}");
+    window.signal(Signal::TERM);
+    window.end().expect(143);
+}
+
+#[test]
 fn whoever_quits_a_turn_comes_back_to_the_prompt() {
     let call = || Saying::call("a", "fail", json!({}));
     let model = Model::saying([call(), call(), Saying::text("Fine.")]);
