@@ -136,7 +136,12 @@ impl<'a> Chat<'a> {
     /// Talks with a person until that one leaves.
     pub(crate) async fn talk(mut self, mut person: Person) -> Result<Exit, Failure> {
         loop {
-            let line = match person.editor.message(PROMPT).await {
+            let typed = tokio::select! {
+                biased;
+                typed = person.editor.message(PROMPT) => typed,
+                () = late(self.session) => return Err(self.overtime()),
+            };
+            let line = match typed {
                 Typed::Line(line) => line,
                 Typed::Interrupted { empty: false } => continue,
                 Typed::Interrupted { empty: true } => return Ok(Exit::Interrupted),
@@ -147,9 +152,21 @@ impl<'a> Chat<'a> {
                 Ok(Some(Next::Leave(exit))) => return Ok(exit),
                 Ok(Some(Next::GoOn(outcome))) => self.account(&outcome, began.elapsed()),
                 Ok(None) => {}
+                Err(failure) if self.is_late() => return Err(failure),
                 Err(failure) => say(&failure.render()),
             }
         }
+    }
+
+    fn is_late(&self) -> bool {
+        self.session.deadline.as_ref().is_some_and(|deadline| deadline.at() <= Instant::now())
+    }
+
+    /// What to say when the command's time is over, to whomever the terminal belongs again.
+    fn overtime(&self) -> Failure {
+        line::restore();
+        let within = self.session.deadline.as_ref().map(|deadline| format!(" within {:?}", deadline.after()));
+        Failure::new(Exit::Timeout, format!("the chat did not end{}", within.unwrap_or_default()))
     }
 
     /// What a turn has come to and cost, in a faint line.
@@ -224,7 +241,12 @@ impl<'a> Chat<'a> {
 
     /// What a server has to say to a model, as messages.
     async fn prompt(&self, name: &str, words: &[String]) -> Result<Vec<Message>, Failure> {
-        let messages = fill_prompt(self.session, name, words).await?.to_messages();
+        let filled = fill_prompt(self.session, name, words).await;
+        if !self.is_late() {
+            // Nobody waits for the server any more.
+            self.session.waiting.clear();
+        }
+        let messages = filled?.to_messages();
         match messages.is_empty() {
             true => Err(Failure::usage(format!("prompt `{name}` says nothing"))),
             false => Ok(messages),
@@ -253,14 +275,11 @@ impl<'a> Chat<'a> {
         if let Some(file) = &self.save {
             record::write(file, &self.agent.history())?;
         }
-        let outcome = match (cut, &self.session.deadline, finished) {
-            (Some(Cut::Late), Some(deadline), _) => {
-                let message = format!("the chat did not end within {:?}", deadline.after());
-                return Err(Failure::new(Exit::Timeout, message));
-            }
-            (Some(Cut::Unread), ..) => return Ok(Next::Leave(Exit::Done)),
-            (Some(Cut::Impatience), ..) | (.., None) => return Ok(Next::Leave(Exit::Interrupted)),
-            (.., Some(finished)) => finished.map_err(|error| unanswered(&error))?,
+        let outcome = match (cut, finished) {
+            (Some(Cut::Late), _) => return Err(self.overtime()),
+            (Some(Cut::Unread), _) => return Ok(Next::Leave(Exit::Done)),
+            (Some(Cut::Impatience), _) | (_, None) => return Ok(Next::Leave(Exit::Interrupted)),
+            (_, Some(finished)) => finished.map_err(|error| unanswered(&error))?,
         };
         self.screen.outcome(&outcome)?;
         Ok(Next::GoOn(Box::new(outcome)))
@@ -293,8 +312,16 @@ impl<'a> Chat<'a> {
                 }
                 Came::Question(question) => {
                     self.screen.end()?;
+                    let session = self.session;
                     match person.as_deref_mut() {
-                        Some(person) => !self.ask(question, person).await,
+                        Some(person) => tokio::select! {
+                            biased;
+                            is_answered = self.ask(question, person) => !is_answered,
+                            () = late(session) => {
+                                turn.cancel();
+                                return Ok(Some(Cut::Late));
+                            }
+                        },
                         None => false,
                     }
                 }

@@ -164,6 +164,7 @@ impl Chat {
         let no_tools = self.no_tools;
         let work = async |session: &Session| {
             session.arrive().await?;
+            session.waiting.clear();
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
             screen.verdicts(&session.bridge.verdicts(), &session.help);

@@ -391,3 +391,18 @@ fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
     window.see("\u{1b}[?2004l");
     window.end().expect(143);
 }
+
+#[test]
+fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
+    let model = Model::saying([Saying::call("a", "fail", json!({}))]);
+    let mut window = Window::open(model.chat(&["--timeout", "2s"]));
+    window.see(PROMPT);
+    let told = window.see("error: the chat did not end within 2s");
+    assert!(!told.contains("gave no answer"), "{told}");
+    window.end().expect(5);
+    let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
+    window.say("go");
+    window.see("[q]uit turn: ");
+    window.see("error: the chat did not end within 3s");
+    window.end().expect(5);
+}
