@@ -196,7 +196,7 @@ fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
     assert_eq!(steps[4]["meta"]["content"][0]["text"], "2");
     assert_eq!(
         steps[9],
-        json!({"step": "final", "text": "It is 2.", "end": {"done": "end_turn"}, "steps": 2,
+        json!({"step": "final", "text": "It is 2.", "end": {"reason": "done", "stop": "end_turn"}, "steps": 2,
             "usage": {"input": 20, "output": 10, "cache_read": 0, "cache_write": 0, "reasoning": 0}})
     );
 }
