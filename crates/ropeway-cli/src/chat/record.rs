@@ -1,6 +1,6 @@
 //! The record of a conversation: a file of JSON that can be gone on with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ropeway::message::{Conversation, Message};
 use serde::Deserialize;
@@ -45,11 +45,25 @@ pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Fail
 
 /// Refuses a file that is something else.
 pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    // What is no file may never end when it is read, and would be replaced when it is written.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let failure = Failure::usage(format!("`{}` is not a regular file", path.display()));
+        return Err(failure.hint("a conversation is kept in one: take another name"));
+    }
     match file::read(path)? {
         Some(text) if !text.trim().is_empty() => parse(path, &text)
             .map(drop)
             .map_err(|failure| failure.hint("it is not written over: take another name, or remove it first")),
         _ => Ok(()),
+    }
+}
+
+/// A path as a person types it: `~/` is the home.
+pub(crate) fn at_home(path: &Path) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
     }
 }
 
@@ -90,5 +104,19 @@ mod tests {
         }
         let missing = read(&folder.path().join("nothing")).expect_err("no file");
         assert_eq!(missing.message(), format!("there is no file `{}`", folder.path().join("nothing").display()));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Nobody writes into the pipe: whoever reads it waits for ever.
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        for path in [Path::new("/dev/null"), folder.path(), &pipe] {
+            let failure = write(path, &Conversation::new()).expect_err("no file");
+            assert_eq!(failure.message(), format!("`{}` is not a regular file", path.display()));
+        }
+        assert!(!std::fs::metadata(&pipe).expect("a pipe").is_file());
     }
 }

@@ -264,6 +264,9 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
         (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
         (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
+        (&["-p", "hi", "--save", "/dev/null"], "`/dev/null` is not a regular file"),
+        (&["-p", "hi", "--save", "."], "`.` is not a regular file"),
+        (&["-p", "hi", "--yes", "--ask", "a"], "cannot be used with"),
         (&["-p", "hi", "--no-tools", "--url", "http://127.0.0.1:1/mcp"], "cannot be used with"),
     ] {
         let run = model.run(arguments).expect(2);

@@ -406,3 +406,27 @@ fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
     window.see("error: the chat did not end within 3s");
     window.end().expect(5);
 }
+
+#[test]
+fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
+    let model = Model::saying([Saying::text("Hello!"), Saying::text("Again.")]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello!");
+    window.say("/save ~/talk.json");
+    window.see("saved in ");
+    window.say("/save /dev/null");
+    window.see("`/dev/null` is not a regular file");
+    window.say("/clear");
+    window.say("/load ~/talk.json");
+    window.see("2 messages of ");
+    window.say("more");
+    window.see("Again.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert!(model.place.path().join("talk.json").is_file() && !model.place.path().join("~").exists());
+    let said = model.server.bodies()[1]["messages"].clone();
+    let texts: Vec<&str> = said.as_array().expect("messages").iter().filter_map(|it| it["content"].as_str()).collect();
+    assert_eq!(texts, ["hi", "Hello!", "more"]);
+}
