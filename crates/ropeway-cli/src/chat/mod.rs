@@ -26,7 +26,7 @@ use self::approval::Reply;
 use self::end::{unanswered, unfinished};
 use self::line::{Editor, Typed};
 pub(crate) use self::recipe::Recipe;
-pub(crate) use self::screen::Screen;
+pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
 use crate::command::{fill_prompt, say, tools_text, write};
 use crate::duration::words;
@@ -115,7 +115,7 @@ impl<'a> Chat<'a> {
         let turn = self.agent.send(message);
         match self.follow(turn, None).await? {
             Next::Leave(exit) => Ok(exit),
-            Next::GoOn(outcome) => unfinished(&outcome.end).map_or(Ok(Exit::Done), Err),
+            Next::GoOn(outcome) => Ok(settled(&outcome)),
         }
     }
 
@@ -126,7 +126,10 @@ impl<'a> Chat<'a> {
         while let Some(line) = lines.next_line().await.map_err(unreadable)? {
             match self.typed(&line, None).await? {
                 Some(Next::Leave(exit)) => return Ok(exit),
-                Some(Next::GoOn(outcome)) => unfinished(&outcome.end).map_or(Ok(()), Err)?,
+                Some(Next::GoOn(outcome)) => match settled(&outcome) {
+                    Exit::Done => {}
+                    exit => return Ok(exit),
+                },
                 None => {}
             }
         }
@@ -401,6 +404,14 @@ impl<'a> Chat<'a> {
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
         }
     }
+}
+
+/// The exit code of an outcome, which scripts have been told already.
+fn settled(outcome: &Outcome) -> Exit {
+    unfinished(&outcome.end).map_or(Exit::Done, |failure| {
+        say(&failure.render());
+        failure.exit()
+    })
 }
 
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.

@@ -75,6 +75,27 @@ struct Final<'a> {
     outcome: &'a Outcome,
 }
 
+/// The last line for scripts when there is no outcome.
+#[derive(Serialize)]
+struct Failed {
+    step: &'static str,
+    error: String,
+    exit: u8,
+}
+
+/// Tells scripts why there is no outcome.
+pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
+    let line = json_line(&Failed { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
+    write(&veil::over(&line)).map(drop)
+}
+
+/// A value as a line for scripts.
+fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let json =
+        serde_json::to_string(value).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    Ok(clean_json(&json) + "\n")
+}
+
 impl Screen {
     /// A screen for scripts.
     pub(crate) fn for_scripts() -> Self {
@@ -282,9 +303,7 @@ impl Screen {
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        let json =
-            serde_json::to_string(value).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-        let line = clean_json(&json) + "\n";
+        let line = json_line(value)?;
         self.write(&veil::over(&line))
     }
 

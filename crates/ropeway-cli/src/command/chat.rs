@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Setting, say};
 use crate::chat::approval::Rules;
 use crate::chat::line::Editor;
-use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, record};
+use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, failed, record};
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, tools};
 use crate::model::{ModelArgs, ModelChoice};
@@ -36,7 +36,7 @@ Examples:
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
 Only what the model says goes to standard output. With --json every step is a line of JSON there, of which the last one is
-{\"step\": \"final\", …}. Without -p, and where standard input is not a terminal, each line of it is a message.
+{\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}. Without -p, and where standard input is not a terminal, each line of it is a message.
 
 Tools that say that they change nothing are called without asking. About others you are asked; where nobody can be asked,
 they are not called, unless --allow or --yes says so.";
@@ -101,7 +101,12 @@ impl Chat {
 
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if !self.is_interactive(setting.json) {
-            return self.converse(setting, None, &Cell::new(false)).await;
+            let json = setting.json;
+            let done = self.converse(setting, None, &Cell::new(false)).await;
+            if let (true, Err(failure)) = (json, &done) {
+                failed(failure)?;
+            }
+            return done;
         }
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;

@@ -202,6 +202,34 @@ fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
 }
 
 #[test]
+fn the_last_line_of_json_tells_also_how_it_failed() {
+    let last = |run: &Run| -> Value {
+        let line = run.stdout.lines().last().unwrap_or_else(|| panic!("no line, but {}", run.stderr));
+        serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
+    };
+    let refused = ModelAnswer::json(401, &json!({"error": {"message": "Incorrect key"}}));
+    let events = Saying::text("one two").events(Dialect::Chat);
+    let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let broken = ModelAnswer::events(&events[..half]);
+    for (answer, code, words) in [
+        (refused, 4, "Incorrect key"),
+        (broken, 3, "model `parrot` gave no answer: "),
+        (ModelAnswer::silence(), 5, "the chat did not end within 2s"),
+    ] {
+        let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
+        let last = last(&run);
+        assert_eq!((&last["step"], &last["exit"]), (&json!("failed"), &json!(code)), "{last}");
+        assert!(last["error"].as_str().is_some_and(|error| error.contains(words)), "{last}");
+    }
+    let run = Model::saying([]).run(&["-p", "hi", "--json", "--resume", "nothing.json"]).expect(2);
+    assert_eq!(last(&run), json!({"step": "failed", "error": "there is no file `nothing.json`", "exit": 2}));
+    // A limit is an outcome.
+    let call = Saying::call("a", "calculate", json!({"expression": "1"}));
+    let run = Model::saying([call]).run(&["-p", "hi", "--json", "--max-steps", "1"]).expect(1);
+    assert_eq!(last(&run)["step"], "final");
+}
+
+#[test]
 fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
     let again = |id: &str| Saying::call(id, "calculate", json!({"expression": "1"}));
     let model = Model::saying(["a", "b", "c"].map(again));
