@@ -152,7 +152,7 @@ impl Chat {
         let about = format!("{} · {why}", clean_line(&model));
         let source = servers.source.clone();
         let screen = match setting.json {
-            true => Screen::for_scripts(),
+            true => Screen::for_scripts(self.save_files.clone()),
             false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
         };
         let mut recipe = Recipe {

@@ -154,13 +154,17 @@ fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
 #[test]
 fn pictures_are_told_by_size_and_kept_on_request() {
     let call = || Saying::call("a", "chart", json!({"values": [3, 1, 2]}));
-    let model = Model::saying([call(), Saying::text("drawn"), call(), Saying::text("kept")]);
+    let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), Saying::text(text)]);
+    let model = Model::saying(answers.into_iter().flatten());
     let run = model.run(&["-p", "draw"]).expect(0);
     assert!(run.stderr.contains("\n    image/png, "), "{}", run.stderr);
     let run = model.run(&["-p", "draw", "--save-files", "out"]).expect(0);
     assert!(run.stderr.contains(" KB → out/chart-1.png\n"), "{}", run.stderr);
     let picture = std::fs::read(model.place.path().join("out/chart-1.png")).expect("a file");
     assert!(picture.starts_with(b"\x89PNG"));
+    let run = model.run(&["-p", "draw", "--save-files", "json", "--json"]).expect(0);
+    assert!(run.stderr.starts_with("image/png, ") && run.stderr.ends_with(" → json/chart-1.png\n"), "{}", run.stderr);
+    assert_eq!(std::fs::read(model.place.path().join("json/chart-1.png")).expect("a file"), picture);
 }
 
 #[test]
