@@ -6,7 +6,7 @@ use ropeway::message::{Conversation, Message};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::file;
+use crate::{file, veil};
 
 /// Reads a conversation.
 pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
@@ -35,11 +35,14 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
     })
 }
 
-/// Writes a conversation, in the place of another one or where there is nothing.
+/// Writes a conversation without its secrets, in the place of another one or where there is nothing.
 pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
     writable(path)?;
-    let json = serde_json::to_string_pretty(conversation)
-        .map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
+    let json = serde_json::to_value(conversation).and_then(|mut value| {
+        veil::over_json(&mut value);
+        serde_json::to_string_pretty(&value)
+    });
+    let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
     file::put(path, &(json + "\n"), file::PRIVATE)
 }
 
@@ -71,6 +74,8 @@ pub(crate) fn at_home(path: &Path) -> PathBuf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use ropeway::secret::{Mask, Secret};
+
     use super::*;
 
     #[test]
@@ -82,6 +87,15 @@ mod tests {
         write(&path, &conversation.clone().with("more")).expect("written again");
         assert_eq!(read(&path).expect("a conversation"), conversation.with("more"));
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn no_secret_is_written_down_even_where_json_escapes_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("talk.json");
+        veil::hide(&Mask::new([&Secret::new("a \"quoted\" key of the record")]));
+        write(&path, &Conversation::new().with("it is a \"quoted\" key of the record, is it?")).expect("written");
+        assert_eq!(read(&path).expect("a conversation"), Conversation::new().with("it is ***, is it?"));
     }
 
     #[test]

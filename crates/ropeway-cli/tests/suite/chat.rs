@@ -381,11 +381,15 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
     for json in [false, true] {
         let model = Model::answering([ModelAnswer::events(events.clone())]);
         let more: &[&str] = if json { &["--json"] } else { &[] };
-        let run = model.chat(&[&["-p", "hi", "--key-env", "PARROT_KEY"], more].concat()).with(|command| {
-            command.env("PARROT_KEY", "sk-of-the-parrot");
-        });
+        let run = model.chat(&[&["-p", "hi", "--save", "talk.json", "--key-env", "PARROT_KEY"], more].concat()).with(
+            |command| {
+                command.env("PARROT_KEY", "sk-of-the-parrot");
+            },
+        );
         let run = run.run().expect(0);
         assert!(run.stdout.contains("***") && !run.stdout.contains("sk-"), "{}", run.stdout);
+        let saved = std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file");
+        assert!(saved.contains("***") && !saved.contains("sk-"), "{saved}");
     }
 }
 
