@@ -19,6 +19,7 @@ pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
 
 /// A conversation as it is written. Without messages it would be hard to tell from any other file.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Record {
     #[serde(default)]
     system: Option<String>,
@@ -31,7 +32,7 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
         let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
-        Failure::usage(format!("{place}: this is not a conversation: {problem}"))
+        Failure::usage(format!("{place}: this is no conversation of ours: {problem}"))
     })
 }
 
@@ -57,6 +58,23 @@ pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
         Some(text) if !text.trim().is_empty() => parse(path, &text)
             .map(drop)
             .map_err(|failure| failure.hint("it is not written over: take another name, or remove it first")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a file with another conversation than the one that is gone on with.
+pub(crate) fn free(path: &Path, resumed: Option<&Path>) -> Result<(), Failure> {
+    writable(path)?;
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    if resumed.is_some_and(|resumed| real(resumed) == real(path)) {
+        return Ok(());
+    }
+    match file::read(path)?.filter(|text| !text.trim().is_empty()).map(|text| parse(path, &text)).transpose()? {
+        Some(conversation) if !conversation.messages.is_empty() => {
+            let shown = path.display();
+            let failure = Failure::usage(format!("`{shown}` holds another conversation"));
+            Err(failure.hint(format!("`--resume {shown} --save {shown}` goes on with it; otherwise take another name")))
+        }
         _ => Ok(()),
     }
 }
@@ -107,7 +125,9 @@ mod tests {
             ("{\n  \"messages\": [\n    oops", "3:5", "expected value"),
             ("{\"messages\": [{\"role\": \"nobody\"}]}", "1:31", "unknown variant `nobody`"),
             ("plain words", "1:1", "expected value"),
-            ("{\"name\": \"a package\"}", "1:21", "missing field `messages`"),
+            ("{\"name\": \"a package\"}", "1:7", "unknown field `name`"),
+            ("{\"system\": \"no messages\"}", "1:25", "missing field `messages`"),
+            ("{\"messages\": [], \"model\": \"x\"}", "1:24", "unknown field `model`"),
         ] {
             std::fs::write(&path, text).expect("a file");
             let failure = read(&path).expect_err("no conversation");
@@ -132,5 +152,21 @@ mod tests {
             assert_eq!(failure.message(), format!("`{}` is not a regular file", path.display()));
         }
         assert!(!std::fs::metadata(&pipe).expect("a pipe").is_file());
+    }
+
+    #[test]
+    fn another_conversation_is_not_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("talk.json"), folder.path().join("other.json"));
+        write(&path, &Conversation::new()).expect("written");
+        free(&path, None).expect("nothing was said");
+        write(&path, &Conversation::new().with("hi")).expect("written");
+        write(&other, &Conversation::new().with("hi")).expect("written");
+        free(&path, Some(&folder.path().join(".").join("talk.json"))).expect("the same");
+        for resumed in [None, Some(other.as_path())] {
+            let failure = free(&path, resumed).expect_err("another one");
+            assert_eq!(failure.message(), format!("`{}` holds another conversation", path.display()));
+        }
+        free(&folder.path().join("new.json"), None).expect("nothing there");
     }
 }

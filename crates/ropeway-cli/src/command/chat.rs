@@ -73,7 +73,7 @@ pub(super) struct Chat {
     /// Go on with the conversation of this file
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Write the conversation to this file after each turn
+    /// Write the conversation to this file after each turn; to go on with it, give --resume too
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Keep images, sounds and other files of answers in this folder
@@ -132,7 +132,7 @@ impl Chat {
     async fn converse(self, setting: Setting, person: Option<Person>, is_ready: &Cell<bool>) -> Result<Exit, Failure> {
         let history = self.resume.as_deref().map_or_else(|| Ok(Conversation::new()), record::read)?;
         if let Some(file) = &self.save {
-            record::writable(file)?;
+            record::free(file, self.resume.as_deref())?;
         }
         let message = self.prompt.as_deref().map(message).transpose()?;
         let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();

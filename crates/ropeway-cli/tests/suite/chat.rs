@@ -324,9 +324,13 @@ fn a_conversation_is_saved_and_gone_on_with() {
 
     model.place.write("broken.json", "{\"messages\": [\n  oops]}");
     let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
-    assert_eq!(run.stderr, "error: broken.json:2:3: this is not a conversation: expected value\n");
+    assert_eq!(run.stderr, "error: broken.json:2:3: this is no conversation of ours: expected value\n");
     let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
     assert!(run.stderr.contains("it is not written over"), "{}", run.stderr);
+    let run = model.run(&["-p", "hi", "--save", "talk.json"]).expect(2);
+    let told = "error: `talk.json` holds another conversation\n  \
+        `--resume talk.json --save talk.json` goes on with it; otherwise take another name\n";
+    assert_eq!(run.stderr, told);
     assert_eq!(model.server.bodies().len(), 3);
 }
 
