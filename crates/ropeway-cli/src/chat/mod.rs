@@ -138,6 +138,8 @@ impl<'a> Chat<'a> {
 
     /// Talks with a person until that one leaves.
     pub(crate) async fn talk(mut self, mut person: Person) -> Result<Exit, Failure> {
+        // Somebody has pressed Ctrl-C where there was nothing to take back.
+        let mut wants_to_leave = false;
         loop {
             let typed = tokio::select! {
                 biased;
@@ -146,10 +148,17 @@ impl<'a> Chat<'a> {
             };
             let line = match typed {
                 Typed::Line(line) => line,
-                Typed::Interrupted { empty: false } => continue,
-                Typed::Interrupted { empty: true } => return Ok(Exit::Interrupted),
+                Typed::Interrupted { empty: true } if wants_to_leave => return Ok(Exit::Interrupted),
+                Typed::Interrupted { empty } => {
+                    wants_to_leave = empty;
+                    if empty {
+                        tell(&faint("Ctrl-C again or Ctrl-D leaves\n"));
+                    }
+                    continue;
+                }
                 Typed::End => return Ok(Exit::Done),
             };
+            wants_to_leave = false;
             let began = Instant::now();
             match self.typed(&line, Some(&mut person)).await {
                 Ok(Some(Next::Leave(exit))) => return Ok(exit),

@@ -76,7 +76,7 @@ pub(super) fn manual() -> String {
         table.row([Cell::new(usage), Cell::new(what)]);
     }
     let text = table.render(Some(width()), 2);
-    format!("{text}\n  Everything else is said to the model. Ctrl-C ends its turn, twice leaves.\n")
+    format!("{text}\n  Everything else is said to the model. Ctrl-C ends its turn; twice at the prompt, it leaves.\n")
 }
 
 /// The command that is typed, if it is one: `/etc/hosts` is not.

@@ -274,7 +274,7 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
 }
 
 #[test]
-fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
+fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
@@ -283,17 +283,28 @@ fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
     window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
+    window.see("Ctrl-C again or Ctrl-D leaves");
+    // It is not meant once something else is typed.
+    window.say("/model");
+    window.see("parrot");
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see(PROMPT);
+    window.press(CTRL_C);
     window.end().expect(130);
     assert_eq!(model.server.requests().len(), 0);
 }
 
 #[test]
-fn whoever_presses_ctrl_c_twice_leaves() {
+fn whoever_presses_ctrl_c_again_and_again_leaves() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&[]));
     window.say("hi");
     model.asked(1);
     window.interrupt();
+    window.see(PROMPT);
+    window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
