@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -23,7 +23,7 @@ use crate::servers::state_folder;
 /// How many lines are remembered.
 const MOST_LINES: usize = 1000;
 
-/// How the terminal was before a line was asked for, while one is.
+/// How the terminal was before we changed it, while it is changed.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// What a person does at a prompt.
@@ -96,9 +96,41 @@ impl Editor {
     }
 }
 
-/// Gives the terminal back as it was, should a line be asked for right now.
+fn before() -> MutexGuard<'static, Option<Termios>> {
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives, the terminal does not show what is typed: it would stand amidst what the model says. Ctrl-C means the
+/// same as ever, and what is typed is there at the next prompt.
+pub(crate) struct Quiet(Option<Termios>);
+
+impl Quiet {
+    pub(crate) fn begin() -> Self {
+        let mut kept = before();
+        let now = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut quiet) = now.clone() {
+            quiet.local_modes.remove(LocalModes::ECHO);
+            *kept = now.clone();
+            // A terminal that is gone shows nothing anyway.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet);
+        }
+        Self(now)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let mut kept = before();
+        if let Some(loud) = &self.0 {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, loud);
+            *kept = None;
+        }
+    }
+}
+
+/// Gives the terminal back as it was, should it be changed right now.
 pub(crate) fn restore() {
-    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(before) = before().take() {
         // A terminal that is gone needs nothing.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
         let _ = std::io::stdout().write_all(b"\x1b[?2004l\r\n");
@@ -127,14 +159,15 @@ impl Desk {
     }
 
     fn ask(&mut self, Ask { prompt, kind, typed }: Ask) {
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = tcgetattr(std::io::stdin()).ok();
+        let outer = before().clone();
+        *before() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
         self.is_empty.store(true, Ordering::Relaxed);
         if kind == Kind::Question {
             self.forget();
         }
         let editor = if kind == Kind::Message { &mut self.messages } else { &mut self.answers };
         let line = editor.readline(&prompt);
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *before() = outer;
         if let (Ok(line), Kind::Message) = (&line, kind) {
             self.remember(line);
         }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::approval::Reply;
 use self::end::{unanswered, unfinished};
-use self::line::{Editor, Typed};
+use self::line::{Editor, Quiet, Typed};
 pub(crate) use self::recipe::Recipe;
 pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
@@ -160,7 +160,10 @@ impl<'a> Chat<'a> {
             };
             wants_to_leave = false;
             let began = Instant::now();
-            match self.typed(&line, Some(&mut person)).await {
+            let quiet = Quiet::begin();
+            let done = self.typed(&line, Some(&mut person)).await;
+            drop(quiet);
+            match done {
                 Ok(Some(Next::Leave(exit))) => return Ok(exit),
                 Ok(Some(Next::GoOn(outcome))) => self.account(&outcome, began.elapsed()),
                 Ok(None) => {}

@@ -99,6 +99,12 @@ impl Window {
         kill_process(id, signal).expect("a process");
     }
 
+    /// Does the terminal show what is typed?
+    fn is_loud(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
+        modes.contains(rustix::termios::LocalModes::ECHO)
+    }
+
     /// Waits for its end. Nothing that it started may be alive afterwards.
     fn end(self) -> Run {
         self.running.end()
@@ -271,6 +277,42 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
     window.end().expect(0);
     let said = model.server.bodies()[1]["messages"].clone();
     assert_eq!(said[1], json!({"role": "assistant", "content": "It was a dark "}));
+}
+
+#[test]
+fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its_words() {
+    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("tell");
+    window.see("It was a dark ");
+    window.press("typed ahead");
+    window.interrupt();
+    let meanwhile = window.see("cancelled · ");
+    assert!(!meanwhile.contains("ahead"), "{meanwhile}");
+    window.see("typed ahead");
+    // The terminal is as it was: it shows what is typed.
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    assert!(window.is_loud());
+    window.end().expect(143);
+}
+
+#[test]
+fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    assert!(window.is_loud());
+    window.say("hi");
+    // This is the end of the line that was typed.
+    window.see("\u{1b}[?2004l");
+    model.asked(1);
+    assert!(!window.is_loud());
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    assert!(window.is_loud());
+    window.end().expect(143);
 }
 
 #[test]
