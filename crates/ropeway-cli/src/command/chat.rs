@@ -1,7 +1,10 @@
 //! `ropeway chat`: a conversation with a model that uses the tools.
 
 use std::cell::Cell;
-use std::io::{IsTerminal as _, Read as _};
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Seek as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use ropeway::agent::{Limits, RequestOptions, Sampling};
@@ -9,6 +12,7 @@ use ropeway::config::ChatSettings;
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -167,6 +171,7 @@ impl Chat {
             source: source.clone(),
         };
         let no_tools = self.no_tools;
+        let is_text = self.prompt.as_deref() != Some("-");
         let work = async |session: &Session| {
             session.arrive().await?;
             session.waiting.clear();
@@ -180,8 +185,18 @@ impl Chat {
             let chat = Conversing::new(session, recipe, history, screen, questions, self.save.clone())?;
             is_ready.set(true);
             match (message, person) {
-                (Some(message), _) => chat.once(message).await,
-                (None, None) => chat.lines().await,
+                (Some(message), _) => {
+                    if is_text && has_input() {
+                        say(&faint("standard input is not read: `-p -` takes the message from there\n"));
+                    }
+                    chat.once(message).await
+                }
+                (None, None) => {
+                    if std::io::stdin().is_terminal() {
+                        say(&faint("each line is a message; nobody is asked about calls\n"));
+                    }
+                    chat.lines().await
+                }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
                     chat.talk(person).await
@@ -224,6 +239,21 @@ fn message(prompt: &str) -> Result<String, Failure> {
     match text.trim() {
         "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
         _ => Ok(text),
+    }
+}
+
+/// Has somebody put something on standard input? It is only looked at: a pipe that nobody writes to would never end.
+fn has_input() -> bool {
+    let input = std::io::stdin();
+    let Ok(mut file) = input.as_fd().try_clone_to_owned().map(File::from) else { return false };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => file.stream_position().is_ok_and(|at| at < metadata.len()),
+        Ok(metadata) if metadata.file_type().is_fifo() => {
+            let mut waiting = [PollFd::new(&input, PollFlags::IN)];
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut waiting, Some(&at_once)).is_ok() && waiting[0].revents().contains(PollFlags::IN)
+        }
+        _ => false,
     }
 }
 

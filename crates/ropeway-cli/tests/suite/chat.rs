@@ -132,6 +132,31 @@ fn a_message_comes_from_standard_input_too() {
 }
 
 #[test]
+fn input_that_is_not_read_is_told() {
+    let model = Model::saying([Saying::text("A."), Saying::text("B."), Saying::text("C.")]);
+    let told = "standard input is not read: `-p -` takes the message from there\n";
+    let file = model.place.write("data", "numbers");
+    let (mut writer, reader) = pipe();
+    writer.write_all(b"numbers").expect("a pipe");
+    // Nothing is in this one, and it stays open.
+    let (_open, silent) = pipe();
+    let inputs = [std::fs::File::open(file).expect("a file").into(), reader.into(), silent.into()];
+    for (input, told) in inputs.into_iter().zip([told, told, ""]) {
+        let input: Stdio = input;
+        let run = model.chat(&["-p", "add them", "--no-tools"]).with(|command| {
+            command.stdin(input);
+        });
+        assert_eq!(run.run().expect(0).stderr, told);
+        assert_eq!(model.heard(), said(&[("user", "add them")]));
+    }
+}
+
+fn pipe() -> (std::io::PipeWriter, std::io::PipeReader) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    (writer, reader)
+}
+
+#[test]
 fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
     let calls = Saying::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
         "b",

@@ -37,10 +37,16 @@ struct Shown {
 
 impl Window {
     fn open(ropeway: Ropeway) -> Self {
+        Self::with(ropeway, |_| {})
+    }
+
+    /// A window, unless something of it goes elsewhere.
+    fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns: 100, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
         command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        elsewhere(&mut command);
         let child = command.spawn().expect("ropeway starts");
         drop(command);
         let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
@@ -482,4 +488,17 @@ fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
     let said = model.server.bodies()[1]["messages"].clone();
     let texts: Vec<&str> = said.as_array().expect("messages").iter().filter_map(|it| it["content"].as_str()).collect();
     assert_eq!(texts, ["hi", "Hello!", "more"]);
+}
+
+#[test]
+fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
+    let model = Model::saying([Saying::text("Hello!")]);
+    let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
+        command.stdout(std::process::Stdio::piped());
+    });
+    window.see("each line is a message; nobody is asked about calls");
+    window.press("hi\r");
+    model.asked(1);
+    window.press(CTRL_D);
+    assert_eq!(window.end().expect(0).stdout, "Hello!\n");
 }
