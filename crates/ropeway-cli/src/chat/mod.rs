@@ -208,6 +208,11 @@ impl<'a> Chat<'a> {
                 Slash::Quit => return Ok(Some(Next::Leave(Exit::Done))),
                 Slash::Retry => self.agent.resume(),
                 Slash::Prompt { name, words } => self.agent.send(self.prompt(&name, &words).await?),
+                // Lines may come from anywhere: what is in them must not choose files.
+                Slash::Save { .. } | Slash::Load { .. } if person.is_none() => {
+                    let failure = Failure::usage("`/save` and `/load` are only for somebody at a terminal");
+                    return Err(failure.hint("here, `--save FILE` and `--resume FILE` do the same"));
+                }
                 other => return self.order(other).await.map(|()| None),
             },
         };
@@ -218,6 +223,9 @@ impl<'a> Chat<'a> {
     async fn order(&mut self, command: Slash) -> Result<(), Failure> {
         match command {
             Slash::Help => self.note(&slash::manual()),
+            Slash::Tools { .. } if self.recipe.bridge.is_none() => {
+                self.note("The model has no tools: the chat was started with --no-tools.\n");
+            }
             Slash::Tools { words } => {
                 let text = tools_text(self.session, &self.recipe.source, &words, width());
                 self.note(&text);
@@ -247,6 +255,7 @@ impl<'a> Chat<'a> {
             Slash::Model { name: Some(name) } => {
                 self.recipe.model = name;
                 self.agent = self.recipe.agent(self.agent.history())?;
+                self.note(&faint(&format!("{} is asked from now on\n", clean_line(&self.recipe.model))));
             }
             Slash::Model { name: None } => self.note(&format!("{}\n", clean_line(self.agent.model()))),
             Slash::Prompt { .. } | Slash::Retry | Slash::Quit => {}

@@ -39,11 +39,16 @@ Examples:
   ropeway chat --resume talk.json --save talk.json
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
-Only what the model says goes to standard output. With --json every step is a line of JSON there, of which the last one is
-{\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}. Without -p, and where standard input is not a terminal, each line of it is a message.
+Only what the model says goes to standard output. With --json every step is a line of JSON there, of
+which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
 
-Tools that say that they change nothing are called without asking. About others you are asked; where nobody can be asked,
-they are not called, unless --allow or --yes says so.";
+Without -p, and where standard input or output is not a terminal, each line of standard input is a
+message, or a command such as /prompt; /save and /load are refused there. With -p TEXT standard input
+is not read; -p - takes the message from it.
+
+Tools that say that they change nothing are called without asking. About others you are asked; where
+nobody can be asked, they are not called, unless --allow or --yes says so. --deny wins over --ask, and
+--ask over --allow; what is typed here wins over the file, except over its `deny`.";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
@@ -51,7 +56,7 @@ Exit codes:
   0    done
   1    the turn came to a limit, or the model did not finish its answer
   2    usage: what was typed makes no sense, or the provider does not take it
-  3    server or provider unreachable
+  3    server or provider unreachable, or the provider is overloaded or broken (429, 500)
   4    server or provider needs authentication
   5    timeout
   130  left with Ctrl-C";
@@ -139,7 +144,13 @@ impl Chat {
             record::free(file, self.resume.as_deref())?;
         }
         let message = self.prompt.as_deref().map(message).transpose()?;
-        let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();
+        let named = self.server.servers()?.only_these(&self.servers);
+        // Whoever names no server may have meant to say something.
+        let hint = |failure: Failure| match self.prompt {
+            None => failure.hint("`-p TEXT` says something to the model"),
+            Some(_) => failure,
+        };
+        let mut servers = named.map_err(hint)?.lasting();
         let chat = servers.config.chat.clone().unwrap_or_default();
         let ModelChoice { provider, model, why } = self.model.choose(Some(&chat)).await?;
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;

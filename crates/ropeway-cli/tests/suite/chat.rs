@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ropeway::message::Dialect;
 use ropeway::testing::{ModelAnswer, ModelServer, Saying, Script};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -367,12 +368,62 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn each_line_of_a_script_is_a_message_or_a_command() {
     let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
-    let run = model.fed(&[], "first\n\n/save talk.json\n/clear\nsecond\n/quit\nnever\n").expect(0);
+    let run = model.fed(&[], "first\n\n/model cockatoo\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
-    assert_eq!(run.stderr, format!("{DEMO}saved in talk.json\neverything is forgotten\n"));
+    assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
+    assert_eq!(model.server.bodies()[1]["model"], "cockatoo");
     assert_eq!(model.heard(), said(&[("user", "second")]));
     let run = model.fed(&[], "/tolos\n").expect(2);
     assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
+    let run = model.fed(&["--no-tools"], "/tools\n").expect(0);
+    assert_eq!(run.stderr, "The model has no tools: the chat was started with --no-tools.\n");
+    model.place.write("secret.json", "{\"messages\": []}");
+    for line in ["/save talk.json\n", "/load secret.json\n"] {
+        let run = model.fed(&["--no-tools"], line).expect(2);
+        let told = "error: `/save` and `/load` are only for somebody at a terminal\n  \
+            here, `--save FILE` and `--resume FILE` do the same\n";
+        assert_eq!(run.stderr, told);
+    }
+    assert!(!model.place.path().join("talk.json").exists());
+}
+
+#[test]
+fn the_help_fits_into_a_hundred_columns() {
+    let help = Place::new().run("chat --help").expect(0).stdout;
+    let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+    assert_eq!(long, [] as [&str; 0]);
+}
+
+#[test]
+fn the_rules_of_the_file_count() {
+    let call = || Saying::call("a", "mcp_demo_fail", json!({"message": "made"}));
+    let model = Model::saying([call(), Saying::text("1"), call(), Saying::text("2"), call(), Saying::text("3")]);
+    let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
+    let rules = |rules: Value| {
+        let file = json!({"servers": [demo], "chat": {"tools": rules}});
+        model.place.write("ropeway.yaml", &file.to_string());
+    };
+    let heard = |arguments: &[&str]| {
+        model.run(&[&["-p", "go"], arguments].concat()).expect(0);
+        model.heard()[2].1.clone()
+    };
+    rules(json!({"deny": ["demo.fail"]}));
+    assert!(heard(&["--yes"]).contains("the host does not allow it"));
+    rules(json!({"allow": ["demo.*"]}));
+    assert!(heard(&["--ask", "demo.fail"]).contains("there is nobody who could be asked"));
+    rules(json!({"ask": ["demo.fail"]}));
+    assert!(heard(&["--allow", "demo.*"]).contains("made"));
+}
+
+#[test]
+fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let running = model.chat(&["-p", "hi"]).start();
+    model.asked(1);
+    let id = Pid::from_raw(running.child.id().try_into().expect("an id")).expect("an id");
+    kill_process(id, Signal::INT).expect("a process");
+    let run = running.end().expect(130);
+    assert_eq!(run.stdout, "");
 }
 
 #[test]
@@ -386,7 +437,9 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
     let tools = model.server.bodies()[0]["tools"].clone();
     assert_eq!(tools[0]["function"]["name"], "mcp_demo_calculate");
     let run = model.run(&["gnoe", "-p", "hi"]).expect(2);
-    assert!(run.stderr.contains("did you mean `gone`?"), "{}", run.stderr);
+    assert!(run.stderr.contains("did you mean `gone`?") && !run.stderr.contains("-p TEXT"), "{}", run.stderr);
+    let run = model.run(&["what is the time"]).expect(2);
+    assert!(run.stderr.ends_with("  `-p TEXT` says something to the model\n"), "{}", run.stderr);
 }
 
 #[test]
