@@ -24,6 +24,11 @@ impl Waiting {
         }
     }
 
+    /// From now on it is nobody: what follows is not about servers.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// Those that it is.
     pub(crate) fn servers(&self) -> Vec<Alias> {
         self.lock().clone()
@@ -83,5 +88,7 @@ mod tests {
         assert_eq!(says(&["a"]), "server `a` gave no answer within 2s");
         assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2s");
         assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2s");
+        waiting.clear();
+        assert_eq!(says(&[]), "the command did not end within 2s");
     }
 }

@@ -194,6 +194,11 @@ impl Failure {
         self.concerns == Concern::Provider
     }
 
+    /// The sentence and its causes in one line.
+    pub(crate) fn line(&self) -> String {
+        [&self.message].into_iter().chain(&self.causes).map(|words| clean_line(words)).collect::<Vec<_>>().join(": ")
+    }
+
     /// Does the server's standard error help to understand it?
     pub(crate) fn concerns_the_server(&self) -> bool {
         matches!(self.exit, Exit::Unreachable | Exit::Timeout)

@@ -44,7 +44,11 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let path = followed(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let kept = std::fs::metadata(&path).ok().map(|metadata| metadata.permissions());
+    let there = std::fs::metadata(&path).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let kept = there.map(|metadata| metadata.permissions());
     let (mut file, beside) = beside(&path, kept.as_ref().map_or(mode, |kept| kept.mode() & 0o7777))?;
     let written = write_beside(&mut file, text, kept).and_then(|()| std::fs::rename(&beside, &path));
     if written.is_err() {
@@ -113,6 +117,14 @@ mod tests {
         replace(&old, Some("one"), "two", SHARED).expect("written");
         assert_eq!((std::fs::read_to_string(&old).expect("a file").as_str(), mode(&old)), ("two", 0o640));
         assert_eq!(names(folder.path()), ["deep", "old"]);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(put(folder.path(), "x", SHARED).is_err());
+        assert!(put(Path::new("/dev/null"), "x", SHARED).is_err());
+        assert_eq!(names(folder.path()), [] as [&str; 0]);
     }
 
     #[test]

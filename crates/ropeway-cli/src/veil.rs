@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::{PoisonError, RwLock};
 
 use ropeway::secret::Mask;
+use serde_json::Value;
 
 use crate::text::Cleaner;
 
@@ -23,6 +24,12 @@ pub(crate) fn over(text: &str) -> Cow<'_, str> {
         Cow::Owned(hidden) => Cow::Owned(hidden),
         Cow::Borrowed(_) => text,
     })
+}
+
+/// Hides the secrets within the texts of a JSON value: once it is written, its escapes would hide them from us.
+pub(crate) fn over_json(value: &mut Value) {
+    let all = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    all.iter().for_each(|secrets| secrets.hide_json(value));
 }
 
 /// How many bytes at the end of a text may be the beginning of a secret: what comes next decides.

@@ -38,8 +38,9 @@ async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Eli
         if let Some(description) = &field.description {
             tell(&faint(&wrap(&clean(description), width(), 2)));
         }
+        let mut typed = editor.question(&field.prompt()).await;
         loop {
-            let line = match editor.answer(&field.prompt()).await {
+            let line = match typed {
                 Typed::Line(line) => line,
                 Typed::Interrupted { .. } => return Err(ElicitationAnswer::Decline),
                 Typed::End => return Err(ElicitationAnswer::Cancel),
@@ -51,14 +52,16 @@ async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Eli
                 }
                 Err(problem) => tell(&faint(&format!("  {problem}\n"))),
             }
+            typed = editor.again(&field.prompt()).await;
         }
     }
     agreed(editor, "Send this? [y]es / [n]o: ").await.map(|()| values)
 }
 
 async fn agreed(editor: &Editor, prompt: &str) -> Result<(), ElicitationAnswer> {
+    let mut typed = editor.question(prompt).await;
     loop {
-        match editor.answer(prompt).await {
+        match typed {
             Typed::Line(line) => match line.trim().to_lowercase().as_str() {
                 "y" | "yes" => return Ok(()),
                 "n" | "no" => return Err(ElicitationAnswer::Decline),
@@ -67,6 +70,7 @@ async fn agreed(editor: &Editor, prompt: &str) -> Result<(), ElicitationAnswer> 
             Typed::Interrupted { .. } => return Err(ElicitationAnswer::Decline),
             Typed::End => return Err(ElicitationAnswer::Cancel),
         }
+        typed = editor.again(prompt).await;
     }
 }
 

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -23,7 +23,7 @@ use crate::servers::state_folder;
 /// How many lines are remembered.
 const MOST_LINES: usize = 1000;
 
-/// How the terminal was before a line was asked for, while one is.
+/// How the terminal was before we changed it, while it is changed.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// What a person does at a prompt.
@@ -53,8 +53,10 @@ struct Ask {
 enum Kind {
     /// Remembered, and completed.
     Message,
-    /// Neither.
-    Answer,
+    /// Neither. What was typed before it was asked is no answer to it.
+    Question,
+    /// The same question once more.
+    Again,
 }
 
 impl Editor {
@@ -76,9 +78,14 @@ impl Editor {
         self.read(prompt, Kind::Message).await
     }
 
-    /// Asks for an answer to a question.
-    pub(crate) async fn answer(&self, prompt: &str) -> Typed {
-        self.read(prompt, Kind::Answer).await
+    /// Asks a question. What was typed before, nobody has typed as an answer to it.
+    pub(crate) async fn question(&self, prompt: &str) -> Typed {
+        self.read(prompt, Kind::Question).await
+    }
+
+    /// Asks the question once more that was asked last.
+    pub(crate) async fn again(&self, prompt: &str) -> Typed {
+        self.read(prompt, Kind::Again).await
     }
 
     async fn read(&self, prompt: &str, kind: Kind) -> Typed {
@@ -89,9 +96,41 @@ impl Editor {
     }
 }
 
-/// Gives the terminal back as it was, should a line be asked for right now.
+fn before() -> MutexGuard<'static, Option<Termios>> {
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives, the terminal does not show what is typed: it would stand amidst what the model says. Ctrl-C means the
+/// same as ever, and what is typed is there at the next prompt.
+pub(crate) struct Quiet(Option<Termios>);
+
+impl Quiet {
+    pub(crate) fn begin() -> Self {
+        let mut kept = before();
+        let now = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut quiet) = now.clone() {
+            quiet.local_modes.remove(LocalModes::ECHO);
+            *kept = now.clone();
+            // A terminal that is gone shows nothing anyway.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet);
+        }
+        Self(now)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let mut kept = before();
+        if let Some(loud) = &self.0 {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, loud);
+            *kept = None;
+        }
+    }
+}
+
+/// Gives the terminal back as it was, should it be changed right now.
 pub(crate) fn restore() {
-    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(before) = before().take() {
         // A terminal that is gone needs nothing.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
         let _ = std::io::stdout().write_all(b"\x1b[?2004l\r\n");
@@ -109,12 +148,8 @@ struct Desk {
 impl Desk {
     fn new() -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
-        let config = || Config::builder().history_ignore_space(true).max_history_size(MOST_LINES).map(|it| it.build());
-        let hands = |completes| Some(Hands { completes, files: FilenameCompleter::new(), is_empty: is_empty.clone() });
-        let mut messages = rustyline::Editor::with_config(config()?)?;
-        messages.set_helper(hands(true));
-        let mut answers = rustyline::Editor::with_config(config()?)?;
-        answers.set_helper(hands(false));
+        let mut messages = editor(true, &is_empty)?;
+        let answers = editor(false, &is_empty)?;
         let history = history_file();
         if let Some(file) = &history {
             // There need not be one.
@@ -124,11 +159,15 @@ impl Desk {
     }
 
     fn ask(&mut self, Ask { prompt, kind, typed }: Ask) {
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = tcgetattr(std::io::stdin()).ok();
+        let outer = before().clone();
+        *before() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
         self.is_empty.store(true, Ordering::Relaxed);
+        if kind == Kind::Question {
+            self.forget();
+        }
         let editor = if kind == Kind::Message { &mut self.messages } else { &mut self.answers };
         let line = editor.readline(&prompt);
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *before() = outer;
         if let (Ok(line), Kind::Message) = (&line, kind) {
             self.remember(line);
         }
@@ -141,6 +180,15 @@ impl Desk {
         let _ = typed.send(read);
     }
 
+    /// Forgets what is typed and not read yet.
+    fn forget(&mut self) {
+        // An editor keeps what it has read behind the end of a line.
+        if let Ok(fresh) = editor(false, &self.is_empty) {
+            self.answers = fresh;
+        }
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
+
     fn remember(&mut self, line: &str) {
         let is_new = self.messages.add_history_entry(line).unwrap_or(false);
         if let Some(file) = self.history.as_ref().filter(|_| is_new) {
@@ -148,6 +196,13 @@ impl Desk {
             let _ = self.messages.append_history(file);
         }
     }
+}
+
+fn editor(completes: bool, is_empty: &Arc<AtomicBool>) -> rustyline::Result<rustyline::Editor<Hands, FileHistory>> {
+    let config = Config::builder().history_ignore_space(true).max_history_size(MOST_LINES)?.build();
+    let mut editor = rustyline::Editor::with_config(config)?;
+    editor.set_helper(Some(Hands { completes, files: FilenameCompleter::new(), is_empty: is_empty.clone() }));
+    Ok(editor)
 }
 
 /// The file of lines that were typed, in a folder that only the user may look into.

@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod elicitation;
 mod end;
 pub(crate) mod line;
+mod order;
 mod recipe;
 pub(crate) mod record;
 mod screen;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
-use ropeway::message::{Conversation, Message};
+use ropeway::message::Conversation;
 use ropeway::tool::CallError;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::Signal;
@@ -24,16 +25,16 @@ use tokio::time::Instant;
 
 use self::approval::Reply;
 use self::end::{unanswered, unfinished};
-use self::line::{Editor, Typed};
+use self::line::{Editor, Quiet, Typed};
 pub(crate) use self::recipe::Recipe;
-pub(crate) use self::screen::Screen;
+pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
-use crate::command::{fill_prompt, say, tools_text, write};
+use crate::command::{say, write};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
 use crate::session::Session;
-use crate::text::{clean_line, width};
+use crate::text::width;
 use crate::veil;
 
 /// What stands before what a person types.
@@ -115,7 +116,7 @@ impl<'a> Chat<'a> {
         let turn = self.agent.send(message);
         match self.follow(turn, None).await? {
             Next::Leave(exit) => Ok(exit),
-            Next::GoOn(outcome) => unfinished(&outcome.end).map_or(Ok(Exit::Done), Err),
+            Next::GoOn(outcome) => Ok(settled(&outcome)),
         }
     }
 
@@ -126,7 +127,10 @@ impl<'a> Chat<'a> {
         while let Some(line) = lines.next_line().await.map_err(unreadable)? {
             match self.typed(&line, None).await? {
                 Some(Next::Leave(exit)) => return Ok(exit),
-                Some(Next::GoOn(outcome)) => unfinished(&outcome.end).map_or(Ok(()), Err)?,
+                Some(Next::GoOn(outcome)) => match settled(&outcome) {
+                    Exit::Done => {}
+                    exit => return Ok(exit),
+                },
                 None => {}
             }
         }
@@ -135,21 +139,50 @@ impl<'a> Chat<'a> {
 
     /// Talks with a person until that one leaves.
     pub(crate) async fn talk(mut self, mut person: Person) -> Result<Exit, Failure> {
+        // Somebody has pressed Ctrl-C where there was nothing to take back.
+        let mut wants_to_leave = false;
         loop {
-            let line = match person.editor.message(PROMPT).await {
+            let typed = tokio::select! {
+                biased;
+                typed = person.editor.message(PROMPT) => typed,
+                () = late(self.session) => return Err(self.overtime()),
+            };
+            let line = match typed {
                 Typed::Line(line) => line,
-                Typed::Interrupted { empty: false } => continue,
-                Typed::Interrupted { empty: true } => return Ok(Exit::Interrupted),
+                Typed::Interrupted { empty: true } if wants_to_leave => return Ok(Exit::Interrupted),
+                Typed::Interrupted { empty } => {
+                    wants_to_leave = empty;
+                    if empty {
+                        tell(&faint("Ctrl-C again or Ctrl-D leaves\n"));
+                    }
+                    continue;
+                }
                 Typed::End => return Ok(Exit::Done),
             };
+            wants_to_leave = false;
             let began = Instant::now();
-            match self.typed(&line, Some(&mut person)).await {
+            let quiet = Quiet::begin();
+            let done = self.typed(&line, Some(&mut person)).await;
+            drop(quiet);
+            match done {
                 Ok(Some(Next::Leave(exit))) => return Ok(exit),
                 Ok(Some(Next::GoOn(outcome))) => self.account(&outcome, began.elapsed()),
                 Ok(None) => {}
+                Err(failure) if self.is_late() => return Err(failure),
                 Err(failure) => say(&failure.render()),
             }
         }
+    }
+
+    fn is_late(&self) -> bool {
+        self.session.deadline.as_ref().is_some_and(|deadline| deadline.at() <= Instant::now())
+    }
+
+    /// What to say when the command's time is over, to whomever the terminal belongs again.
+    fn overtime(&self) -> Failure {
+        line::restore();
+        let within = self.session.deadline.as_ref().map(|deadline| format!(" within {:?}", deadline.after()));
+        Failure::new(Exit::Timeout, format!("the chat did not end{}", within.unwrap_or_default()))
     }
 
     /// What a turn has come to and cost, in a faint line.
@@ -176,67 +209,15 @@ impl<'a> Chat<'a> {
                 Slash::Quit => return Ok(Some(Next::Leave(Exit::Done))),
                 Slash::Retry => self.agent.resume(),
                 Slash::Prompt { name, words } => self.agent.send(self.prompt(&name, &words).await?),
+                // Lines may come from anywhere: what is in them must not choose files.
+                Slash::Save { .. } | Slash::Load { .. } if person.is_none() => {
+                    let failure = Failure::usage("`/save` and `/load` are only for somebody at a terminal");
+                    return Err(failure.hint("here, `--save FILE` and `--resume FILE` do the same"));
+                }
                 other => return self.order(other).await.map(|()| None),
             },
         };
         self.follow(turn, person).await.map(Some)
-    }
-
-    /// Does what needs no model.
-    async fn order(&mut self, command: Slash) -> Result<(), Failure> {
-        match command {
-            Slash::Help => self.note(&slash::manual()),
-            Slash::Tools { words } => {
-                let text = tools_text(self.session, &self.recipe.source, &words, width());
-                self.note(&text);
-            }
-            Slash::Servers => {
-                let verdicts = self.session.bridge.verdicts();
-                let text = match &verdicts[..] {
-                    [] => "There are no servers.\n".to_owned(),
-                    verdicts => verdicts.iter().map(|verdict| self.session.help.trouble(verdict, width())).collect(),
-                };
-                self.note(&text);
-            }
-            Slash::Save { file } => {
-                record::write(&file, &self.agent.history())?;
-                self.note(&faint(&format!("saved in {}\n", file.display())));
-            }
-            Slash::Load { file } => {
-                let conversation = record::read(&file)?;
-                let count = conversation.messages.len();
-                self.agent.replace_history(conversation).await;
-                self.note(&faint(&format!("{count} messages of {}\n", file.display())));
-            }
-            Slash::Clear => {
-                self.agent.replace_history(Conversation::new()).await;
-                self.note(&faint("everything is forgotten\n"));
-            }
-            Slash::Model { name: Some(name) } => {
-                self.recipe.model = name;
-                self.agent = self.recipe.agent(self.agent.history())?;
-            }
-            Slash::Model { name: None } => self.note(&format!("{}\n", clean_line(self.agent.model()))),
-            Slash::Prompt { .. } | Slash::Retry | Slash::Quit => {}
-        }
-        Ok(())
-    }
-
-    /// What a server has to say to a model, as messages.
-    async fn prompt(&self, name: &str, words: &[String]) -> Result<Vec<Message>, Failure> {
-        let messages = fill_prompt(self.session, name, words).await?.to_messages();
-        match messages.is_empty() {
-            true => Err(Failure::usage(format!("prompt `{name}` says nothing"))),
-            false => Ok(messages),
-        }
-    }
-
-    /// Says something that is not the model's. A person reads it where everything else is, a script does not.
-    fn note(&self, text: &str) {
-        match self.recipe.desk {
-            Some(_) => tell(text),
-            None => say(text),
-        }
     }
 
     /// Follows a turn to its end, and keeps what was said.
@@ -253,14 +234,11 @@ impl<'a> Chat<'a> {
         if let Some(file) = &self.save {
             record::write(file, &self.agent.history())?;
         }
-        let outcome = match (cut, &self.session.deadline, finished) {
-            (Some(Cut::Late), Some(deadline), _) => {
-                let message = format!("the chat did not end within {:?}", deadline.after());
-                return Err(Failure::new(Exit::Timeout, message));
-            }
-            (Some(Cut::Unread), ..) => return Ok(Next::Leave(Exit::Done)),
-            (Some(Cut::Impatience), ..) | (.., None) => return Ok(Next::Leave(Exit::Interrupted)),
-            (.., Some(finished)) => finished.map_err(|error| unanswered(&error))?,
+        let outcome = match (cut, finished) {
+            (Some(Cut::Late), _) => return Err(self.overtime()),
+            (Some(Cut::Unread), _) => return Ok(Next::Leave(Exit::Done)),
+            (Some(Cut::Impatience), _) | (_, None) => return Ok(Next::Leave(Exit::Interrupted)),
+            (_, Some(finished)) => finished.map_err(|error| unanswered(&error))?,
         };
         self.screen.outcome(&outcome)?;
         Ok(Next::GoOn(Box::new(outcome)))
@@ -293,8 +271,16 @@ impl<'a> Chat<'a> {
                 }
                 Came::Question(question) => {
                     self.screen.end()?;
+                    let session = self.session;
                     match person.as_deref_mut() {
-                        Some(person) => !self.ask(question, person).await,
+                        Some(person) => tokio::select! {
+                            biased;
+                            is_answered = self.ask(question, person) => !is_answered,
+                            () = late(session) => {
+                                turn.cancel();
+                                return Ok(Some(Cut::Late));
+                            }
+                        },
                         None => false,
                     }
                 }
@@ -331,20 +317,23 @@ impl<'a> Chat<'a> {
             }
             Question::Call(request, answer) => {
                 let name = show::name(&request.tool, &request.origin);
-                let (before, prompt) = approval::question(&name, &request.arguments, width());
-                tell(&before);
+                let wording = approval::question(&name, &request.arguments, width());
+                tell(&wording.before);
+                let mut typed = person.editor.question(&wording.prompt).await;
                 let reply = loop {
-                    let reply = match person.editor.answer(&prompt).await {
+                    let reply = match typed {
                         Typed::Line(line) => Reply::read(&line),
                         Typed::Interrupted { .. } | Typed::End => Some(Reply::Quit),
                     };
                     match reply {
+                        Some(Reply::Show) => tell(&wording.whole),
                         Some(reply) => break reply,
-                        None => tell(&faint("y, n, a or q; n may be followed by a reason\n")),
+                        None => tell(&faint("y, n, a, s or q; n may be followed by a reason, s shows all arguments\n")),
                     }
+                    typed = person.editor.again(&wording.prompt).await;
                 };
                 let approval = match reply {
-                    Reply::Quit => return false,
+                    Reply::Quit | Reply::Show => return false,
                     Reply::Said(approval) => approval,
                 };
                 if approval == Approval::Always {
@@ -365,11 +354,20 @@ impl<'a> Chat<'a> {
             && let Some(tool) = tools.get(&envelope.tool)
             && self.recipe.rules.policy().permission(tool.definition()) == Permission::Ask
         {
-            let name = show::name(&envelope.tool, &envelope.origin);
-            let quoted = shlex::try_quote(&name).map_or_else(|_| name.clone(), |quoted| quoted.into_owned());
+            // Our own name for it: a server may call its tool `*`.
+            let glob = approval::glob(&envelope.tool);
+            let quoted = shlex::try_quote(&glob).map_or_else(|_| glob.clone(), |quoted| quoted.into_owned());
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
         }
     }
+}
+
+/// The exit code of an outcome, which scripts have been told already.
+fn settled(outcome: &Outcome) -> Exit {
+    unfinished(&outcome.end).map_or(Exit::Done, |failure| {
+        say(&failure.render());
+        failure.exit()
+    })
 }
 
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.

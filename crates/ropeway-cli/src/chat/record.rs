@@ -1,12 +1,12 @@
 //! The record of a conversation: a file of JSON that can be gone on with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ropeway::message::{Conversation, Message};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::file;
+use crate::{file, veil};
 
 /// Reads a conversation.
 pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
@@ -19,6 +19,7 @@ pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
 
 /// A conversation as it is written. Without messages it would be hard to tell from any other file.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Record {
     #[serde(default)]
     system: Option<String>,
@@ -31,20 +32,28 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
         let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
-        Failure::usage(format!("{place}: this is not a conversation: {problem}"))
+        Failure::usage(format!("{place}: this is no conversation of ours: {problem}"))
     })
 }
 
-/// Writes a conversation, in the place of another one or where there is nothing.
+/// Writes a conversation without its secrets, in the place of another one or where there is nothing.
 pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
     writable(path)?;
-    let json = serde_json::to_string_pretty(conversation)
-        .map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
+    let json = serde_json::to_value(conversation).and_then(|mut value| {
+        veil::over_json(&mut value);
+        serde_json::to_string_pretty(&value)
+    });
+    let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
     file::put(path, &(json + "\n"), file::PRIVATE)
 }
 
 /// Refuses a file that is something else.
 pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    // What is no file may never end when it is read, and would be replaced when it is written.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let failure = Failure::usage(format!("`{}` is not a regular file", path.display()));
+        return Err(failure.hint("a conversation is kept in one: take another name"));
+    }
     match file::read(path)? {
         Some(text) if !text.trim().is_empty() => parse(path, &text)
             .map(drop)
@@ -53,9 +62,37 @@ pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a file with another conversation than the one that is gone on with.
+pub(crate) fn free(path: &Path, resumed: Option<&Path>) -> Result<(), Failure> {
+    writable(path)?;
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    if resumed.is_some_and(|resumed| real(resumed) == real(path)) {
+        return Ok(());
+    }
+    match file::read(path)?.filter(|text| !text.trim().is_empty()).map(|text| parse(path, &text)).transpose()? {
+        Some(conversation) if !conversation.messages.is_empty() => {
+            let shown = path.display();
+            let failure = Failure::usage(format!("`{shown}` holds another conversation"));
+            Err(failure.hint(format!("`--resume {shown} --save {shown}` goes on with it; otherwise take another name")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A path as a person types it: `~/` is the home.
+pub(crate) fn at_home(path: &Path) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use ropeway::secret::{Mask, Secret};
 
     use super::*;
 
@@ -71,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn no_secret_is_written_down_even_where_json_escapes_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("talk.json");
+        veil::hide(&Mask::new([&Secret::new("a \"quoted\" key of the record")]));
+        write(&path, &Conversation::new().with("it is a \"quoted\" key of the record, is it?")).expect("written");
+        assert_eq!(read(&path).expect("a conversation"), Conversation::new().with("it is ***, is it?"));
+    }
+
+    #[test]
     fn a_file_that_is_something_else_is_told_with_its_place_and_not_written_over() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notes");
@@ -79,7 +125,9 @@ mod tests {
             ("{\n  \"messages\": [\n    oops", "3:5", "expected value"),
             ("{\"messages\": [{\"role\": \"nobody\"}]}", "1:31", "unknown variant `nobody`"),
             ("plain words", "1:1", "expected value"),
-            ("{\"name\": \"a package\"}", "1:21", "missing field `messages`"),
+            ("{\"name\": \"a package\"}", "1:7", "unknown field `name`"),
+            ("{\"system\": \"no messages\"}", "1:25", "missing field `messages`"),
+            ("{\"messages\": [], \"model\": \"x\"}", "1:24", "unknown field `model`"),
         ] {
             std::fs::write(&path, text).expect("a file");
             let failure = read(&path).expect_err("no conversation");
@@ -90,5 +138,35 @@ mod tests {
         }
         let missing = read(&folder.path().join("nothing")).expect_err("no file");
         assert_eq!(missing.message(), format!("there is no file `{}`", folder.path().join("nothing").display()));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Nobody writes into the pipe: whoever reads it waits for ever.
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        for path in [Path::new("/dev/null"), folder.path(), &pipe] {
+            let failure = write(path, &Conversation::new()).expect_err("no file");
+            assert_eq!(failure.message(), format!("`{}` is not a regular file", path.display()));
+        }
+        assert!(!std::fs::metadata(&pipe).expect("a pipe").is_file());
+    }
+
+    #[test]
+    fn another_conversation_is_not_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("talk.json"), folder.path().join("other.json"));
+        write(&path, &Conversation::new()).expect("written");
+        free(&path, None).expect("nothing was said");
+        write(&path, &Conversation::new().with("hi")).expect("written");
+        write(&other, &Conversation::new().with("hi")).expect("written");
+        free(&path, Some(&folder.path().join(".").join("talk.json"))).expect("the same");
+        for resumed in [None, Some(other.as_path())] {
+            let failure = free(&path, resumed).expect_err("another one");
+            assert_eq!(failure.message(), format!("`{}` holds another conversation", path.display()));
+        }
+        free(&folder.path().join("new.json"), None).expect("nothing there");
     }
 }

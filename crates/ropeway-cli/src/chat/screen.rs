@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Where the steps of a turn are written.
 pub(crate) struct Screen {
     form: Form,
+    /// Where files of answers are put.
+    folder: Option<PathBuf>,
     /// What the model says.
     text: Flow,
     /// What the model thinks.
@@ -54,8 +56,6 @@ enum Form {
     People {
         /// Also what the model thinks.
         thoughts: bool,
-        /// Where files of answers are put.
-        folder: Option<PathBuf>,
     },
 }
 
@@ -75,20 +75,42 @@ struct Final<'a> {
     outcome: &'a Outcome,
 }
 
+/// The last line for scripts when there is no outcome.
+#[derive(Serialize)]
+struct Failed {
+    step: &'static str,
+    error: String,
+    exit: u8,
+}
+
+/// Tells scripts why there is no outcome.
+pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
+    let line = json_line(&Failed { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
+    write(&veil::over(&line)).map(drop)
+}
+
+/// A value as a line for scripts.
+fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let json =
+        serde_json::to_string(value).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    Ok(clean_json(&json) + "\n")
+}
+
 impl Screen {
     /// A screen for scripts.
-    pub(crate) fn for_scripts() -> Self {
-        Self::new(Form::Json, Flow::raw)
+    pub(crate) fn for_scripts(folder: Option<PathBuf>) -> Self {
+        Self::new(Form::Json, folder, Flow::raw)
     }
 
     /// A screen for people.
     pub(crate) fn for_people(thoughts: bool, folder: Option<PathBuf>) -> Self {
-        Self::new(Form::People { thoughts, folder }, Flow::default)
+        Self::new(Form::People { thoughts }, folder, Flow::default)
     }
 
-    fn new(form: Form, flow: fn() -> Flow) -> Self {
+    fn new(form: Form, folder: Option<PathBuf>, flow: fn() -> Flow) -> Self {
         Self {
             form,
+            folder,
             text: flow(),
             thoughts: flow(),
             open: Open::Nothing,
@@ -144,6 +166,9 @@ impl Screen {
             }
             (Form::Json, step) => {
                 self.end()?;
+                if let (Step::CallFinished { envelope, .. }, Some(_)) = (step, &self.folder) {
+                    self.files(envelope)?.iter().for_each(|file| say(&format!("{file}\n")));
+                }
                 self.line(step)
             }
             (Form::People { .. }, step) => self.event(step, help, status),
@@ -186,11 +211,15 @@ impl Screen {
         let at = self.running.iter().position(|(id, _)| id == call);
         let name = at.map_or_else(|| show::name(&envelope.tool, &envelope.origin), |at| self.running.remove(at).1);
         let is_plain = self.last.take().as_ref() == Some(call);
-        let Form::People { folder, .. } = &self.form else { return Ok(()) };
-        let folder = folder.as_ref().map(|path| Folder::new(path, &envelope.tool));
-        let files = show_files(envelope.meta.content.iter(), folder.as_ref())?;
+        let files = self.files(envelope)?;
         say(&show::finished(envelope, (!is_plain).then_some(name.as_str()), &files, width()));
         Ok(())
+    }
+
+    /// The files of an answer, each in a line, put into the folder where there is one.
+    fn files(&self, envelope: &Envelope) -> Result<Vec<String>, Failure> {
+        let folder = self.folder.as_ref().map(|path| Folder::new(path, &envelope.tool));
+        show_files(envelope.meta.content.iter(), folder.as_ref())
     }
 
     /// Shows the servers that should be there and are not, unless that is known.
@@ -271,20 +300,18 @@ impl Screen {
         }
         match self.form {
             Form::Json => self.line(&Step::Reasoning { text })?,
-            Form::People { thoughts: true, .. } => {
+            Form::People { thoughts: true } => {
                 self.last = None;
                 self.open = if text.ends_with('\n') { Open::Nothing } else { Open::Thoughts };
                 say(&format!("{FAINT}{text}{FAINT:#}"));
             }
-            Form::People { thoughts: false, .. } => {}
+            Form::People { thoughts: false } => {}
         }
         Ok(())
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        let json =
-            serde_json::to_string(value).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-        let line = clean_json(&json) + "\n";
+        let line = json_line(value)?;
         self.write(&veil::over(&line))
     }
 

@@ -5,6 +5,7 @@ use ropeway::content::ContentPart;
 use ropeway::envelope::{Data, Envelope};
 use ropeway::message::CallArguments;
 use ropeway::tool::Origin;
+use serde_json::Value;
 
 use crate::duration::words;
 use crate::failure;
@@ -15,27 +16,54 @@ const FAINT: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// How much of an argument is written; nobody could read more at a glance.
-const LONGEST_ARGUMENTS: usize = 2000;
+/// How long a tool's name may be; nobody could read more at a glance.
+const LONGEST_NAME: usize = 200;
 
-/// A tool's name for people: behind its server's, when it has one.
+/// A tool's name for people: behind its server's, when it has one. A name that could be taken for something else is quoted.
 pub(crate) fn name(tool: &str, origin: &Origin) -> String {
-    match origin {
-        Origin::Server { server, tool } => clean_line(&format!("{server}.{tool}")),
-        Origin::Local => clean_line(tool),
+    let name = match origin {
+        Origin::Server { server, tool } => format!("{}.{}", word(server.as_str()), word(tool)),
+        Origin::Local => word(tool),
+    };
+    cut(&name, LONGEST_NAME)
+}
+
+/// What a tool is called with, as code, whole: nothing in one argument can hide another one, or look like one.
+pub(crate) fn arguments(arguments: &CallArguments) -> String {
+    match arguments {
+        CallArguments::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| format!("{}: {}", word(name), escaped(&value.to_string()));
+            fields.iter().map(field).collect::<Vec<_>>().join(", ")
+        }
+        CallArguments::Broken(broken) => escaped(&broken.text),
     }
 }
 
-/// What a tool is called with, as code.
-pub(crate) fn arguments(arguments: &CallArguments) -> String {
-    let text = match arguments {
-        CallArguments::Object(fields) => {
-            let field = |(name, value): (&String, &serde_json::Value)| format!("{name}: {value}");
-            fields.iter().map(field).collect::<Vec<_>>().join(", ")
-        }
-        CallArguments::Broken(broken) => broken.text.clone(),
+/// A name as it is, or quoted where it is not a plain word.
+fn word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => escaped(&Value::from(name).to_string()),
+    }
+}
+
+/// Text of one line in which everything can be seen: what a terminal would obey, or not show, is written as JSON escapes it.
+pub(crate) fn escaped(text: &str) -> String {
+    let is_unseen = |c: char| {
+        let is_mark =
+            matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}');
+        let is_other =
+            matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+        c.is_control() || is_mark || is_other
     };
-    clean_line(&text.chars().take(LONGEST_ARGUMENTS).collect::<String>())
+    text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
+        match is_unseen(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}"))),
+            false => seen.push(c),
+        }
+        seen
+    })
 }
 
 /// A call that begins.
@@ -114,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use ropeway::tool::{CallError, CallId};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -140,7 +168,25 @@ mod tests {
         assert_eq!(plain(&started("demo.time", &arguments, 20)), "● demo.time(zone: \"…\n");
         assert_eq!(plain(&started("demo.time", &arguments, 8)), "● demo.…\n");
         let broken = CallArguments::broken("{\u{1b}[2J\n oops", "no JSON");
-        assert_eq!(plain(&started("t", &broken, 80)), "● t({ oops)\n");
+        assert_eq!(plain(&started("t", &broken, 80)), "● t({\\u001b[2J\\u000a oops)\n");
+    }
+
+    #[test]
+    fn no_argument_hides_another_one_or_looks_like_one() {
+        let shown = |value: Value| arguments(&object(value));
+        assert_eq!(shown(json!({"a": "hello\u{9d}", "cmd": "rm -rf /"})), r#"a: "hello\u009d", cmd: "rm -rf /""#);
+        assert_eq!(shown(json!({"path: \"/tmp/safe\", mode": "x"})), r#""path: \"/tmp/safe\", mode": "x""#);
+        assert_eq!(
+            shown(json!({"a\u{9b}2J": "\u{1b}]0;\u{202e}\u{2028}\u{e0041}\n"})),
+            r#""a\u009b2J": "\u001b]0;\u202e\u2028\udb40\udc41\n""#
+        );
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_call_is_quoted() {
+        let named = |tool: &str| name("t", &Origin::Server { server: "s".into(), tool: tool.into() });
+        assert_eq!(named("read(path: \"/tmp\")? \u{9d}"), r#"s."read(path: \"/tmp\")? \u009d""#);
+        assert_eq!(named("files/read-all.v2"), "s.files/read-all.v2");
     }
 
     #[test]

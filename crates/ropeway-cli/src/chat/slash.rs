@@ -1,7 +1,8 @@
 //! Commands inside a chat: what is typed behind a slash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::record::at_home;
 use crate::failure::Failure;
 use crate::suggest;
 use crate::table::{Cell, Overflow, Table};
@@ -75,7 +76,7 @@ pub(super) fn manual() -> String {
         table.row([Cell::new(usage), Cell::new(what)]);
     }
     let text = table.render(Some(width()), 2);
-    format!("{text}\n  Everything else is said to the model. Ctrl-C ends its turn, twice leaves.\n")
+    format!("{text}\n  Everything else is said to the model. Ctrl-C ends its turn; twice at the prompt, it leaves.\n")
 }
 
 /// The command that is typed, if it is one: `/etc/hosts` is not.
@@ -113,8 +114,8 @@ fn read(word: &str, rest: &str) -> Result<Slash, Failure> {
             None => Err(Failure::usage(format!("it is typed as `{}`", usage()))),
         },
         "/retry" => alone(Slash::Retry),
-        "/save" => Ok(Slash::Save { file: one()?.into() }),
-        "/load" => Ok(Slash::Load { file: one()?.into() }),
+        "/save" => Ok(Slash::Save { file: at_home(Path::new(&one()?)) }),
+        "/load" => Ok(Slash::Load { file: at_home(Path::new(&one()?)) }),
         "/clear" => alone(Slash::Clear),
         "/model" if rest.is_empty() => Ok(Slash::Model { name: None }),
         "/model" => Ok(Slash::Model { name: Some(one()?) }),

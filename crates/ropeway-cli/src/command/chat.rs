@@ -1,7 +1,10 @@
 //! `ropeway chat`: a conversation with a model that uses the tools.
 
 use std::cell::Cell;
-use std::io::{IsTerminal as _, Read as _};
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Seek as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use ropeway::agent::{Limits, RequestOptions, Sampling};
@@ -9,13 +12,14 @@ use ropeway::config::ChatSettings;
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Setting, print, print_json, say};
 use crate::chat::approval::Rules;
 use crate::chat::line::Editor;
-use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, record};
+use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, failed, record};
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, tools};
 use crate::model::{ModelArgs, ModelChoice};
@@ -35,11 +39,16 @@ Examples:
   ropeway chat --resume talk.json --save talk.json
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
-Only what the model says goes to standard output. With --json every step is a line of JSON there, of which the last one is
-{\"step\": \"final\", …}. Without -p, and where standard input is not a terminal, each line of it is a message.
+Only what the model says goes to standard output. With --json every step is a line of JSON there, of
+which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
 
-Tools that say that they change nothing are called without asking. About others you are asked; where nobody can be asked,
-they are not called, unless --allow or --yes says so.";
+Without -p, and where standard input or output is not a terminal, each line of standard input is a
+message, or a command such as /prompt; /save and /load are refused there. With -p TEXT standard input
+is not read; -p - takes the message from it.
+
+Tools that say that they change nothing are called without asking. About others you are asked; where
+nobody can be asked, they are not called, unless --allow or --yes says so. --deny wins over --ask, and
+--ask over --allow; what is typed here wins over the file, except over its `deny`.";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
@@ -47,7 +56,7 @@ Exit codes:
   0    done
   1    the turn came to a limit, or the model did not finish its answer
   2    usage: what was typed makes no sense, or the provider does not take it
-  3    server or provider unreachable
+  3    server or provider unreachable, or the provider is overloaded or broken (429, 500)
   4    server or provider needs authentication
   5    timeout
   130  left with Ctrl-C";
@@ -73,7 +82,7 @@ pub(super) struct Chat {
     /// Go on with the conversation of this file
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Write the conversation to this file after each turn
+    /// Write the conversation to this file after each turn; to go on with it, give --resume too
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Keep images, sounds and other files of answers in this folder
@@ -105,7 +114,12 @@ impl Chat {
 
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if !self.is_interactive(setting.json) {
-            return self.converse(setting, None, &Cell::new(false)).await;
+            let json = setting.json;
+            let done = self.converse(setting, None, &Cell::new(false)).await;
+            if let (true, Err(failure)) = (json, &done) {
+                failed(failure)?;
+            }
+            return done;
         }
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;
@@ -131,10 +145,16 @@ impl Chat {
     async fn converse(self, setting: Setting, person: Option<Person>, is_ready: &Cell<bool>) -> Result<Exit, Failure> {
         let history = self.resume.as_deref().map_or_else(|| Ok(Conversation::new()), record::read)?;
         if let Some(file) = &self.save {
-            record::writable(file)?;
+            record::free(file, self.resume.as_deref())?;
         }
         let message = self.prompt.as_deref().map(message).transpose()?;
-        let mut servers = self.server.servers()?.only_these(&self.servers)?.lasting();
+        let named = self.server.servers()?.only_these(&self.servers);
+        // Whoever names no server may have meant to say something.
+        let hint = |failure: Failure| match self.prompt {
+            None => failure.hint("`-p TEXT` says something to the model"),
+            Some(_) => failure,
+        };
+        let mut servers = named.map_err(hint)?.lasting();
         let chat = servers.config.chat.clone().unwrap_or_default();
         let file = match &servers.source {
             Source::File(file) => Some(file.as_path()),
@@ -164,7 +184,7 @@ impl Chat {
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let screen = match setting.json {
-            true => Screen::for_scripts(),
+            true => Screen::for_scripts(self.save_files.clone()),
             false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
         };
         let mut recipe = Recipe {
@@ -179,8 +199,10 @@ impl Chat {
             source: source.clone(),
         };
         let no_tools = self.no_tools;
+        let is_text = self.prompt.as_deref() != Some("-");
         let work = async |session: &Session| {
             session.arrive().await?;
+            session.waiting.clear();
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
             screen.verdicts(&session.bridge.verdicts(), &session.help);
@@ -191,8 +213,18 @@ impl Chat {
             let chat = Conversing::new(session, recipe, history, screen, questions, self.save.clone())?;
             is_ready.set(true);
             match (message, person) {
-                (Some(message), _) => chat.once(message).await,
-                (None, None) => chat.lines().await,
+                (Some(message), _) => {
+                    if is_text && has_input() {
+                        say(&faint("standard input is not read: `-p -` takes the message from there\n"));
+                    }
+                    chat.once(message).await
+                }
+                (None, None) => {
+                    if std::io::stdin().is_terminal() {
+                        say(&faint("each line is a message; nobody is asked about calls\n"));
+                    }
+                    chat.lines().await
+                }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
                     chat.talk(person).await
@@ -235,6 +267,21 @@ fn message(prompt: &str) -> Result<String, Failure> {
     match text.trim() {
         "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
         _ => Ok(text),
+    }
+}
+
+/// Has somebody put something on standard input? It is only looked at: a pipe that nobody writes to would never end.
+fn has_input() -> bool {
+    let input = std::io::stdin();
+    let Ok(mut file) = input.as_fd().try_clone_to_owned().map(File::from) else { return false };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => file.stream_position().is_ok_and(|at| at < metadata.len()),
+        Ok(metadata) if metadata.file_type().is_fifo() => {
+            let mut waiting = [PollFd::new(&input, PollFlags::IN)];
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut waiting, Some(&at_once)).is_ok() && waiting[0].revents().contains(PollFlags::IN)
+        }
+        _ => false,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ropeway::message::Dialect;
 use ropeway::testing::{ModelAnswer, ModelServer, Saying, Script};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -132,6 +133,31 @@ fn a_message_comes_from_standard_input_too() {
 }
 
 #[test]
+fn input_that_is_not_read_is_told() {
+    let model = Model::saying([Saying::text("A."), Saying::text("B."), Saying::text("C.")]);
+    let told = "standard input is not read: `-p -` takes the message from there\n";
+    let file = model.place.write("data", "numbers");
+    let (mut writer, reader) = pipe();
+    writer.write_all(b"numbers").expect("a pipe");
+    // Nothing is in this one, and it stays open.
+    let (_open, silent) = pipe();
+    let inputs = [std::fs::File::open(file).expect("a file").into(), reader.into(), silent.into()];
+    for (input, told) in inputs.into_iter().zip([told, told, ""]) {
+        let input: Stdio = input;
+        let run = model.chat(&["-p", "add them", "--no-tools"]).with(|command| {
+            command.stdin(input);
+        });
+        assert_eq!(run.run().expect(0).stderr, told);
+        assert_eq!(model.heard(), said(&[("user", "add them")]));
+    }
+}
+
+fn pipe() -> (std::io::PipeWriter, std::io::PipeReader) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    (writer, reader)
+}
+
+#[test]
 fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
     let calls = Saying::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
         "b",
@@ -154,13 +180,17 @@ fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
 #[test]
 fn pictures_are_told_by_size_and_kept_on_request() {
     let call = || Saying::call("a", "chart", json!({"values": [3, 1, 2]}));
-    let model = Model::saying([call(), Saying::text("drawn"), call(), Saying::text("kept")]);
+    let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), Saying::text(text)]);
+    let model = Model::saying(answers.into_iter().flatten());
     let run = model.run(&["-p", "draw"]).expect(0);
     assert!(run.stderr.contains("\n    image/png, "), "{}", run.stderr);
     let run = model.run(&["-p", "draw", "--save-files", "out"]).expect(0);
     assert!(run.stderr.contains(" KB → out/chart-1.png\n"), "{}", run.stderr);
     let picture = std::fs::read(model.place.path().join("out/chart-1.png")).expect("a file");
     assert!(picture.starts_with(b"\x89PNG"));
+    let run = model.run(&["-p", "draw", "--save-files", "json", "--json"]).expect(0);
+    assert!(run.stderr.starts_with("image/png, ") && run.stderr.ends_with(" → json/chart-1.png\n"), "{}", run.stderr);
+    assert_eq!(std::fs::read(model.place.path().join("json/chart-1.png")).expect("a file"), picture);
 }
 
 #[test]
@@ -196,9 +226,37 @@ fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
     assert_eq!(steps[4]["meta"]["content"][0]["text"], "2");
     assert_eq!(
         steps[9],
-        json!({"step": "final", "text": "It is 2.", "end": {"done": "end_turn"}, "steps": 2,
+        json!({"step": "final", "text": "It is 2.", "end": {"reason": "done", "stop": "end_turn"}, "steps": 2,
             "usage": {"input": 20, "output": 10, "cache_read": 0, "cache_write": 0, "reasoning": 0}})
     );
+}
+
+#[test]
+fn the_last_line_of_json_tells_also_how_it_failed() {
+    let last = |run: &Run| -> Value {
+        let line = run.stdout.lines().last().unwrap_or_else(|| panic!("no line, but {}", run.stderr));
+        serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
+    };
+    let refused = ModelAnswer::json(401, &json!({"error": {"message": "Incorrect key"}}));
+    let events = Saying::text("one two").events(Dialect::Chat);
+    let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let broken = ModelAnswer::events(&events[..half]);
+    for (answer, code, words) in [
+        (refused, 4, "Incorrect key"),
+        (broken, 3, "model `parrot` gave no answer: "),
+        (ModelAnswer::silence(), 5, "the chat did not end within 2s"),
+    ] {
+        let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
+        let last = last(&run);
+        assert_eq!((&last["step"], &last["exit"]), (&json!("failed"), &json!(code)), "{last}");
+        assert!(last["error"].as_str().is_some_and(|error| error.contains(words)), "{last}");
+    }
+    let run = Model::saying([]).run(&["-p", "hi", "--json", "--resume", "nothing.json"]).expect(2);
+    assert_eq!(last(&run), json!({"step": "failed", "error": "there is no file `nothing.json`", "exit": 2}));
+    // A limit is an outcome.
+    let call = Saying::call("a", "calculate", json!({"expression": "1"}));
+    let run = Model::saying([call]).run(&["-p", "hi", "--json", "--max-steps", "1"]).expect(1);
+    assert_eq!(last(&run)["step"], "final");
 }
 
 #[test]
@@ -237,13 +295,23 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
-        `--allow demo.fail` allows it, `--yes` all calls\n";
+        `--allow fail` allows it, `--yes` all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
     let heard = &model.heard()[2].1;
     assert!(heard.contains("there is nobody who could be asked"), "{heard}");
     let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
+}
+
+#[test]
+fn advice_names_one_tool_whatever_its_server_calls_it() {
+    let model = Model::saying([Saying::call("a", "mcp_s__", json!({})), Saying::text("Then not.")]);
+    let star = json!({"name": "*", "inputSchema": {"type": "object"}});
+    model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
+    let run = model.run(&["-p", "go"]).expect(0);
+    assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("    `--allow mcp_s__` allows it, `--yes` all calls\n"), "{}", run.stderr);
 }
 
 #[test]
@@ -254,6 +322,9 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
         (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
         (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
+        (&["-p", "hi", "--save", "/dev/null"], "`/dev/null` is not a regular file"),
+        (&["-p", "hi", "--save", "."], "`.` is not a regular file"),
+        (&["-p", "hi", "--yes", "--ask", "a"], "cannot be used with"),
         (&["-p", "hi", "--no-tools", "--url", "http://127.0.0.1:1/mcp"], "cannot be used with"),
     ] {
         let run = model.run(arguments).expect(2);
@@ -279,9 +350,13 @@ fn a_conversation_is_saved_and_gone_on_with() {
 
     model.place.write("broken.json", "{\"messages\": [\n  oops]}");
     let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
-    assert_eq!(run.stderr, "error: broken.json:2:3: this is not a conversation: expected value\n");
+    assert_eq!(run.stderr, "error: broken.json:2:3: this is no conversation of ours: expected value\n");
     let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
     assert!(run.stderr.contains("it is not written over"), "{}", run.stderr);
+    let run = model.run(&["-p", "hi", "--save", "talk.json"]).expect(2);
+    let told = "error: `talk.json` holds another conversation\n  \
+        `--resume talk.json --save talk.json` goes on with it; otherwise take another name\n";
+    assert_eq!(run.stderr, told);
     assert_eq!(model.server.bodies().len(), 3);
 }
 
@@ -293,12 +368,62 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn each_line_of_a_script_is_a_message_or_a_command() {
     let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
-    let run = model.fed(&[], "first\n\n/save talk.json\n/clear\nsecond\n/quit\nnever\n").expect(0);
+    let run = model.fed(&[], "first\n\n/model cockatoo\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
-    assert_eq!(run.stderr, format!("{DEMO}saved in talk.json\neverything is forgotten\n"));
+    assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
+    assert_eq!(model.server.bodies()[1]["model"], "cockatoo");
     assert_eq!(model.heard(), said(&[("user", "second")]));
     let run = model.fed(&[], "/tolos\n").expect(2);
     assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
+    let run = model.fed(&["--no-tools"], "/tools\n").expect(0);
+    assert_eq!(run.stderr, "The model has no tools: the chat was started with --no-tools.\n");
+    model.place.write("secret.json", "{\"messages\": []}");
+    for line in ["/save talk.json\n", "/load secret.json\n"] {
+        let run = model.fed(&["--no-tools"], line).expect(2);
+        let told = "error: `/save` and `/load` are only for somebody at a terminal\n  \
+            here, `--save FILE` and `--resume FILE` do the same\n";
+        assert_eq!(run.stderr, told);
+    }
+    assert!(!model.place.path().join("talk.json").exists());
+}
+
+#[test]
+fn the_help_fits_into_a_hundred_columns() {
+    let help = Place::new().run("chat --help").expect(0).stdout;
+    let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+    assert_eq!(long, [] as [&str; 0]);
+}
+
+#[test]
+fn the_rules_of_the_file_count() {
+    let call = || Saying::call("a", "mcp_demo_fail", json!({"message": "made"}));
+    let model = Model::saying([call(), Saying::text("1"), call(), Saying::text("2"), call(), Saying::text("3")]);
+    let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
+    let rules = |rules: Value| {
+        let file = json!({"servers": [demo], "chat": {"tools": rules}});
+        model.place.write("ropeway.yaml", &file.to_string());
+    };
+    let heard = |arguments: &[&str]| {
+        model.run(&[&["-p", "go"], arguments].concat()).expect(0);
+        model.heard()[2].1.clone()
+    };
+    rules(json!({"deny": ["demo.fail"]}));
+    assert!(heard(&["--yes"]).contains("the host does not allow it"));
+    rules(json!({"allow": ["demo.*"]}));
+    assert!(heard(&["--ask", "demo.fail"]).contains("there is nobody who could be asked"));
+    rules(json!({"ask": ["demo.fail"]}));
+    assert!(heard(&["--allow", "demo.*"]).contains("made"));
+}
+
+#[test]
+fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let running = model.chat(&["-p", "hi"]).start();
+    model.asked(1);
+    let id = Pid::from_raw(running.child.id().try_into().expect("an id")).expect("an id");
+    kill_process(id, Signal::INT).expect("a process");
+    let run = running.end().expect(130);
+    assert_eq!(run.stdout, "");
 }
 
 #[test]
@@ -312,7 +437,9 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
     let tools = model.server.bodies()[0]["tools"].clone();
     assert_eq!(tools[0]["function"]["name"], "mcp_demo_calculate");
     let run = model.run(&["gnoe", "-p", "hi"]).expect(2);
-    assert!(run.stderr.contains("did you mean `gone`?"), "{}", run.stderr);
+    assert!(run.stderr.contains("did you mean `gone`?") && !run.stderr.contains("-p TEXT"), "{}", run.stderr);
+    let run = model.run(&["what is the time"]).expect(2);
+    assert!(run.stderr.ends_with("  `-p TEXT` says something to the model\n"), "{}", run.stderr);
 }
 
 #[test]
@@ -336,11 +463,15 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
     for json in [false, true] {
         let model = Model::answering([ModelAnswer::events(events.clone())]);
         let more: &[&str] = if json { &["--json"] } else { &[] };
-        let run = model.chat(&[&["-p", "hi", "--key-env", "PARROT_KEY"], more].concat()).with(|command| {
-            command.env("PARROT_KEY", "sk-of-the-parrot");
-        });
+        let run = model.chat(&[&["-p", "hi", "--save", "talk.json", "--key-env", "PARROT_KEY"], more].concat()).with(
+            |command| {
+                command.env("PARROT_KEY", "sk-of-the-parrot");
+            },
+        );
         let run = run.run().expect(0);
         assert!(run.stdout.contains("***") && !run.stdout.contains("sk-"), "{}", run.stdout);
+        let saved = std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file");
+        assert!(saved.contains("***") && !saved.contains("sk-"), "{saved}");
     }
 }
 

@@ -37,10 +37,16 @@ struct Shown {
 
 impl Window {
     fn open(ropeway: Ropeway) -> Self {
+        Self::with(ropeway, |_| {})
+    }
+
+    /// A window, unless something of it goes elsewhere.
+    fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns: 100, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
         command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        elsewhere(&mut command);
         let child = command.spawn().expect("ropeway starts");
         drop(command);
         let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
@@ -97,6 +103,12 @@ impl Window {
     fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.running.child.id().try_into().expect("an id")).expect("an id");
         kill_process(id, signal).expect("a process");
+    }
+
+    /// Does the terminal show what is typed?
+    fn is_loud(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
+        modes.contains(rustix::termios::LocalModes::ECHO)
     }
 
     /// Waits for its end. Nothing that it started may be alive afterwards.
@@ -158,7 +170,7 @@ fn calls_that_may_change_something_are_asked_about() {
     window.say("go");
     window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
     window.press("what\r");
-    window.see("y, n, a or q");
+    window.see("y, n, a, s or q");
     window.press("y\r");
     window.see("✗");
     window.see("first");
@@ -174,6 +186,46 @@ fn calls_that_may_change_something_are_asked_about() {
     window.end().expect(0);
     let results = model.server.bodies()[4]["messages"].to_string();
     assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
+}
+
+#[test]
+fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
+    let message = format!("{}the midst{}", "x".repeat(4000), "y".repeat(4000));
+    let model = Model::saying([Saying::call("a", "fail", json!({"message": message})), Saying::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
+    window.say("go");
+    let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
+    assert!(asked.contains(" characters are left out … yyy") && !asked.contains("midst"), "{asked}");
+    window.press("s\r");
+    window.see("xxthe midstyy");
+    window.see("[q]uit turn: ");
+    window.press("n\r");
+    window.see("Done.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn what_was_typed_before_a_question_does_not_answer_it() {
+    let call = |id: &str| Saying::call(id, "fail", json!({"message": id}));
+    let model = Model::saying([call("first"), call("second"), Saying::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
+    window.see(PROMPT);
+    // All of it is there before anything is asked, and the rest of it before the next question.
+    window.press("go\ry\ry\ry\r");
+    window.see("Allow demo.fail(message: \"first\")?");
+    window.see("[q]uit turn: ");
+    window.press("n no\ry\ry\r");
+    window.see("the user said no: no");
+    window.see("Allow demo.fail(message: \"second\")?");
+    window.see("[q]uit turn: ");
+    window.press("n\r");
+    window.see("Done.");
+    let results = model.server.bodies()[2]["messages"].to_string();
+    assert_eq!(results.matches("the user said no").count(), 2, "{results}");
+    window.signal(Signal::TERM);
+    window.end().expect(143);
 }
 
 #[test]
@@ -234,7 +286,43 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
 }
 
 #[test]
-fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
+fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its_words() {
+    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("tell");
+    window.see("It was a dark ");
+    window.press("typed ahead");
+    window.interrupt();
+    let meanwhile = window.see("cancelled · ");
+    assert!(!meanwhile.contains("ahead"), "{meanwhile}");
+    window.see("typed ahead");
+    // The terminal is as it was: it shows what is typed.
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    assert!(window.is_loud());
+    window.end().expect(143);
+}
+
+#[test]
+fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    assert!(window.is_loud());
+    window.say("hi");
+    // This is the end of the line that was typed.
+    window.see("\u{1b}[?2004l");
+    model.asked(1);
+    assert!(!window.is_loud());
+    window.signal(Signal::TERM);
+    window.see("\u{1b}[?2004l");
+    assert!(window.is_loud());
+    window.end().expect(143);
+}
+
+#[test]
+fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
@@ -243,17 +331,28 @@ fn ctrl_c_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
     window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
+    window.see("Ctrl-C again or Ctrl-D leaves");
+    // It is not meant once something else is typed.
+    window.say("/model");
+    window.see("parrot");
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see(PROMPT);
+    window.press(CTRL_C);
     window.end().expect(130);
     assert_eq!(model.server.requests().len(), 0);
 }
 
 #[test]
-fn whoever_presses_ctrl_c_twice_leaves() {
+fn whoever_presses_ctrl_c_again_and_again_leaves() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&[]));
     window.say("hi");
     model.asked(1);
     window.interrupt();
+    window.see(PROMPT);
+    window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
@@ -350,4 +449,56 @@ fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
     window.signal(Signal::TERM);
     window.see("\u{1b}[?2004l");
     window.end().expect(143);
+}
+
+#[test]
+fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
+    let model = Model::saying([Saying::call("a", "fail", json!({}))]);
+    let mut window = Window::open(model.chat(&["--timeout", "2s"]));
+    window.see(PROMPT);
+    let told = window.see("error: the chat did not end within 2s");
+    assert!(!told.contains("gave no answer"), "{told}");
+    window.end().expect(5);
+    let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
+    window.say("go");
+    window.see("[q]uit turn: ");
+    window.see("error: the chat did not end within 3s");
+    window.end().expect(5);
+}
+
+#[test]
+fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
+    let model = Model::saying([Saying::text("Hello!"), Saying::text("Again.")]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello!");
+    window.say("/save ~/talk.json");
+    window.see("saved in ");
+    window.say("/save /dev/null");
+    window.see("`/dev/null` is not a regular file");
+    window.say("/clear");
+    window.say("/load ~/talk.json");
+    window.see("2 messages of ");
+    window.say("more");
+    window.see("Again.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert!(model.place.path().join("talk.json").is_file() && !model.place.path().join("~").exists());
+    let said = model.server.bodies()[1]["messages"].clone();
+    let texts: Vec<&str> = said.as_array().expect("messages").iter().filter_map(|it| it["content"].as_str()).collect();
+    assert_eq!(texts, ["hi", "Hello!", "more"]);
+}
+
+#[test]
+fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
+    let model = Model::saying([Saying::text("Hello!")]);
+    let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
+        command.stdout(std::process::Stdio::piped());
+    });
+    window.see("each line is a message; nobody is asked about calls");
+    window.press("hi\r");
+    model.asked(1);
+    window.press(CTRL_D);
+    assert_eq!(window.end().expect(0).stdout, "Hello!\n");
 }
