@@ -88,6 +88,20 @@ pub struct ResourceLink {
     pub extra: Map<String, Value>,
 }
 
+impl ResourceLink {
+    /// The link in one line, for whoever cannot follow it.
+    pub fn in_words(&self) -> String {
+        let Self { uri, name, mime_type, extra, .. } = self;
+        let mime_type = mime_type.as_deref().map(|mime| format!(", {mime}")).unwrap_or_default();
+        let description = extra.get("description").and_then(Value::as_str);
+        let description = description.map(|text| format!(": {text}")).unwrap_or_default();
+        match name == uri {
+            true => format!("[resource {uri}{mime_type}{description}]"),
+            false => format!("[resource `{name}`, {uri}{mime_type}{description}]"),
+        }
+    }
+}
+
 /// Data that was said to be base64 is not.
 #[derive(Debug, thiserror::Error)]
 #[error("the data is not valid base64")]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, SharedText, decode_base64};
+use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, SharedText, decode_base64};
 
 /// A cut goes back to the end of a line that is at most this many bytes away.
 const NEAR: usize = 200;
@@ -44,7 +44,7 @@ impl<'a> Written<'a> {
         };
         match part {
             ContentPart::Text(part) => Self::Text { head: Cow::Borrowed(""), body: Cow::Borrowed(&part.text) },
-            ContentPart::ResourceLink(link) => Self::Text { head: Cow::Borrowed(""), body: link_line(link).into() },
+            ContentPart::ResourceLink(link) => Self::Text { head: Cow::Borrowed(""), body: link.in_words().into() },
             ContentPart::Image(blob) => of_data(&blob.mime_type, Data::of_blob("image", blob)),
             ContentPart::Audio(blob) => of_data(&blob.mime_type, Data::of_blob("sound", blob)),
             ContentPart::Resource(resource) => match &resource.contents {
@@ -187,16 +187,6 @@ pub(super) fn in_a_line(name: &str) -> String {
         line.push('…');
     }
     line
-}
-
-fn link_line(link: &ResourceLink) -> String {
-    let mime_type = link.mime_type.as_deref().map(|mime| format!(", {mime}")).unwrap_or_default();
-    let description = link.extra.get("description").and_then(serde_json::Value::as_str);
-    let description = description.map(|text| format!(": {text}")).unwrap_or_default();
-    match link.name == link.uri {
-        true => format!("[resource {}{mime_type}{description}]", link.uri),
-        false => format!("[resource `{}`, {}{mime_type}{description}]", link.name, link.uri),
-    }
 }
 
 fn size(bytes: usize) -> String {

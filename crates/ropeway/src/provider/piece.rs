@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, decode_base64};
+use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
 
 /// A text in a blob is shown up to this many bytes of base64.
 const MOST_TEXT: usize = 4 << 20;
@@ -48,7 +48,7 @@ impl<'a> Piece<'a> {
             ContentPart::Image(blob) => blob_piece(blob, "image"),
             ContentPart::Audio(blob) => blob_piece(blob, "audio"),
             ContentPart::Resource(resource) => resource_piece(resource),
-            ContentPart::ResourceLink(link) => Self::Text(link_line(link).into()),
+            ContentPart::ResourceLink(link) => Self::Text(link.in_words().into()),
         }
     }
 
@@ -120,16 +120,6 @@ fn resource_piece(resource: &EmbeddedResource) -> Piece<'_> {
             let mime_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             binary(Cow::Borrowed(mime_type), Some(Cow::Borrowed(&resource.uri)), base64)
         }
-    }
-}
-
-fn link_line(link: &ResourceLink) -> String {
-    let mime_type = link.mime_type.as_deref().map(|mime| format!(", {mime}")).unwrap_or_default();
-    let description = link.extra.get("description").and_then(serde_json::Value::as_str);
-    let description = description.map(|text| format!(": {text}")).unwrap_or_default();
-    match link.name == link.uri {
-        true => format!("[resource {}{mime_type}{description}]", link.uri),
-        false => format!("[resource `{}`, {}{mime_type}{description}]", link.name, link.uri),
     }
 }
 

@@ -313,10 +313,13 @@ async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
 
 #[tokio::test]
 async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
-    let log = logged(|_| async {
+    let turn = || async {
         let agent = agent(Dialect::Anthropic, [echoing("a", "hi"), Saying::text("done")]).tool(echo());
         done(agent.build().expect("an agent").send("q")).await;
-    });
+    };
+    // A place in the code that is first come to while somebody begins to listen may not be heard of.
+    turn().await;
+    let log = logged(move |_| turn());
     let spans = log.await.spans();
     let of = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
     let (turns, questions, calls) = (of("invoke_agent"), of("chat"), of("execute_tool"));
