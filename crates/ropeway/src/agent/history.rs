@@ -1,8 +1,8 @@
 //! A history: everything that was said, with what stands before it and the calls that are not answered yet.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::Context;
+use super::{Context, lock};
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
 
 /// What stands for the result of a call that has none yet.
@@ -35,7 +35,7 @@ impl History {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Everything as it is to be sent. Nobody should hold it for long: what is added meanwhile is added to a copy.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
+use super::lock;
 use crate::config::Glob;
 use crate::tool::{Alias, Annotations, Arguments, BoxFuture, CallId, Origin, ToolDefinition};
 
@@ -218,7 +219,7 @@ impl Desk {
     }
 
     fn always(&self) -> std::sync::MutexGuard<'_, Agreed> {
-        self.always.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.always)
     }
 }
 

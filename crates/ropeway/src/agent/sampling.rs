@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::lock;
 use super::wish::Wish;
 use crate::mcp::{Refusal, SamplingRequest, chain};
 use crate::protocol::code;
@@ -175,7 +176,7 @@ impl Sampling {
     }
 
     fn with_asked<T>(&self, server: &Alias, then: impl FnOnce(&mut Asked) -> T) -> Result<T, Refusal> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = lock(&self.servers);
         let none = || Asked { count: 0, permits: Arc::new(Semaphore::new(self.concurrency)) };
         let asked = servers.entry(server.clone()).or_insert_with(none);
         if asked.count >= self.most {

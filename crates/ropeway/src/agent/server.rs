@@ -1,11 +1,12 @@
 //! A server of an agent: one connection as a source of tools.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::lock;
 use crate::config::{Collisions, ServerConfig};
 use crate::event::Events;
 use crate::mcp::{Handlers, Mcp, State, chain};
@@ -140,7 +141,7 @@ impl ServerSource {
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.found)
     }
 
     fn mark(&self) -> Mark {

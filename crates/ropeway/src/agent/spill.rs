@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::budget::{Budget, Rest, data_left_out, fit, fits};
+use super::lock;
 use super::written::{Data, Written, written_len};
 use crate::content::{ContentPart, SharedText, decode_base64};
 
@@ -262,7 +263,7 @@ async fn send(
 
 impl Inner {
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shelf)
     }
 
     fn write(&self, length: u64, bytes: u64, mut received: mpsc::Receiver<Piece>) -> io::Result<Kept> {
