@@ -58,6 +58,9 @@ where
 {
     let running = tokio::task::spawn_blocking(move || {
         let log = Log::default();
+        // With only one listener in the process, a place in the code that another thread comes to first is taken to be heard by
+        // nobody (tracing-core asks that thread alone). With two, all are asked.
+        let _company = tracing::Dispatch::new(log.clone());
         let _here = tracing::subscriber::set_default(log.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(body(log.clone()));
