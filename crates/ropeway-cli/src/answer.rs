@@ -97,9 +97,8 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
     // Servers repeat structured content as text for those who read only that; once is enough here.
     let structured = envelope.meta.structured_content.as_ref();
     let repeats = |part: &&ContentPart| match part {
-        ContentPart::Text(part) => {
-            structured.is_some_and(|value| serde_json::from_str::<Value>(&part.text).is_ok_and(|text| text == *value))
-        }
+        ContentPart::Text(part) => structured
+            .is_some_and(|value| ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *value)),
         _ => false,
     };
     let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;

@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use ropeway::json;
 use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ impl Pair {
         };
         let (name, value) = match name.strip_suffix(':') {
             Some(name) => {
-                let json = serde_json::from_str(value).map_err(|error| {
+                let json = json::from_str(value).map_err(|error| {
                     Failure::usage(format!("`{}` is not JSON", cut(value, LONGEST_QUOTE))).caused_by(&error)
                 })?;
                 (name, PairValue::Json(json))
@@ -97,7 +98,7 @@ fn read_object(text: &str) -> Result<Arguments, Failure> {
         }
         None => (text.to_owned(), format!("`{}`", cut(text, LONGEST_QUOTE))),
     };
-    match serde_json::from_str(&json) {
+    match json::from_str(&json) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => {
             Err(Failure::usage(format!("{from} is a JSON {}, and arguments are an object", schema::kind_of(&other))))
@@ -173,7 +174,7 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
             kind => kind == schema::kind_of(value),
         })
     };
-    match serde_json::from_str::<Value>(text.trim()) {
+    match json::from_str::<Value>(text.trim()) {
         Ok(value) if fits(&value) => Ok(value),
         _ => {
             let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);

@@ -10,7 +10,7 @@ use bytestring::ByteString;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// One part of an answer.
 ///
@@ -111,6 +111,29 @@ impl ContentPart {
     /// A text part with nothing but text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(Text { text: text.into(), extra: Map::new() })
+    }
+
+    /// Makes a part of a block. Deserializing would do the same, but for the spelling of some numbers.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn from_value(block: Value) -> Self {
+        let field = |value| match value {
+            Value::String(text) => Field::Text(text.into()),
+            other => Field::Other(other),
+        };
+        match block {
+            Value::Object(block) => {
+                let mut fields = Fields::default();
+                for (key, value) in block {
+                    match fields.place(&key) {
+                        Some(place) => *place = Some(field(value)),
+                        None => fields.others.push((key, field(value))),
+                    }
+                }
+                fields.into_part()
+            }
+            Value::String(text) => Self::text(text),
+            other => Self::text(other.to_string()),
+        }
     }
 
     /// The text of a text part.
@@ -295,6 +318,13 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
             fn visit_f64<E>(self, value: f64) -> Result<Field, E> {
                 Ok(Field::Other(value.into()))
             }
+            // Only values with arbitrary precision hold such numbers.
+            fn visit_i128<E>(self, value: i128) -> Result<Field, E> {
+                Ok(Field::Other(Number::from_i128(value).map_or_else(|| value.to_string().into(), Value::Number)))
+            }
+            fn visit_u128<E>(self, value: u128) -> Result<Field, E> {
+                Ok(Field::Other(Number::from_u128(value).map_or_else(|| value.to_string().into(), Value::Number)))
+            }
             fn visit_unit<E>(self) -> Result<Field, E> {
                 Ok(Field::Other(Value::Null))
             }
@@ -458,7 +488,12 @@ fn take_string(map: &mut Map<String, Value>, name: &str) -> Option<String> {
 }
 
 fn as_json_text(block: Map<String, Value>) -> ContentPart {
-    ContentPart::text(Value::Object(block).to_string())
+    // With arbitrary precision the parser shows a number as a map of one text, which only a `Value` understands.
+    let number = match block.values().next() {
+        Some(Value::String(_)) if block.len() == 1 => Value::deserialize(&block).ok(),
+        _ => None,
+    };
+    ContentPart::text(number.unwrap_or(Value::Object(block)).to_string())
 }
 
 impl<'de> Deserialize<'de> for ContentPart {
@@ -507,6 +542,12 @@ impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
                 Ok(ContentPart::text(value.to_string()))
             }
             fn visit_f64<E>(self, value: f64) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_i128<E>(self, value: i128) -> Result<ContentPart, E> {
+                Ok(ContentPart::text(value.to_string()))
+            }
+            fn visit_u128<E>(self, value: u128) -> Result<ContentPart, E> {
                 Ok(ContentPart::text(value.to_string()))
             }
             fn visit_unit<E>(self) -> Result<ContentPart, E> {

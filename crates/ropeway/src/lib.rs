@@ -16,6 +16,7 @@ pub mod content;
 pub mod envelope;
 pub mod event;
 mod hash;
+pub mod json;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;

@@ -215,11 +215,10 @@ impl Field {
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("this is yes or no".to_owned()),
             },
-            "integer" => line.parse::<i64>().map(Value::from).map_err(|_| "this is a whole number".to_owned()),
-            "number" => {
-                let number = line.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
-                number.map(Value::Number).ok_or_else(|| "this is a number".to_owned())
-            }
+            "integer" => number(line)
+                .filter(|_| !line.contains(['.', 'e', 'E']))
+                .ok_or_else(|| "this is a whole number".to_owned()),
+            "number" => number(line).ok_or_else(|| "this is a number".to_owned()),
             "array" => Ok(line.split(',').map(|item| Value::from(item.trim())).collect()),
             _ => Ok(Value::from(line)),
         }?;
@@ -234,6 +233,14 @@ impl Field {
             (true, None) => Ok(Some(read)),
         }
     }
+}
+
+/// A number as it was typed, digit for digit; what only Rust calls a number (`+1`, `.5`) is the nearest that JSON has.
+fn number(line: &str) -> Option<Value> {
+    let exact = serde_json::from_str(line).ok().map(Value::Number);
+    let whole = || line.parse::<i64>().ok().map(Value::from);
+    let nearest = || line.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number);
+    exact.or_else(whole).or_else(nearest)
 }
 
 #[cfg(test)]

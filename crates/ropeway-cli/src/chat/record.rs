@@ -27,7 +27,7 @@ struct Record {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
-    let read = serde_json::from_str(text).map(|Record { system, messages }| Conversation { system, messages });
+    let read = ropeway::json::from_str(text).map(|Record { system, messages }| Conversation { system, messages });
     read.map_err(|error| {
         let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
         let problem = error.to_string();

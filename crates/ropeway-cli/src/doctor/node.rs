@@ -83,7 +83,7 @@ impl std::fmt::Display for Version {
 /// What the package that a file belongs to says about Node, in `engines.node`.
 pub(super) fn engines(file: &Path) -> Option<String> {
     let manifest = file.ancestors().map(|folder| folder.join("package.json")).find(|path| path.is_file())?;
-    let manifest: Value = serde_json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
+    let manifest: Value = ropeway::json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
     manifest["engines"]["node"].as_str().map(str::to_owned)
 }
 

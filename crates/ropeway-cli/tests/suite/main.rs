@@ -10,6 +10,7 @@ mod demo_server;
 mod doctor;
 mod edit;
 mod events;
+mod exact;
 mod examples;
 mod home;
 mod import;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config::{ServerConfig, Transport};
 use crate::hash::Fnv;
+use crate::json;
 use crate::mcp::Prompt;
 use crate::protocol::{tool_definition, wire_definition};
 use crate::tool::ToolDefinition;
@@ -57,7 +58,7 @@ impl Memory {
         if fs::metadata(&path).ok()?.len() > LARGEST {
             return None;
         }
-        let Written { version, has_resources, prompts, tools } = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+        let Written { version, has_resources, prompts, tools } = json::from_slice(&fs::read(&path).ok()?).ok()?;
         if version != VERSION {
             return None;
         }

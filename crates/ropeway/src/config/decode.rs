@@ -3,8 +3,9 @@
 use std::fmt::{self, Display};
 
 use serde::de::value::StrDeserializer;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
+use serde_json::Number;
 
 use super::node::{Entry, Kind, Node, Place, Plain, Step, is_private, name_only, path_text, plain};
 use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
@@ -14,7 +15,8 @@ const MANY: usize = 10;
 
 /// The record that the tree stands for, or what is first wrong with it. `base` is the path of the tree in the file.
 pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
-    T::deserialize(Decoder { node, hides: false }).map_err(|mistake| mistake.into_problem(node.place, base))
+    T::deserialize(Decoder { node, hides: false, exact: false })
+        .map_err(|mistake| mistake.into_problem(node.place, base))
 }
 
 /// The record without what is wrong with it, and all that is. There is none when too little is left.
@@ -23,7 +25,7 @@ pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Optio
     let mut left_out: Vec<String> = Vec::new();
     let mut rest = node.clone();
     loop {
-        let mistake = match T::deserialize(Decoder { node: &rest, hides: false }) {
+        let mistake = match T::deserialize(Decoder { node: &rest, hides: false, exact: false }) {
             Ok(record) => return (Some(record), problems),
             Err(mistake) => mistake,
         };
@@ -45,7 +47,7 @@ pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Optio
 
 /// The same for a file in which every value is a secret.
 pub(super) fn decode_secrets<T: DeserializeOwned>(node: &Node) -> Result<T, ConfigProblem> {
-    T::deserialize(Decoder { node, hides: true }).map_err(|mistake| mistake.into_problem(node.place, ""))
+    T::deserialize(Decoder { node, hides: true, exact: false }).map_err(|mistake| mistake.into_problem(node.place, ""))
 }
 
 /// What is wrong, before it is known where.
@@ -171,7 +173,12 @@ struct Decoder<'a> {
     node: &'a Node,
     /// The values may be secrets and are not shown.
     hides: bool,
+    /// Numbers are JSON that is passed on, and keep their digits.
+    exact: bool,
 }
+
+/// The settings that hold JSON for servers and models.
+const EXACT: [&str; 2] = ["preset", "provider_options"];
 
 impl<'a> Decoder<'a> {
     fn wrong(&self, expected: &str) -> Mistake {
@@ -203,9 +210,13 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     type Error = Mistake;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        let Self { node, hides } = self;
+        let Self { node, hides, exact } = self;
+        let number = |text: &str| serde_json::from_str::<Number>(text).ok().filter(|_| exact);
         let value = match &node.kind {
             Kind::Scalar { text, plain: false } => visitor.visit_str(text),
+            Kind::Scalar { text, plain: true } if let Some(number) = number(text) => {
+                number.deserialize_any(visitor).map_err(Mistake::custom)
+            }
             Kind::Scalar { text, plain: true } => match plain(text) {
                 Plain::Nothing => visitor.visit_unit(),
                 Plain::Truth(truth) => visitor.visit_bool(truth),
@@ -215,8 +226,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
                 Plain::Fraction(number) => visitor.visit_f64(number),
                 Plain::Text => visitor.visit_str(text),
             },
-            Kind::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), hides }),
-            Kind::Map(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None, hides }),
+            Kind::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), hides, exact }),
+            Kind::Map(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None, hides, exact }),
         };
         value.map_err(|mistake| mistake.hide(hides).within(node))
     }
@@ -270,7 +281,9 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         match self.node.kind {
             Kind::List(_) => self.deserialize_any(visitor),
             // A key with nothing behind it.
-            _ if self.node.is_nothing() => visitor.visit_seq(Items { items: [].iter().enumerate(), hides: false }),
+            _ if self.node.is_nothing() => {
+                visitor.visit_seq(Items { items: [].iter().enumerate(), hides: false, exact: false })
+            }
             _ => Err(self.wrong("a list")),
         }
     }
@@ -278,7 +291,9 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.node.kind {
             Kind::Map(_) => self.deserialize_any(visitor),
-            _ if self.node.is_nothing() => visitor.visit_map(Entries { entries: [].iter(), value: None, hides: false }),
+            _ if self.node.is_nothing() => {
+                visitor.visit_map(Entries { entries: [].iter(), value: None, hides: false, exact: false })
+            }
             _ => Err(self.wrong("a map")),
         }
     }
@@ -316,6 +331,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
     hides: bool,
+    exact: bool,
 }
 
 impl<'de> de::SeqAccess<'de> for Items<'_> {
@@ -323,7 +339,7 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
         let Some((index, item)) = self.items.next() else { return Ok(None) };
-        let value = seed.deserialize(Decoder { node: item, hides: self.hides });
+        let value = seed.deserialize(Decoder { node: item, hides: self.hides, exact: self.exact });
         value.map(Some).map_err(|mistake| mistake.hide(self.hides).within(item).after(Step::Index(index)))
     }
 }
@@ -332,6 +348,7 @@ struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
     hides: bool,
+    exact: bool,
 }
 
 impl<'de> de::MapAccess<'de> for Entries<'_> {
@@ -341,7 +358,7 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         let Some(entry) = self.entries.next() else { return Ok(None) };
         self.value = Some(entry);
         let key = Node::text(entry.place, entry.key.as_str());
-        let decoded = seed.deserialize(Decoder { node: &key, hides: self.hides });
+        let decoded = seed.deserialize(Decoder { node: &key, hides: self.hides, exact: false });
         let mistake = |mistake: Mistake| if self.hides { mistake.found("an unknown key") } else { mistake };
         decoded.map(Some).map_err(|found| Mistake {
             key: Some(Box::new(Key::Unknown(entry.key.clone()))),
@@ -353,7 +370,8 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         let Some(entry) = self.value.take() else { return Err(Mistake::new("a value")) };
         let hides = self.hides || is_private(&entry.key);
         let name = if self.hides { name_only(&entry.key) } else { entry.key.clone() };
-        let value = seed.deserialize(Decoder { node: &entry.value, hides });
+        let exact = self.exact || EXACT.contains(&entry.key.as_str());
+        let value = seed.deserialize(Decoder { node: &entry.value, hides, exact });
         value.map_err(|mistake| mistake.hide(hides).within(&entry.value).after(Step::Key(name)))
     }
 }

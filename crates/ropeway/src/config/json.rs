@@ -7,6 +7,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::node::{DEPTH, Entry, Kind, Lines, Node, too_deep};
 use super::problem::ConfigProblem;
 use super::yaml::{check_keys, empty};
+use crate::json;
 
 /// The tree of the text.
 pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
@@ -23,6 +24,8 @@ pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
+    // A place in the repaired text is the same place in the file.
+    let text = &*json::without_lone_surrogates(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
         let what = error.kind().to_string().to_lowercase();
         ConfigProblem::at(lines.place(error.range().start), "", format!("text that is not JSON: {what}"), "")

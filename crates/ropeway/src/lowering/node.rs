@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::types::Types;
+use crate::json;
 
 /// One schema's keywords, in their order.
 #[derive(Clone, Debug, Default)]
@@ -264,13 +265,13 @@ fn both<'d>(
             _ => {}
         },
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            if ours.as_f64() < theirs.as_f64() {
+            if json::nearest(ours) < json::nearest(&theirs) {
                 *ours = theirs;
             }
         }
         "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
             let is_kept = |(one, other): (f64, f64)| one <= other;
-            if theirs.is_number() && !ours.as_f64().zip(theirs.as_f64()).is_some_and(is_kept) {
+            if theirs.is_number() && !json::nearest(ours).zip(json::nearest(&theirs)).is_some_and(is_kept) {
                 *ours = theirs;
             }
         }

@@ -1,6 +1,5 @@
 //! An answer: the result of a request as the bytes that came, read when it is known what it should be.
 
-use std::borrow::Cow;
 use std::hash::Hasher;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::host::Host;
+use crate::json;
 use crate::protocol::{self, Incoming};
 use crate::tool::ToolOutput;
 
@@ -17,6 +17,11 @@ pub(crate) trait FromAnswer: DeserializeOwned {
     /// Reads the result's JSON.
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
+    }
+
+    /// Reads a result that was a part of another one.
+    fn from_value(value: Value) -> Result<Self, serde_json::Error> {
+        serde_json::from_value(value)
     }
 }
 
@@ -27,6 +32,13 @@ impl FromAnswer for Box<RawValue> {}
 impl FromAnswer for ToolOutput {
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
         Self::read(json)
+    }
+
+    fn from_value(value: Value) -> Result<Self, serde_json::Error> {
+        match value {
+            Value::Object(fields) => Ok(Self::from_fields(fields)),
+            odd => serde_json::from_value(odd),
+        }
     }
 }
 
@@ -56,29 +68,33 @@ impl Answer {
 
     /// Reads the result as what it should be.
     pub(crate) fn read<T: FromAnswer>(&self, host: &Host) -> Result<T, serde_json::Error> {
-        let error = match T::from_json(&self.result) {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        self.message.as_ref().and_then(|message| read_whole(message, host)).unwrap_or(Err(error))
-    }
-}
-
-/// Reads the result of a message that is laid out in an unusual way, or is not quite UTF-8.
-#[cold]
-fn read_whole<T: DeserializeOwned>(message: &Bytes, host: &Host) -> Option<Result<T, serde_json::Error>> {
-    let mended = String::from_utf8_lossy(message);
-    if matches!(mended, Cow::Owned(_)) {
-        host.warn("an answer that is not UTF-8 was mended");
-    }
-    let mut found = None;
-    protocol::read(mended.as_bytes(), |incoming| {
-        if let Incoming::Answer { outcome: Ok(result), .. } = incoming {
-            found = Some(serde_json::from_str(result.get()));
+        match T::from_json(&self.result) {
+            Ok(value) => Ok(value),
+            Err(error) => self.read_repaired(host).unwrap_or(Err(error)),
         }
-    })
-    .ok()?;
-    found
+    }
+
+    /// Reads the result of a message that has to be repaired, or is laid out in an unusual way.
+    #[cold]
+    fn read_repaired<T: FromAnswer>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
+        let message = self.message.as_ref().unwrap_or(&self.result);
+        let repaired = json::repair(message).map(Bytes::from);
+        if std::str::from_utf8(message).is_err() {
+            host.warn("an answer that is not UTF-8 was mended");
+        }
+        if self.message.is_none() {
+            return Some(T::from_json(&repaired?));
+        }
+        let message = repaired.as_ref().unwrap_or(message);
+        let mut found = None;
+        protocol::read(message, |incoming| {
+            if let Incoming::Answer { outcome: Ok(result), .. } = incoming {
+                found = Some(T::from_json(&message.slice_ref(result.get().as_bytes())));
+            }
+        })
+        .ok()?;
+        found
+    }
 }
 
 #[cfg(test)]

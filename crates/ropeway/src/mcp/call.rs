@@ -387,7 +387,7 @@ impl<'a> Call<'a> {
                     return Err(error);
                 }
                 guard.id = None;
-                return serde_json::from_value(outcome?).map_err(|error| tools::unreadable(self.shared, error));
+                return T::from_value(outcome?).map_err(|error| tools::unreadable(self.shared, error));
             }
             self.sleep(task.poll).await?;
             let mut call = self.about("tasks/get", &task.id);

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::transport::stdio::Stderr;
 use crate::event::{Event, Events};
+use crate::json;
 use crate::protocol::{self, Era, code, meta};
 use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, BoxFuture};
@@ -317,7 +318,7 @@ impl Host {
     /// The server tells something.
     pub(crate) fn told(&self, method: &str, params: Option<&RawValue>) {
         let server = || self.alias.clone();
-        let params = || params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
+        let params = || params.and_then(|raw| json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
         match method {
             "notifications/tools/list_changed" => self.change_tools(),
             "notifications/prompts/list_changed" => self.change_prompts(),
@@ -348,7 +349,7 @@ impl Host {
         if method == "ping" {
             return reply(protocol::encode_answer(id, &json!({})));
         }
-        let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         while requests.try_join_next().is_some() {}
         if requests.len() >= MOST_REQUESTS {

@@ -18,6 +18,7 @@ use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
 use super::transport::Request;
 use crate::event::Event;
+use crate::json;
 use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
 use crate::tool::{CallContext, Clock, Progress};
 use crate::web::SseEvent;
@@ -149,6 +150,21 @@ impl Inbox {
             self.settle(id, Ok(Answer::likely(text.slice(range), text.clone())));
             return Ok(());
         }
+        match self.receive_messages(text, reply, owner) {
+            Err(Malformed::NotJson(error)) => match json::repair(text) {
+                Some(repaired) => {
+                    if let Err(error) = std::str::from_utf8(text) {
+                        self.host.warn(&format!("a message that is not UTF-8 was mended: {error}"));
+                    }
+                    self.receive_messages(&repaired.into(), reply, owner)
+                }
+                None => Err(Malformed::NotJson(error)),
+            },
+            received => received,
+        }
+    }
+
+    fn receive_messages(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
         protocol::read(text, |message| match message {
             Incoming::Answer { id, outcome } => {
                 let outcome = outcome.map(|raw| Answer::certain(text.slice_ref(raw.get().as_bytes())));
@@ -233,7 +249,7 @@ impl Inbox {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
+        let Some(params) = params.and_then(|raw| json::from_str::<Value>(raw.get()).ok()) else { return };
         let token = match &params["progressToken"] {
             Value::Number(token) => token.as_u64(),
             Value::String(token) => token.parse().ok(),

@@ -12,6 +12,7 @@ use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools::unreadable;
 use super::transport::Request;
+use crate::json;
 use crate::protocol::{Page, code};
 use crate::tool::{CallContext, CallError};
 
@@ -103,7 +104,7 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session| match read(serde_json::from_str(entry.get()).unwrap_or_default()) {
+    let take = |entry: &RawValue, _: &Session| match read(json::from_str(entry.get()).unwrap_or_default()) {
         Ok(entry) => entries.push(entry),
         Err(why) => shared.host.warn(&format!("the {} list holds {why}", list.noun)),
     };

@@ -259,7 +259,7 @@ impl PromptResult {
                         Value::Array(parts) => parts,
                         part => vec![part],
                     };
-                    let parts = parts.into_iter().filter_map(|part| serde_json::from_value(part).ok());
+                    let parts = parts.into_iter().map(ContentPart::from_value);
                     messages.extend(parts.map(|content| PromptMessage { role: role.clone(), content }));
                 }
                 odd => warn(&format!("a message without content: {}", brief(&odd))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::call;
 use super::pages::{self, Paged};
@@ -105,8 +105,9 @@ pub(crate) async fn read(
     let mut resources = Vec::with_capacity(contents.len());
     for content in contents {
         let words = brief(&content);
-        match serde_json::from_value(json!({"type": "resource", "resource": content})) {
-            Ok(ContentPart::Resource(mut resource)) => {
+        let block = Map::from_iter([("type".to_owned(), "resource".into()), ("resource".to_owned(), content)]);
+        match ContentPart::from_value(Value::Object(block)) {
+            ContentPart::Resource(mut resource) => {
                 if resource.uri.is_empty() {
                     uri.clone_into(&mut resource.uri);
                 }
@@ -163,6 +164,8 @@ fn name(entry: &mut Map<String, Value>, address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

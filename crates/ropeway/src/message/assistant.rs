@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Dialect;
+use crate::json;
 
 /// What a model said in one answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -160,7 +161,7 @@ impl CallArguments {
         if text.trim().is_empty() {
             return Self::Object(Map::new());
         }
-        match serde_json::from_str(text) {
+        match json::from_str(text) {
             Ok(Value::Object(arguments)) => Self::Object(arguments),
             Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", kind(&other))),
             Err(error) => Self::broken(text, format!("the arguments are not valid JSON: {error}")),

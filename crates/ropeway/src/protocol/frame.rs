@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::json;
 use crate::web::Ends;
 
 /// A message from the other side, its parts still raw JSON of the bytes it was read from.
@@ -155,7 +156,7 @@ fn number(id: &RawValue) -> Option<u64> {
 }
 
 fn rpc_error(raw: &RawValue) -> RpcError {
-    let error: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let error: Value = json::from_str(raw.get()).unwrap_or_default();
     let code = match &error["code"] {
         // Outside i64 there is no code that would mean anything to us.
         Value::Number(code) => code.as_i64().or_else(|| code.as_f64().map(|code| code as i64)).unwrap_or_default(),

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::field::{keyed, object, string, take};
+use crate::json;
 use crate::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
 /// One page of a list.
@@ -26,8 +27,10 @@ pub struct Page {
 impl Page {
     /// Reads a page of the list under `key` (`tools`, `resources`, …).
     pub fn read(result: &RawValue, key: &str) -> Self {
-        let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(result.get()).unwrap_or_default();
-        let field = |key: &str| fields.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let mut repaired = Vec::new();
+        let fields: HashMap<Cow<'_, str>, &RawValue> =
+            json::from_slice_in(result.get().as_bytes(), &mut repaired).unwrap_or_default();
+        let field = |key: &str| fields.get(key).and_then(|raw| json::from_str::<Value>(raw.get()).ok());
         let items = fields.get(key).and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
         let next_cursor = match field("nextCursor") {
             Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor),
@@ -45,10 +48,10 @@ impl Page {
 ///
 /// Odd fields do not spoil the tool: they are kept among its `extra` fields.
 pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinition, String> {
-    let (entry, schemas) = match serde_json::from_str(entry.get()) {
+    let (entry, schemas) = match json::from_str(entry.get()) {
         Ok(Entry { fields, schemas }) => (Value::Object(fields), schemas),
         // It is JSON, so it is no object, or one that is nested too deeply.
-        Err(_) => (serde_json::from_str(entry.get()).unwrap_or_default(), Schemas::default()),
+        Err(_) => (json::from_str(entry.get()).unwrap_or_default(), Schemas::default()),
     };
     let (name, mut entry) = keyed(entry, "name", "tool")?;
     let mut tool = ToolDefinition::new(name);
@@ -107,7 +110,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
                 // A `null` is as good as nothing; anything else is odd, and kept.
                 Some(b'n') => {}
                 _ => {
-                    let odd = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                    let odd = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
                     entry.fields.insert(key, odd);
                 }
             }

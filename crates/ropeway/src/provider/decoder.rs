@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{ProviderError, Reply, ReplyEvent, anthropic, chat, gemini, responses};
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 
@@ -30,6 +31,9 @@ impl Decoder {
 
     /// Takes the data of one server-sent event and adds what it tells to `events`.
     pub fn frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
+        // Providers cut text between two code units, too: half an emoji at the end of one event, half at the start of the next.
+        let text = json::decodable(data);
+        let data = text.as_bytes();
         match &mut self.0 {
             Kind::Anthropic(decoder) => decoder.frame(data, events),
             Kind::Responses(decoder) => decoder.frame(data, events),

@@ -8,6 +8,7 @@ use serde_json::Map;
 use super::Media;
 use super::draft::WRITTEN;
 use crate::content::ContentPart;
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{
     AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Message, Private, Reasoning, Speaker,
@@ -202,7 +203,7 @@ impl<'a> Turns<'a, '_> {
         };
         let extra = native.then_some(&call.extra);
         let written = extra.and_then(|extra| extra.get(WRITTEN)?.as_str());
-        let written = written.filter(|text| match (&call.arguments, serde_json::from_str(text)) {
+        let written = written.filter(|text| match (&call.arguments, json::from_str(text)) {
             (CallArguments::Object(now), Ok(then)) => match tool {
                 Some(tool) => tool.from_wire(then) == *now,
                 None => then == *now,

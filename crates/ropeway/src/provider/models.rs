@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::encoded::headers_with;
 use super::{ErrorKind, HttpRequest, Provider, ProviderError, Settings, anthropic, gemini};
+use crate::json;
 use crate::message::Dialect;
 use crate::web::brief;
 
@@ -42,7 +43,7 @@ impl Provider {
                 return Err(unreadable(format!("the list of models is larger than {} MiB", LARGEST >> 20)));
             }
         }
-        let models = serde_json::from_slice(&body).ok().and_then(|list| names(self.dialect(), &list));
+        let models = json::from_slice(&body).ok().and_then(|list| names(self.dialect(), &list));
         models.ok_or_else(|| unreadable(format!("the answer is no list of models: `{}`", brief(&body, &self.mask))))
     }
 }

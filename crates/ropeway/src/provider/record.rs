@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording, credentials};
+use crate::json;
 use crate::secret::{self, Mask};
 use crate::web;
 
@@ -84,7 +85,7 @@ impl Recorder {
         let body = String::from_utf8_lossy(&request.body);
         let mut body = match body.is_empty() {
             true => Value::Null,
-            false => serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body)),
+            false => json::from_str(&body).unwrap_or_else(|_| Value::from(body)),
         };
         mask.hide_json(&mut body);
         credentials::hide(&mut body);

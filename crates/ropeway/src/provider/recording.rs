@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ErrorKind, ProviderError};
+use crate::json;
 
 /// Exchanges with a provider, in their order. It holds no secrets if it was recorded; whoever makes one by hand sees to that
 /// himself.
@@ -117,7 +118,7 @@ impl Recording {
     pub fn read(text: &str) -> Result<Self, RecordingError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let exchange = |(at, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|source| RecordingError::Line { line: at + 1, source })
+            json::from_str(line).map_err(|source| RecordingError::Line { line: at + 1, source })
         };
         Ok(Self { exchanges: lines.map(exchange).collect::<Result<_, _>>()? })
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::wire::Head;
 use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording, credentials};
+use crate::json;
 use crate::message::Dialect;
 use crate::secret::Mask;
 
@@ -100,7 +101,7 @@ fn difference(expected: &RecordedRequest, found: &HttpRequest, mask: &Mask) -> O
     if mask.hide(was) != mask.hide(is) {
         return Some(told("path", was, is));
     }
-    let mut body = serde_json::from_slice(&found.body).unwrap_or_default();
+    let mut body = json::from_slice(&found.body).unwrap_or_default();
     let mut recorded = expected.body.clone();
     mask.hide_json(&mut body);
     mask.hide_json(&mut recorded);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Media, Reply};
 use crate::content::ContentPart;
+use crate::json;
 use crate::lowering::{Lower, lower_output};
 use crate::message::{AssistantPart, Conversation, Effort, Message, Speaker};
 use crate::schema::Validator;
@@ -94,7 +95,7 @@ impl OutputFormat {
     /// Reads an answer as what was asked for. What the dialect made the model write besides (nulls for what is optional) is gone.
     pub fn read(&self, reply: &Reply) -> Result<Value, NotTheOutput> {
         let text = reply.message.to_text();
-        let value: Value = serde_json::from_str(text.trim()).map_err(NotTheOutput::NotJson)?;
+        let value: Value = json::from_str(text.trim()).map_err(NotTheOutput::NotJson)?;
         let dialect = reply.message.from.as_ref().map(|from| from.dialect);
         let lowered = dialect.and_then(|dialect| lower_output(&self.schema, dialect).ok());
         let value = match lowered {

@@ -15,6 +15,7 @@ use super::wire::Exchanging;
 use super::{
     Decoder, Encoded, ErrorKind, HttpRequest, Media, Provider, ProviderError, Reply, ReplyEvent, not_taken, trouble,
 };
+use crate::json;
 use crate::message::Dialect;
 use crate::web::{SseEvent, SseParser, brief, looks_like_events};
 
@@ -320,7 +321,7 @@ impl Work {
     /// What a body says that is no stream of events.
     async fn not_events(&self, exchange: &mut Exchanging, start: Bytes, is_json: bool) -> ProviderError {
         let body = exchange.rest(start.into()).await;
-        if is_json && let Some(error) = serde_json::from_slice(&body).ok().and_then(|body| self.told(&body)) {
+        if is_json && let Some(error) = json::from_slice(&body).ok().and_then(|body| self.told(&body)) {
             return error;
         }
         let what = if is_json { "the answer is JSON and not a stream" } else { "the answer is not a stream of events" };

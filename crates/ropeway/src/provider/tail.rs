@@ -1,5 +1,6 @@
 //! The tail: the end of an answer, kept for trouble that is told outside of events.
 
+use crate::json;
 use serde_json::Value;
 
 /// How much of the end of an answer is kept.
@@ -27,7 +28,7 @@ impl Tail {
         let text = String::from_utf8_lossy(&self.0);
         let starts = text.match_indices(['{', '[']).map(|(at, _)| at);
         let mut at_lines = starts.filter(|at| *at == 0 || matches!(text.as_bytes()[at - 1], b'\n' | b'\r'));
-        at_lines.find_map(|at| serde_json::from_str(&text[at..]).ok())
+        at_lines.find_map(|at| json::from_str(&text[at..]).ok())
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::not_taken::not_taken;
 use super::{ErrorKind, ProviderError};
+use crate::json;
 use crate::message::Dialect;
 use crate::web::readable;
 
@@ -140,7 +141,7 @@ struct Said {
 
 impl Said {
     fn of_body(body: &[u8]) -> Self {
-        match serde_json::from_slice::<Value>(body) {
+        match json::from_slice::<Value>(body) {
             Ok(value) if value.is_object() || value.is_array() => {
                 let said = Self::of(&value);
                 // JSON without words that we know is better than nothing.

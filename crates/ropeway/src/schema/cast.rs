@@ -11,6 +11,7 @@ use super::bounds;
 use super::pointer;
 use super::reason;
 use super::validator::dialect;
+use crate::json;
 use crate::tool::Problem;
 
 /// How often a part of the value may be held against a part of the schema.
@@ -510,7 +511,7 @@ fn item_schemas(map: &Map<String, Value>) -> (&[Value], Option<&Value>) {
 /// Is a value of this type?
 fn is(value: &Value, kind: &str) -> bool {
     match (kind, value) {
-        ("integer", Value::Number(number)) => number.as_f64().is_some_and(|float| float.fract() == 0.0),
+        ("integer", Value::Number(number)) => is_whole(number),
         ("null", Value::Null)
         | ("boolean", Value::Bool(_))
         | ("number", Value::Number(_))
@@ -519,6 +520,17 @@ fn is(value: &Value, kind: &str) -> bool {
         | ("object", Value::Object(_)) => true,
         // A type that nobody knows asks for nothing.
         (kind, _) => !["null", "boolean", "integer", "number", "string", "array", "object"].contains(&kind),
+    }
+}
+
+/// Is it a whole number, however it is written? One beyond the range of `f64` is, unless it ends in a fraction.
+fn is_whole(number: &Number) -> bool {
+    match number.as_f64() {
+        Some(float) => float.fract() == 0.0,
+        None => {
+            let text = number.to_string();
+            !text.contains('.') || text.contains(['e', 'E'])
+        }
     }
 }
 
@@ -570,7 +582,10 @@ fn number(text: &str) -> Option<Number> {
 /// Are two values equal as JSON Schema has it, where 1 and 1.0 are the same?
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || (a.is_f64() != b.is_f64() && a.as_f64() == b.as_f64()),
+        (Value::Number(a), Value::Number(b)) => {
+            let float = |number: &Number| number.as_f64();
+            a == b || ((a.is_f64() || b.is_f64()) && float(a).is_some_and(|a| float(b) == Some(a)))
+        }
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
@@ -581,12 +596,12 @@ fn same(a: &Value, b: &Value) -> bool {
 
 /// Is a value within the bounds that a schema sets to numbers, lengths and counts?
 fn within_limits(map: &Map<String, Value>, value: &Value) -> bool {
-    let limit = |keyword: &str| map.get(keyword).and_then(Value::as_f64);
+    let limit = |keyword: &str| map.get(keyword).and_then(json::nearest);
     let between = |size: f64, least: &str, most: &str| {
         limit(least).is_none_or(|least| size >= least) && limit(most).is_none_or(|most| size <= most)
     };
     match value {
-        Value::Number(number) => number.as_f64().is_none_or(|number| {
+        Value::Number(_) => json::nearest(value).is_none_or(|number| {
             between(number, "minimum", "maximum")
                 && limit("exclusiveMinimum").is_none_or(|least| number > least)
                 && limit("exclusiveMaximum").is_none_or(|most| number < most)

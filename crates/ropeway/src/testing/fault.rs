@@ -152,6 +152,8 @@ pub enum Fault {
     Result(Value),
     /// The answer has this error, whatever it is, instead of a result.
     Error(Value),
+    /// The answer has this text, byte for byte, behind its id: `"result":{…}` or `"error":{…}`.
+    Body(String),
     /// Something in the answer is replaced or added.
     Set {
         /// Where, as a JSON pointer into the whole message.

@@ -22,7 +22,7 @@ pub(super) fn spoil(faults: &[Fault], to: Option<&Value>, token: Option<&Value>,
     let mut answer = answer;
     let mut rest = Vec::new();
     let (mut before, mut after): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
-    let (mut wait, mut copies, mut batch, mut end) = (0, 1, false, End::Done);
+    let (mut wait, mut copies, mut batch, mut end, mut body) = (0, 1, false, End::Done, None);
     for fault in faults {
         match fault {
             Fault::Exit { after_ms, code } => end = End::Exit { after_ms: *after_ms, code: *code },
@@ -33,6 +33,7 @@ pub(super) fn spoil(faults: &[Fault], to: Option<&Value>, token: Option<&Value>,
             Fault::Late { ms } => wait += ms,
             Fault::Twice => copies += 1,
             Fault::Batch => batch = true,
+            Fault::Body(text) => body = Some(text),
             Fault::Before(messages) => before.extend(messages.iter().cloned()),
             Fault::After(messages) => after.extend(messages.iter().cloned()),
             Fault::GiantUnasked { bytes } => before
@@ -50,7 +51,10 @@ pub(super) fn spoil(faults: &[Fault], to: Option<&Value>, token: Option<&Value>,
         }
     }
     let mut deeds = rest;
-    let text = answer.as_ref().map(Value::to_string);
+    let text = answer.as_ref().map(|answer| match body {
+        Some(body) => format!(r#"{{"jsonrpc":"2.0","id":{},{body}}}"#, answer["id"]),
+        None => answer.to_string(),
+    });
     if let (true, Some(answer)) = (batch, answer) {
         before.push(answer);
         let text = Value::Array(before).to_string();

@@ -102,6 +102,12 @@ impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
                 let part = PartSeed(self.0).deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 Ok(Content(vec![part]))
             }
+            fn visit_i128<E>(self, value: i128) -> Result<Content, E> {
+                Ok(Content(vec![ContentPart::text(value.to_string())]))
+            }
+            fn visit_u128<E>(self, value: u128) -> Result<Content, E> {
+                Ok(Content(vec![ContentPart::text(value.to_string())]))
+            }
             fn visit_str<E>(self, text: &str) -> Result<Content, E> {
                 Ok(Content(vec![ContentPart::text(text)]))
             }
@@ -140,6 +146,43 @@ impl ToolOutput {
         let output = OutputSeed(Source(Some(message))).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| output)
     }
+
+    /// Makes an output of the fields of a result.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn from_fields(fields: Map<String, Value>) -> Self {
+        let mut output = Self::default();
+        for (key, value) in fields {
+            match (key.as_str(), value) {
+                ("content", Value::Array(blocks)) => {
+                    output.content = blocks.into_iter().map(ContentPart::from_value).collect();
+                }
+                ("content", Value::Null) => output.content.clear(),
+                ("content", block) => output.content = vec![ContentPart::from_value(block)],
+                (_, value) => output.insert(key, value),
+            }
+        }
+        output
+    }
+
+    /// Takes a field of a result; its content is not one of them.
+    fn insert(&mut self, key: String, value: Value) {
+        match (key.as_str(), value) {
+            ("structuredContent", value) => self.structured = Some(value),
+            ("isError", Value::Bool(flag)) => self.is_error = flag,
+            ("isError" | "_meta", Value::Null) => {}
+            ("isError", odd) => {
+                // Some servers write "true" or 1.
+                self.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
+                self.extra.insert(key, odd);
+            }
+            ("_meta", Value::Object(meta)) => self.meta = Some(meta),
+            // The usual kind of result says nothing; another one tells how to go on.
+            ("resultType", kind) if kind == "complete" => {}
+            (_, value) => {
+                self.extra.insert(key, value);
+            }
+        }
+    }
 }
 
 struct OutputSeed<'s>(Source<'s>);
@@ -159,33 +202,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
                 while let Some(Key(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
-                        "structuredContent" => output.structured = Some(map.next_value()?),
-                        "isError" => match map.next_value::<Value>()? {
-                            Value::Bool(flag) => output.is_error = flag,
-                            Value::Null => {}
-                            odd => {
-                                // Some servers write "true" or 1.
-                                output.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
-                                output.extra.insert(key.into_owned(), odd);
-                            }
-                        },
-                        "_meta" => match map.next_value()? {
-                            Value::Object(meta) => output.meta = Some(meta),
-                            Value::Null => {}
-                            odd => {
-                                output.extra.insert(key.into_owned(), odd);
-                            }
-                        },
-                        // The usual kind of result says nothing; another one tells how to go on.
-                        "resultType" => {
-                            let kind: Value = map.next_value()?;
-                            if kind != "complete" {
-                                output.extra.insert(key.into_owned(), kind);
-                            }
-                        }
-                        _ => {
-                            output.extra.insert(key.into_owned(), map.next_value()?);
-                        }
+                        _ => output.insert(key.into_owned(), map.next_value()?),
                     }
                 }
                 Ok(output)

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use crate::json;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -23,7 +24,14 @@ struct Inner {
 
 impl Schema {
     /// The text of a schema.
-    pub fn from_text(text: Box<RawValue>) -> Self {
+    ///
+    /// Lone surrogates in it become U+FFFD: the text goes on to models, whose servers could not read it.
+    pub fn from_text(mut text: Box<RawValue>) -> Self {
+        if let Cow::Owned(repaired) = json::without_lone_surrogates(text.get())
+            && let Ok(repaired) = RawValue::from_string(repaired)
+        {
+            text = repaired;
+        }
         Self(Arc::new(Inner { text: Some(text), value: OnceLock::new() }))
     }
 
@@ -59,7 +67,7 @@ impl Schema {
 }
 
 fn parse(text: &RawValue) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text.get())
+    json::from_str(text.get())
 }
 
 fn anything() -> Value {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const PICTURE: &[(&str, u8, &[&str])] = &[
     ("content", 1, &[]),
     ("hash", 1, &[]),
+    ("json", 1, &[]),
     ("secret", 1, &[]),
     ("message", 2, &[]),
     ("tool", 2, &[]),

@@ -6,6 +6,7 @@ mod calls;
 mod connection;
 mod eras;
 mod event_log;
+mod exact;
 mod faults;
 mod faults_http;
 mod faults_stdio;

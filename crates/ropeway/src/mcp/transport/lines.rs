@@ -337,13 +337,6 @@ impl Pump {
     /// A line that is no message: noise, unless it looks like the answer that somebody waits for.
     #[cold]
     fn odd(&mut self, line: &Bytes, looks_like_json: bool, malformed: &protocol::Malformed) {
-        if let Err(error) = std::str::from_utf8(line) {
-            let mended = Bytes::from(String::from_utf8_lossy(line).into_owned());
-            self.inbox.host().warn(&format!("a line that is not UTF-8 was mended: {error}"));
-            if self.inbox.receive(&mended, &self.reply, None).is_ok() {
-                return;
-            }
-        }
         let remains = Remains::of(line);
         let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
         if looks_like_json && !is_json && remains.request_id().is_some() {

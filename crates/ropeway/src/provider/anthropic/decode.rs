@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::frame::{Cost, Delta, Frame, Start, StopDetails};
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
@@ -201,7 +202,7 @@ impl Decoder {
     fn close(&mut self, block: Block) {
         if let Kind::Private { input } = block.kind
             && let Some(extra) = self.draft.extra(block.slot)
-            && let Ok(input @ Value::Object(_)) = serde_json::from_str(&input)
+            && let Ok(input @ Value::Object(_)) = json::from_str(&input)
         {
             extra.insert("input".to_owned(), input);
         }
@@ -264,7 +265,7 @@ impl Decoder {
 /// another dialect end with.
 fn odd(data: &[u8], cause: serde_json::Error) -> Result<(), ProviderError> {
     let bare = data.trim_ascii();
-    if bare.is_empty() || bare == b"[DONE]" || serde_json::from_slice::<Value>(data).is_ok() {
+    if bare.is_empty() || bare == b"[DONE]" || json::from_slice::<Value>(data).is_ok() {
         return Ok(());
     }
     let words = "an event of the answer is not JSON";
@@ -272,7 +273,7 @@ fn odd(data: &[u8], cause: serde_json::Error) -> Result<(), ProviderError> {
 }
 
 fn error(data: &[u8]) -> ProviderError {
-    let frame = serde_json::from_slice(data).unwrap_or_default();
+    let frame = json::from_slice(data).unwrap_or_default();
     trouble::in_stream(Dialect::Anthropic, &frame)
 }
 
@@ -290,7 +291,7 @@ fn take(block: &mut Map<String, Value>, name: &str) -> String {
 
 /// Keeps what is new in a block that we do not know.
 fn add_all(block: &mut Map<String, Value>, data: &[u8]) {
-    let Ok(Value::Object(mut frame)) = serde_json::from_slice(data) else { return };
+    let Ok(Value::Object(mut frame)) = json::from_slice(data) else { return };
     let Some(Value::Object(delta)) = frame.shift_remove("delta") else { return };
     for (name, value) in delta {
         if name != "type" {

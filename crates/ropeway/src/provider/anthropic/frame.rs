@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// One event. What a kind of event does not have is empty.
@@ -164,8 +166,11 @@ impl<'de> Visitor<'de> for Loose {
         Ok(Scalar::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Scalar<'de>, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Other)
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Scalar<'de>, A::Error> {
+        // With arbitrary precision the parser shows a fraction as a map that only a `Value` understands.
+        match Value::deserialize(MapAccessDeserializer::new(fields))?.as_f64() {
+            Some(number) => self.visit_f64(number),
+            None => Ok(Scalar::Other),
+        }
     }
 }

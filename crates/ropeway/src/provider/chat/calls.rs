@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::gather;
 use super::wire::{CallDelta, unquoted};
+use crate::json;
 use crate::provider::ReplyEvent;
 use crate::provider::draft::Draft;
 
@@ -98,7 +99,7 @@ impl Calls {
         }
         // Some number all calls with 0 and give them no ids: a call that is whole cannot go on, so this is the next one.
         let so_far = draft.so_far(call.slot);
-        let is_whole = || serde_json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
+        let is_whole = || json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
         // Reading is for the end: a server that says the name with each piece must not make us read all of them each time.
         let may_be_next = || so_far.trim_end().ends_with('}') && arguments.trim_start().starts_with('{');
         if call.named && !name.is_empty() && may_be_next() && is_whole() {

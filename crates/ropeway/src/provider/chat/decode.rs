@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::calls::Calls;
 use super::wire::{CallDelta, Choice, Chunk, Delta, Known, Loose};
 use super::{FIELDS, gather, usage};
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
@@ -59,7 +60,7 @@ impl Decoder {
         };
         // Older servers (vLLM) send the error bare.
         if chunk.error.is_some() || chunk.object.text() == "error" {
-            let frame = serde_json::from_slice(data).unwrap_or_default();
+            let frame = json::from_slice(data).unwrap_or_default();
             return Err(trouble::in_stream(Dialect::Chat, &frame));
         }
         self.chunk(chunk, events)
@@ -118,7 +119,7 @@ impl Decoder {
         self.cost(choice.usage, events);
         let reason = choice.finish_reason.text();
         if let Some(error) = choice.error {
-            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            let error: Value = json::from_str(error.get()).unwrap_or_default();
             return Err(trouble::in_stream(Dialect::Chat, &json!({ "error": error })));
         }
         if self.draft.stop.is_none() && !reason.is_empty() {
@@ -263,7 +264,7 @@ impl Decoder {
     }
 
     fn cost(&mut self, usage: Option<&RawValue>, events: &mut Vec<ReplyEvent>) {
-        let Some(usage) = usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
+        let Some(usage) = usage.and_then(|raw| json::from_str::<Value>(raw.get()).ok()) else { return };
         let usage = usage::read(&usage);
         if usage != Usage::default() {
             self.draft.cost(usage, events);

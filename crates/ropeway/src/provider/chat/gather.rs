@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::wire::Others;
+use crate::json;
 
 /// The field in which OpenRouter keeps what models thought, signed and encrypted.
 const DETAILS: &str = "reasoning_details";
@@ -13,7 +14,7 @@ const NEAR: usize = 16;
 /// Adds the unknown fields of a piece of the message.
 pub(super) fn pieces(extra: &mut Map<String, Value>, others: Others<'_>) {
     for (name, raw) in others {
-        let Ok(value) = serde_json::from_str(raw.get()) else { continue };
+        let Ok(value) = json::from_str(raw.get()) else { continue };
         match (extra.get_mut(&*name), value) {
             (Some(Value::Array(list)), Value::Array(more)) if name == DETAILS => {
                 more.into_iter().for_each(|detail| add_detail(list, detail));
@@ -38,7 +39,7 @@ fn grows(name: &str) -> bool {
 /// Takes unknown fields that come whole: the last word counts.
 pub(super) fn whole(extra: &mut Map<String, Value>, others: Others<'_>) {
     for (name, raw) in others {
-        if let Ok(value) = serde_json::from_str(raw.get()) {
+        if let Ok(value) = json::from_str(raw.get()) {
             extra.insert(name.into_owned(), value);
         }
     }
@@ -98,6 +99,6 @@ fn add_detail(list: &mut Vec<Value>, detail: Value) {
 /// What details show of the thoughts.
 pub(super) fn shown(others: &Others<'_>) -> String {
     let Some((_, raw)) = others.iter().find(|(name, _)| name == DETAILS) else { return String::new() };
-    let details: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let details: Vec<Value> = json::from_str(raw.get()).unwrap_or_default();
     details.iter().filter_map(|detail| detail["text"].as_str().or(detail["summary"].as_str())).collect()
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assistant::Assistant;
 use super::part::{Content, Part, joined};
+use crate::json;
 use crate::provider::history::{Outcome, Turn};
 use crate::provider::piece::Piece;
 
@@ -94,6 +95,6 @@ fn marked(text: Cow<'_, str>) -> Cow<'_, str> {
     }
     let start = text.trim_start();
     let in_words = start.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
-    let says_so = in_words || (start.starts_with('{') && serde_json::from_str::<SaysSo>(&text).is_ok());
+    let says_so = in_words || (start.starts_with('{') && json::from_str::<SaysSo>(&text).is_ok());
     if says_so { text } else { format!("error: {text}").into() }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::frame::{Call, Candidate, Count, Counts, Feedback, Frame, Part, Text};
 use super::{CALL, SIGNATURE};
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
@@ -50,20 +51,16 @@ impl Decoder {
     }
 
     pub(crate) fn frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
-        let text = std::str::from_utf8(data).map_err(unreadable)?.trim_ascii();
-        match text.as_bytes().first() {
-            None => Ok(()),
+        let mut repaired = Vec::new();
+        match data.trim_ascii() {
             // Gemini has no such end, but what stands before a model may be used to it.
-            _ if text == "[DONE]" => Ok(()),
+            b"" | b"[DONE]" => Ok(()),
             // An error may come in a list, and so does everything where the query of the URL was lost.
-            Some(b'[') => {
-                let frames: Vec<Frame<'_>> = serde_json::from_str(text).map_err(unreadable)?;
+            list @ [b'[', ..] => {
+                let frames: Vec<Frame<'_>> = json::from_slice_in(list, &mut repaired).map_err(unreadable)?;
                 frames.into_iter().try_for_each(|frame| self.take(frame, events))
             }
-            Some(_) => {
-                let frame = serde_json::from_str(text).map_err(unreadable)?;
-                self.take(frame, events)
-            }
+            frame => self.take(json::from_slice_in(frame, &mut repaired).map_err(unreadable)?, events),
         }
     }
 
@@ -107,7 +104,7 @@ impl Decoder {
 
     fn take(&mut self, frame: Frame<'_>, events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
         if let Some(error) = frame.error {
-            let error: Value = serde_json::from_str(error.get()).map_err(unreadable)?;
+            let error: Value = json::from_str(error.get()).map_err(unreadable)?;
             return Err(trouble::in_stream(Dialect::Gemini, &error));
         }
         if let (None, Some(Text(id))) = (&self.draft.id, frame.response_id) {
@@ -239,10 +236,7 @@ impl Decoder {
         let slot = self.draft.open_call(id.as_deref().unwrap_or_default(), &name, events);
         if let Some(arguments) = call.arguments {
             // Without its spaces it is what we would write ourselves, and needs no second copy.
-            match serde_json::from_str::<Value>(arguments.get()) {
-                Ok(arguments) => self.draft.arguments(slot, &arguments.to_string(), events),
-                Err(_) => self.draft.arguments(slot, arguments.get(), events),
-            }
+            self.draft.arguments(slot, &json::compact(arguments.get()), events);
         }
         let mut fields = call.rest;
         if let Some(id) = id {

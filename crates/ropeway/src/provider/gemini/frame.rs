@@ -7,9 +7,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// A piece of an answer.
 #[derive(Debug, Deserialize)]
@@ -182,29 +182,9 @@ pub(super) struct Count(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Number)
-    }
-}
-
-struct Number;
-
-impl Visitor<'_> for Number {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number")
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Count, E> {
-        Ok(Count(number.min(u32::MAX.into())))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Count, E> {
-        self.visit_u64(number.try_into().unwrap_or_default())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Count, E> {
+        let number = Number::deserialize(deserializer)?;
         // A cast keeps to the bounds of its target.
-        self.visit_u64(number as u64)
+        let count = number.as_u64().unwrap_or_else(|| number.as_f64().unwrap_or(f64::MAX) as u64);
+        Ok(Self(count.min(u32::MAX.into())))
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::head::Head;
 use super::item::OUTPUT;
 use super::output::{Item, Kind, Place, Source};
+use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
@@ -126,7 +127,7 @@ impl Decoder {
             }
             _ => {}
         }
-        match serde_json::from_slice(data) {
+        match json::from_slice(data) {
             Ok(Value::Object(frame)) => self.event(frame, events),
             Ok(_) => Ok(()),
             Err(error) => {

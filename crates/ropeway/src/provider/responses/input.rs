@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::item::{PART, is_whole, item_of, part_of, text_field};
+use crate::json;
 use crate::message::{AssistantMessage, AssistantText};
 use crate::provider::history::{Answer, Call, Outcome, Part, Turn};
 use crate::provider::piece::{DataUrl, Piece};
@@ -175,7 +176,7 @@ fn says_error(text: &str) -> bool {
         _error: IgnoredAny,
     }
     text.get(..ERROR.len()).is_some_and(|start| start.eq_ignore_ascii_case(ERROR))
-        || (text.trim_start().starts_with('{') && serde_json::from_str::<SaysSo>(text).is_ok())
+        || (text.trim_start().starts_with('{') && json::from_str::<SaysSo>(text).is_ok())
 }
 
 impl Serialize for Input<'_> {
