@@ -169,7 +169,10 @@ impl<T> Each<T> {
     /// The servers that gave no answer, and what can be done about it.
     pub(crate) fn absent(&self) -> String {
         let trouble = |(verdict, answer): &(Verdict, Answer<T>)| match answer {
-            Answer::There(_) => String::new(),
+            Answer::There(_) => match &verdict.note {
+                Some(note) => help::line(Mark::Half, &verdict.server, &clean_line(note), ""),
+                None => String::new(),
+            },
             Answer::Failed(error) => {
                 let reason = wrap(&clean_line(&reason(error)), width(), 4);
                 help::line(Mark::Bad, &verdict.server, "no answer", "") + &reason
@@ -189,6 +192,9 @@ impl<T> Each<T> {
     pub(crate) fn json(&self, fields: impl Fn(&T) -> Value) -> Value {
         let server = |(verdict, answer): &(Verdict, Answer<T>)| {
             let mut record = json!({"server": verdict.server, "verdict": verdict.outcome});
+            if let Some(note) = &verdict.note {
+                record["note"] = json!(note);
+            }
             match answer {
                 Answer::There(answer) => {
                     if let (Some(record), Value::Object(fields)) = (record.as_object_mut(), fields(answer)) {

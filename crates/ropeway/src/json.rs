@@ -16,6 +16,8 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+#[cfg(feature = "mcp")]
+use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
 /// Parses JSON text, which is repaired first if it has to be.
@@ -97,6 +99,16 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
     }
     repaired.push_str(&text[done..]);
     Cow::Owned(repaired)
+}
+
+/// Replaces the lone surrogates in JSON text that is passed on without being parsed whole.
+#[cfg(feature = "mcp")]
+pub(crate) fn repaired_raw(raw: Box<RawValue>) -> Box<RawValue> {
+    let repaired = match without_lone_surrogates(raw.get()) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => RawValue::from_string(text).ok(),
+    };
+    repaired.unwrap_or(raw)
 }
 
 /// The bytes of `\uXXXX`.

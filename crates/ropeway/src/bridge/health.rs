@@ -52,6 +52,9 @@ pub struct ServerHealth {
     pub latency: Option<Duration>,
     /// How many of its tools are handed out.
     pub tools: usize,
+    /// What else is to be known of them, such as that the list has reached a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What went wrong last.
     pub last_error: Option<String>,
     /// How long ago that was.
@@ -100,6 +103,7 @@ impl ServerHealth {
             protocol_version: info.map(|info| info.protocol_version.clone()),
             latency,
             tools: view.tools,
+            note: view.note,
             last_error_ago: last_error.as_ref().and_then(|error| SystemTime::now().duration_since(error.at).ok()),
             last_error: last_error.map(|error| error.message),
             stderr: mcp.as_ref().map(|mcp| mcp.stderr_tail()).unwrap_or_default(),

@@ -75,6 +75,13 @@ impl Memory {
             json!({"version": VERSION, "server": config.alias, "has_resources": has_resources, "prompts": prompts,
             "tools": tools})
             .to_string();
+        if text.len() as u64 > LARGEST {
+            // It would not be read. What was kept before is not what the server has now.
+            return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            });
+        }
         fs::create_dir_all(&self.folder)?;
         // Whoever reads meanwhile sees the old file or the new one, never half of one.
         let path = self.path(config);

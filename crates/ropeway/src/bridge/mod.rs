@@ -314,13 +314,13 @@ impl Bridge {
             assembled.registry = registry;
             assembled.made_of = made_of;
         }
-        let verdicts = slots.iter().zip(views).map(|(slot, view)| Verdict::new(slot.alias().clone(), view.outcome));
+        let verdicts = slots.iter().zip(views).map(|(slot, view)| verdict(slot, view));
         Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect() }
     }
 
     /// How each server stands; the tools are not put together for it.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        self.slots().iter().map(|slot| Verdict::new(slot.alias().clone(), slot.view().outcome)).collect()
+        self.slots().iter().map(|slot| verdict(slot, slot.view())).collect()
     }
 
     /// Asks every server at once whether it is alive.
@@ -587,4 +587,8 @@ impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bridge").field("verdicts", &self.tools().verdicts).finish()
     }
+}
+
+fn verdict(slot: &Slot, view: View) -> Verdict {
+    Verdict::new(slot.alias().clone(), view.outcome).with_note(view.note)
 }

@@ -15,7 +15,7 @@ use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, Settings, Start};
 use crate::event::{Event, Events};
-use crate::mcp::{ConnectError, ConnectFailed, Handlers, Mcp, Prompt, State, chain};
+use crate::mcp::{Backoff, ConnectError, ConnectFailed, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
 use crate::secret::Mask;
 use crate::tool::{Alias, CallError, Tool};
@@ -26,6 +26,9 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(30);
 /// The pauses before a list that could not be fetched is asked for again: they double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The pauses before a list that has changed is taken over: they double while changes keep coming.
+const FIRST_CHANGE: Duration = Duration::from_millis(10);
 
 /// What all slots of a bridge have in common.
 #[derive(Debug)]
@@ -391,7 +394,8 @@ impl Slot {
             (tools.handed_out.len(), tools.sources.len(), tools.version)
         };
         let (outcome, are_listed) = self.standing(tools, of);
-        View { outcome, tools: if are_listed { tools } else { 0 }, version }
+        let note = self.mcp().and_then(|mcp| mcp.tools_cut()).filter(|_| are_listed);
+        View { outcome, tools: if are_listed { tools } else { 0 }, version, note }
     }
 
     /// The tools themselves.
@@ -479,6 +483,8 @@ pub(super) struct View {
     pub(super) tools: usize,
     /// Which version of them.
     pub(super) version: u64,
+    /// What else is to be known of them.
+    pub(super) note: Option<String>,
 }
 
 /// Connects, and follows the connection: new tools are handed out, and what goes wrong is kept.
@@ -492,6 +498,7 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
         slot.progress.send_replace(Progress::Failed(ConnectFailed { server: slot.alias().clone(), ..failed }));
     }
     let mut failures = 0;
+    let mut backoff = Backoff::new(FIRST_CHANGE, LONGEST_PAUSE);
     loop {
         tools.borrow_and_update();
         prompts.borrow_and_update();
@@ -524,21 +531,28 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
                 None => std::future::pending().await,
             }
         };
-        let goes_on = tokio::select! {
-            changed = state.changed() => changed.is_ok(),
-            changed = tools.changed() => changed.is_ok(),
-            changed = prompts.changed(), if wants_prompts => changed.is_ok(),
-            () = expired => true,
+        let (goes_on, is_change) = tokio::select! {
+            changed = state.changed() => (changed.is_ok(), false),
+            changed = tools.changed() => (changed.is_ok(), true),
+            changed = prompts.changed(), if wants_prompts => (changed.is_ok(), true),
+            () = expired => (true, false),
         };
         if !goes_on {
             return;
+        }
+        if is_change {
+            // What changes meanwhile is seen after it; a server that goes is seen at once.
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next_wait()) => {}
+                _ = state.changed() => {}
+            }
         }
     }
 }
 
 /// What the server has: as the connection knows it, or asked for.
 async fn find(mcp: &Mcp, wants_prompts: bool) -> Result<Found, CallError> {
-    let tools = mcp.loose_tools().await?;
+    let tools = mcp.settled_tools().await?;
     let has_resources = mcp.server_info().is_some_and(|info| info.can(&["resources"]));
     let prompts = if wants_prompts { mcp.list_prompts().await } else { Ok(Vec::new()) };
     // Without its prompts a server is still worth having.

@@ -266,6 +266,12 @@ pub struct RawLimits {
     /// The most pages of one list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<u32>,
+    /// Maximum entries of one list, over all pages (10000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_entries: Option<u32>,
+    /// Maximum bytes of one list, over all pages (32M).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_bytes: Option<Size>,
     /// The most rounds in which a call may ask for more input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_rounds: Option<u32>,

@@ -247,6 +247,10 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The most pages of one list.
     pub pages: usize,
+    /// Maximum entries of one list, over all of its pages. What comes before is used, with a warning.
+    pub list_entries: usize,
+    /// Maximum bytes of one list, over all of its pages. A single entry may take an eighth of them.
+    pub list_bytes: usize,
     /// The most rounds in which a call may ask for more input.
     pub input_rounds: usize,
     /// How many bytes of the child's stderr are kept.
@@ -255,7 +259,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message_bytes: 64 << 20, pages: 1000, input_rounds: 10, stderr_bytes: 64 << 10 }
+        Self {
+            message_bytes: 64 << 20,
+            pages: 1000,
+            list_entries: 10_000,
+            list_bytes: 32 << 20,
+            input_rounds: 10,
+            stderr_bytes: 64 << 10,
+        }
     }
 }
 

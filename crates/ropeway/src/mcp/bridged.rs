@@ -6,15 +6,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Mcp;
-use super::tools::McpTool;
+use super::tools::{self, McpTool};
 use crate::config::Timeouts;
 use crate::event::{Events, Relay};
-use crate::tool::{Alias, CallError, Tool, ToolDefinition};
+use crate::tool::{Alias, CallContext, CallError, Tool, ToolDefinition};
 
 impl Mcp {
     /// The server's tools, which do not keep the connection alive: once it is gone, their calls say so.
     pub(crate) async fn loose_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
-        self.tools(None, ()).await
+        let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
+        Ok(self.tools(&list, None, &()))
+    }
+
+    /// The same as the connection knows them, for a caller that follows [`Mcp::tools_version`].
+    pub(crate) async fn settled_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        let list = tools::settled(&self.handle.shared, &CallContext::default()).await?;
+        Ok(self.tools(&list, None, &()))
+    }
+
+    /// Which limit the tool list has reached, in words.
+    pub(crate) fn tools_cut(&self) -> Option<String> {
+        self.handle.shared.tools()?.cut().map(str::to_owned)
     }
 
     /// A tool of which the definition is known from before. It does not keep the connection alive.

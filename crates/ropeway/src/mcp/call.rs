@@ -160,7 +160,7 @@ pub(crate) async fn request(
         let session = shared.session(&cx, clocks).await?;
         trace.on(&session, &shared.host);
         let mut call = Call::new(shared, &cx, clocks, &trace, method, name.as_deref(), encode(shared, &params)?);
-        call.idempotent = !matches!(method, "tools/call" | "tasks/update");
+        call.idempotent = is_idempotent(method);
         call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
     };
     let outcome = asking.instrument(trace.span.clone()).await;
@@ -168,6 +168,30 @@ pub(crate) async fn request(
         trace.has_failed(error);
     }
     outcome
+}
+
+/// Does the protocol let a request be sent twice? What is not known may do anything.
+fn is_idempotent(method: &str) -> bool {
+    matches!(
+        method,
+        "completion/complete"
+            | "initialize"
+            | "logging/setLevel"
+            | "ping"
+            | "prompts/get"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/read"
+            | "resources/subscribe"
+            | "resources/templates/list"
+            | "resources/unsubscribe"
+            | "server/discover"
+            | "tasks/cancel"
+            | "tasks/get"
+            | "tasks/list"
+            | "tasks/result"
+            | "tools/list"
+    )
 }
 
 /// Asks the server something that it can answer at once, and tells how long that took.
@@ -357,6 +381,7 @@ impl<'a> Call<'a> {
     async fn finish<T: FromAnswer>(&self, mut task: Task, era: Era) -> Result<T, CallError> {
         let mut guard = CancelTask { shared: self.shared, id: Some(task.id.clone()) };
         let mut answered = std::collections::BTreeSet::new();
+        let (mut asked, mut rounds) = (0, 0);
         loop {
             let outcome = match task.status.as_str() {
                 "completed" if era == Era::Modern => Some(Ok(task.result.take().unwrap_or_default())),
@@ -373,6 +398,10 @@ impl<'a> Call<'a> {
                     let new: Map<String, Value> =
                         asked.into_iter().filter(|(key, _)| answered.insert(key.clone())).collect();
                     if !new.is_empty() {
+                        rounds += 1;
+                        if rounds > self.shared.config.limits.input_rounds {
+                            return Err(self.broken(format!("its task asked for input {rounds} times")));
+                        }
                         let answers = self.answer_inputs(Some(&Value::Object(new))).await?;
                         let mut call = self.about("tasks/update", &task.id);
                         add_field(&mut call.params, "inputResponses", &Value::Object(answers));
@@ -389,7 +418,8 @@ impl<'a> Call<'a> {
                 guard.id = None;
                 return T::from_value(outcome?).map_err(|error| tools::unreadable(self.shared, error));
             }
-            self.sleep(task.poll).await?;
+            self.sleep(task.wait(asked)).await?;
+            asked += 1;
             let mut call = self.about("tasks/get", &task.id);
             call.idempotent = true;
             let (fields, _) = Box::pin(call.send::<Map<String, Value>>(&call.params, None)).await?;

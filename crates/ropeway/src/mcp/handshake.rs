@@ -23,6 +23,16 @@ use crate::tool::CallContext;
 
 type Failed = Arc<ConnectError>;
 
+/// How many bytes of a server's name, version or capability are kept.
+const MOST_NAME: usize = 1 << 10;
+
+/// How many bytes of a server's instructions are kept: all of them go to the model.
+const MOST_INSTRUCTIONS: usize = 64 << 10;
+
+/// How many capabilities are kept at each level, and how many levels.
+const MOST_CAPABILITIES: usize = 256;
+const CAPABILITY_LEVELS: usize = 6;
+
 /// Connects to the server and agrees on how to speak, within the time that the settings give.
 pub(crate) async fn connect(
     config: &ServerConfig,
@@ -219,7 +229,8 @@ impl Handshake<'_> {
             Err(Fault::Refused(error)) if error.code == code::UNSUPPORTED_VERSION && !supported(&error).is_empty() => {
                 let theirs = supported(&error);
                 if theirs.iter().all(|version| is_modern(version)) {
-                    let cause = Arc::new(ConnectError::Version { theirs: self.host.hide(&theirs.join(", ")) });
+                    let cause =
+                        Arc::new(ConnectError::Version { theirs: self.host.hide_part(&theirs.join(", "), MOST_NAME) });
                     return Err(Fault::Lost { started: false, cause });
                 }
                 return Err(Fault::Refused(error));
@@ -230,7 +241,7 @@ impl Handshake<'_> {
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
             // An answer that offers no version of ours is as good as a refusal.
-            let message = self.host.hide(&format!("it supports {}", versions.join(", ")));
+            let message = self.host.hide_part(&format!("it supports {}", versions.join(", ")), MOST_NAME);
             return Err(Fault::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
         }
         Ok(self.info(&result, Era::Modern, MODERN.to_owned()))
@@ -287,7 +298,7 @@ impl Handshake<'_> {
         };
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
             if is_modern(&version) || version.len() != MODERN.len() {
-                return Err(Arc::new(ConnectError::Version { theirs: self.host.hide(&version) }));
+                return Err(Arc::new(ConnectError::Version { theirs: self.host.hide_part(&version, MOST_NAME) }));
             }
             self.host.warn(&format!("the server speaks protocol version {version}, which nobody has published"));
         }
@@ -317,16 +328,47 @@ impl Handshake<'_> {
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
         let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
-        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let text = |value: &Value, most: usize| value.as_str().map(|text| shortened(text, most));
+        let instructions = result.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
+        if let Some(length) = instructions.map(str::len).filter(|length| *length > MOST_INSTRUCTIONS) {
+            let message = format!("its instructions have {length} bytes: those after {MOST_INSTRUCTIONS} are left out");
+            self.host.warn(&message);
+        }
+        let empty = Map::new();
+        let capabilities = result.get("capabilities").and_then(Value::as_object).unwrap_or(&empty);
         ServerInfo {
-            name: text(&server["name"]).unwrap_or_else(|| self.config.alias.to_string()),
-            version: text(&server["version"]).unwrap_or_default(),
+            name: text(&server["name"], MOST_NAME).unwrap_or_else(|| self.config.alias.to_string()),
+            version: text(&server["version"], MOST_NAME).unwrap_or_default(),
             era,
             protocol_version,
-            capabilities: result.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default(),
-            instructions: result.get("instructions").and_then(text).filter(|text| !text.is_empty()),
+            capabilities: pruned(capabilities, CAPABILITY_LEVELS),
+            instructions: instructions.map(|text| shortened(text, MOST_INSTRUCTIONS)),
         }
     }
+}
+
+/// The beginning of a text.
+fn shortened(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
+
+/// Capabilities without what nobody could need: they are kept as long as the connection.
+fn pruned(capabilities: &Map<String, Value>, levels: usize) -> Map<String, Value> {
+    let keep = |value: &Value| match value {
+        Value::Object(inner) if levels > 1 => Value::Object(pruned(inner, levels - 1)),
+        Value::Object(_) => Value::Object(Map::new()),
+        Value::Array(items) => {
+            let plain = |item: &&Value| !item.is_object() && !item.is_array();
+            let items = items.iter().filter(plain).take(MOST_CAPABILITIES);
+            items
+                .map(|item| item.as_str().map_or_else(|| item.clone(), |text| shortened(text, MOST_NAME).into()))
+                .collect()
+        }
+        Value::String(text) => shortened(text, MOST_NAME).into(),
+        plain => plain.clone(),
+    };
+    let entries = capabilities.iter().take(MOST_CAPABILITIES);
+    entries.map(|(name, value)| (shortened(name, MOST_NAME), keep(value))).collect()
 }
 
 fn verdict(outcome: Result<ServerInfo, Fault>) -> Result<Verdict, Failed> {

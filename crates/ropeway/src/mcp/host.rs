@@ -3,16 +3,19 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use super::pace::Allowance;
 use super::transport::stdio::Stderr;
 use crate::event::{Event, Events};
 use crate::json;
@@ -23,8 +26,36 @@ use crate::tool::{Alias, BoxError, BoxFuture};
 /// How many requests of one server may be worked on at once; what comes on top is refused.
 const MOST_REQUESTS: usize = 64;
 
-/// Sends a message back on the link that a request came on.
-pub(crate) type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
+/// How many bytes of parameters may be worked on at once; one request may have more.
+const MOST_REQUEST_BYTES: usize = 32 << 20;
+
+/// The longest id of a request that is sent back.
+const LONGEST_ID: usize = 4 << 10;
+
+/// How many bytes of a log message are passed on. Listeners that are slow keep a thousand of them.
+const MOST_LOG_BYTES: usize = 64 << 10;
+
+/// How many bytes of a URI, or of words about something odd, are passed on.
+const MOST_WORDS: usize = 4 << 10;
+
+/// What one server may say unasked at once, and then in a second. All servers of a bridge share one queue of events: a
+/// server that fills it would push out what others have to say.
+const EVENT_BURST: u32 = 1000;
+const EVENTS_PER_SECOND: u32 = 200;
+
+/// How often it is told that something of a server is dropped.
+const DROPPED_TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// The way back on the link that a request came on.
+pub(crate) trait ReplyPath: Send + Sync {
+    /// Returns false while the server leaves too many replies unread.
+    fn has_room(&self) -> bool;
+
+    /// Sends a reply, or drops and counts it when there is no room.
+    fn send(&self, message: Vec<u8>);
+}
+
+pub(crate) type Reply = Arc<dyn ReplyPath>;
 
 type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
 
@@ -191,6 +222,12 @@ pub(crate) struct Host {
     /// Wakes whoever keeps the tool list fresh.
     pub(crate) tools_stale: Notify,
     requests: Mutex<JoinSet<()>>,
+    /// How many bytes of parameters are worked on.
+    request_bytes: Arc<AtomicUsize>,
+    /// How much more the server may say unasked.
+    allowance: Mutex<Allowance>,
+    dropped_replies: Dropped,
+    dropped_events: Dropped,
     /// Lines on the server's output that were no messages.
     noise: AtomicU64,
     /// What the server's process says beside the protocol, also after its end.
@@ -208,6 +245,10 @@ impl Host {
             prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
+            request_bytes: Arc::default(),
+            allowance: Mutex::new(Allowance::new(EVENT_BURST, EVENTS_PER_SECOND)),
+            dropped_replies: Dropped::default(),
+            dropped_events: Dropped::default(),
             noise: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
@@ -229,6 +270,17 @@ impl Host {
     /// Text of the server as it may be seen.
     pub(crate) fn hide(&self, text: &str) -> String {
         self.mask.hide(text).into_owned()
+    }
+
+    /// A text of the server as it may be seen; of one that is too long its beginning.
+    pub(crate) fn hide_part(&self, text: &str, most: usize) -> String {
+        if text.len() <= most {
+            return self.hide(text);
+        }
+        let hidden = self.mask.hide(cut(text, most));
+        // A secret may go on behind the cut. Escaped, it takes up to six times its length.
+        let end = hidden.len().saturating_sub(6 * self.mask.longest());
+        format!("{}… [{} bytes in all]", cut(&hidden, end), text.len())
     }
 
     /// Something that is written as JSON, as it may be seen.
@@ -263,6 +315,23 @@ impl Host {
         self.events.tell(Event::ResourcesChanged { server: self.alias.clone() });
     }
 
+    /// Counts a reply that was dropped, because the server leaves too many unread.
+    pub(crate) fn drop_reply(&self) {
+        if let Some(count) = self.dropped_replies.add() {
+            self.warn(&format!("the server does not read our replies to its requests: {count} dropped so far"));
+        }
+    }
+
+    /// Tells an event that the server caused, unless there are too many; those are counted.
+    pub(crate) fn tell_bounded(&self, event: impl FnOnce() -> Event) {
+        if self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return self.events.tell(event());
+        }
+        if let Some(count) = self.dropped_events.add() {
+            self.warn(&format!("the server sends too many notifications: {count} dropped so far"));
+        }
+    }
+
     /// Counts a line that is no message.
     pub(crate) fn count_noise(&self) {
         self.noise.fetch_add(1, Ordering::Relaxed);
@@ -287,7 +356,10 @@ impl Host {
     /// Tells an oddity that was dealt with.
     pub(crate) fn warn(&self, message: &str) {
         // Some end in the beginning of what the server said.
-        let message = self.mask.hide_cut(message);
+        let message = match message.len() > MOST_WORDS {
+            true => self.hide_part(message, MOST_WORDS).into(),
+            false => self.mask.hide_cut(message),
+        };
         tracing::warn!(server = %self.alias, "{message}");
         self.events.tell(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
     }
@@ -318,26 +390,32 @@ impl Host {
     /// The server tells something.
     pub(crate) fn told(&self, method: &str, params: Option<&RawValue>) {
         let server = || self.alias.clone();
+        let size = params.map_or(0, |raw| raw.get().len());
         let params = || params.and_then(|raw| json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
         match method {
             "notifications/tools/list_changed" => self.change_tools(),
             "notifications/prompts/list_changed" => self.change_prompts(),
             "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
-            "notifications/resources/updated" => {
-                let uri = self.hide(params()["uri"].as_str().unwrap_or_default());
-                self.events.tell(Event::ResourceUpdated { server: server(), uri });
-            }
-            "notifications/message" => {
+            "notifications/resources/updated" => self.tell_bounded(|| {
+                let uri = self.hide_part(params()["uri"].as_str().unwrap_or_default(), MOST_WORDS);
+                Event::ResourceUpdated { server: server(), uri }
+            }),
+            "notifications/message" => self.tell_bounded(|| {
                 let mut params = params();
                 let mut data = params["data"].take();
-                self.mask.hide_json(&mut data);
-                self.events.tell(Event::Log {
+                if size > MOST_LOG_BYTES {
+                    let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+                    data = self.hide_part(&text, MOST_LOG_BYTES).into();
+                } else {
+                    self.mask.hide_json(&mut data);
+                }
+                Event::Log {
                     server: server(),
-                    level: self.hide(params["level"].as_str().unwrap_or("info")),
-                    logger: params["logger"].as_str().map(|logger| self.hide(logger)),
+                    level: self.hide_part(params["level"].as_str().unwrap_or("info"), MOST_WORDS),
+                    logger: params["logger"].as_str().map(|logger| self.hide_part(logger, MOST_WORDS)),
                     data,
-                });
-            }
+                }
+            }),
             _ => {
                 tracing::debug!(server = %self.alias, method = %self.mask.hide(method), "a notification was passed over");
             }
@@ -345,19 +423,28 @@ impl Host {
     }
 
     /// The server asks for something: the answer goes out when it is there, and holds nothing up.
+    ///
+    /// A server that does not read the answers is not worked for.
     pub(crate) fn asked(self: &Arc<Self>, id: &RawValue, method: &str, params: Option<&RawValue>, reply: &Reply) {
-        if method == "ping" {
-            return reply(protocol::encode_answer(id, &json!({})));
+        if id.get().len() > LONGEST_ID || !reply.has_room() {
+            return self.drop_reply();
         }
-        let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        if method == "ping" {
+            return reply.send(protocol::encode_answer(id, &json!({})));
+        }
+        let size = params.map_or(0, |raw| raw.get().len());
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         while requests.try_join_next().is_some() {}
-        if requests.len() >= MOST_REQUESTS {
-            return reply(protocol::encode_refusal(id, code::INTERNAL, "too many requests at once"));
+        let bytes = self.request_bytes.load(Ordering::Acquire);
+        if requests.len() >= MOST_REQUESTS || (bytes > 0 && bytes + size > MOST_REQUEST_BYTES) {
+            return reply.send(protocol::encode_refusal(id, code::INTERNAL, "too many requests at once"));
         }
+        let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let held = Held::new(&self.request_bytes, size);
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
         requests.spawn(async move {
-            reply(match host.answer(&method, params).await {
+            let _held = held;
+            reply.send(match host.answer(&method, params).await {
                 Ok(result) => protocol::encode_answer(&id, &result),
                 Err(refusal) => protocol::encode_refusal(&id, refusal.code, &refusal.message),
             });
@@ -425,6 +512,50 @@ impl Host {
         };
         let message = params["message"].as_str().unwrap_or_default().to_owned();
         Ok(Elicitation { server: self.alias.clone(), message, mode, params })
+    }
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// What is dropped of a server: a count, which is told now and then.
+#[derive(Debug, Default)]
+struct Dropped {
+    count: AtomicU64,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Dropped {
+    /// Counts one more; returns the count when it is time to tell it.
+    fn add(&self) -> Option<u64> {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_some_and(|told| told.elapsed() < DROPPED_TOLD_EVERY) {
+            return None;
+        }
+        *told = Some(Instant::now());
+        Some(count)
+    }
+}
+
+/// Bytes that are held while a request is worked on.
+struct Held {
+    bytes: Arc<AtomicUsize>,
+    size: usize,
+}
+
+impl Held {
+    fn new(bytes: &Arc<AtomicUsize>, size: usize) -> Self {
+        bytes.fetch_add(size, Ordering::AcqRel);
+        Self { bytes: bytes.clone(), size }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.size, Ordering::AcqRel);
     }
 }
 

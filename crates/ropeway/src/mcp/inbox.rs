@@ -23,6 +23,9 @@ use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
 use crate::tool::{CallContext, Clock, Progress};
 use crate::web::SseEvent;
 
+/// How many bytes of the message of a progress notification are passed on.
+const MOST_MESSAGE: usize = 16 << 10;
+
 /// The two clocks of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
@@ -255,24 +258,25 @@ impl Inbox {
             Value::String(token) => token.parse().ok(),
             _ => None,
         };
-        let progress = Progress {
-            progress: params["progress"].as_f64().unwrap_or_default(),
-            total: params["total"].as_f64(),
-            message: params["message"].as_str().map(|message| self.host.hide(message)),
-        };
+        let value = params["progress"].as_f64().unwrap_or_default();
         let cx = {
             let mut open = self.open();
             let Some(slot) = token.and_then(|token| open.slots.get_mut(&token)) else { return };
             slot.heard = Instant::now();
             // Progress never goes back: what is late is a sign of life and nothing else.
-            if progress.progress <= slot.progress {
+            if value <= slot.progress {
                 return;
             }
-            slot.progress = progress.progress;
+            slot.progress = value;
             slot.cx.clone()
         };
+        let progress = Progress {
+            progress: value,
+            total: params["total"].as_f64(),
+            message: params["message"].as_str().map(|message| self.host.hide_part(message, MOST_MESSAGE)),
+        };
         if self.host.events().heard() {
-            self.host.events().tell(Event::Progress {
+            self.host.tell_bounded(|| Event::Progress {
                 server: self.host.alias().clone(),
                 call: cx.id().clone(),
                 progress: progress.clone(),

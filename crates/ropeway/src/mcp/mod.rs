@@ -9,6 +9,7 @@ mod fault;
 mod handshake;
 mod host;
 mod inbox;
+mod pace;
 mod pages;
 mod prompts;
 mod resources;
@@ -34,6 +35,8 @@ pub use self::fault::ConnectError;
 #[cfg(feature = "agent")]
 pub(crate) use self::host::Refusal;
 pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root, SamplingRequest};
+#[cfg(feature = "bridge")]
+pub(crate) use self::pace::Backoff;
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
@@ -50,7 +53,7 @@ pub use crate::web::TlsTrouble;
 use self::host::Host;
 use self::shared::Shared;
 use self::supervisor::Order;
-use self::tools::McpTool;
+use self::tools::{McpTool, ToolList};
 use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::event::{EventStream, Events};
@@ -190,21 +193,21 @@ impl Mcp {
 
     /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.
     pub async fn list_tools(&self, prefix: Option<&str>) -> Result<Vec<Arc<dyn Tool>>, CallError> {
-        self.tools(prefix, self.handle.clone()).await
+        let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
+        Ok(self.tools(&list, prefix, &self.handle))
     }
 
-    async fn tools<K: Clone + Send + Sync + 'static>(
+    fn tools<K: Clone + Send + Sync + 'static>(
         &self,
+        list: &ToolList,
         prefix: Option<&str>,
-        keep: K,
-    ) -> Result<Vec<Arc<dyn Tool>>, CallError> {
-        let shared = &self.handle.shared;
-        let list = tools::list(shared, &CallContext::default()).await?;
+        keep: &K,
+    ) -> Vec<Arc<dyn Tool>> {
         let tool = |definition| {
             let definition = tools::renamed(definition, prefix);
-            Arc::new(McpTool { definition, shared: shared.clone(), _keep: keep.clone() }) as Arc<dyn Tool>
+            Arc::new(McpTool { definition, shared: self.handle.shared.clone(), _keep: keep.clone() }) as Arc<dyn Tool>
         };
-        Ok(list.definitions().map(tool).collect())
+        list.definitions().map(tool).collect()
     }
 
     /// The definitions of the server's tools. With a prefix, `prefix_` goes before each name.

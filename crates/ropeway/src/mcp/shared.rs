@@ -48,6 +48,9 @@ pub enum State {
     Closed,
 }
 
+/// The shortest wait before a second try in a row.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
@@ -72,7 +75,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(crate) fn new(mut config: ServerConfig, host: Arc<Host>) -> Self {
         config.timeouts = config.timeouts.bounded();
-        config.reconnect.longest = config.reconnect.longest.min(A_YEAR);
+        // Without a wait, a server that ends as soon as it is ready would be started without end.
+        config.reconnect.first = config.reconnect.first.max(SHORTEST_PAUSE);
+        config.reconnect.longest = config.reconnect.longest.clamp(SHORTEST_PAUSE, A_YEAR);
         Self {
             config,
             host,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::fault::{ConnectError, Fault};
 use super::handshake;
 use super::inbox::Clocks;
+use super::pace::Backoff;
 use super::session::Session;
 use super::shared::{Shared, State};
 use super::tools;
@@ -24,8 +25,17 @@ const GOOD_LIFE: Duration = Duration::from_secs(10);
 /// How many sessions in a row may be forgotten before the next one has to wait its turn.
 const MOST_FORGOTTEN: u32 = 3;
 
-/// How long changes of the tool list are gathered before it is fetched again.
+/// How long changes of the tool list are gathered before it is fetched again, and how far that wait grows while they keep
+/// coming. Callers that ask for the list get the newest one at any time.
 const GATHER: Duration = Duration::from_millis(50);
+const LONGEST_GATHER: Duration = Duration::from_secs(30);
+
+/// The wait before a subscription that ended is made again, and how far it grows.
+const FIRST_LISTEN: Duration = Duration::from_millis(200);
+const LONGEST_LISTEN: Duration = Duration::from_secs(30);
+
+/// How many failures count when a call waits for the server: it must not wait for the longest pause.
+const MOST_WANTED_FAILURES: u32 = 3;
 
 /// What the owner may ask of the task; when the owner goes, the channel closes.
 #[derive(Debug)]
@@ -115,7 +125,7 @@ async fn rest(
     }
     let pause = shared.pause(failures);
     shared.enter(State::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
-    let soonest = shared.pause(u32::from(failures > 0));
+    let soonest = shared.pause(failures.min(MOST_WANTED_FAILURES));
     let cut_short = async {
         shared.wanted.notified().await;
         tokio::time::sleep(soonest).await;
@@ -144,9 +154,10 @@ async fn keep_tools(shared: &Arc<Shared>) {
         // The server may be another one than before.
         refresh(shared).await;
     }
+    let mut backoff = Backoff::new(GATHER, LONGEST_GATHER);
     loop {
         shared.host.tools_stale.notified().await;
-        tokio::time::sleep(GATHER).await;
+        tokio::time::sleep(backoff.next_wait()).await;
         match shared.tools() {
             // Somebody else may have been quicker.
             Some(list) if list.is_fresh(shared.host.tools_changed()) => {}
@@ -195,7 +206,7 @@ fn subscriptions(shared: &Shared) -> std::collections::BTreeSet<String> {
 }
 
 async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
-    let mut failures = 0;
+    let mut backoff = Backoff::new(FIRST_LISTEN, LONGEST_LISTEN);
     loop {
         let info = &session.info;
         let mut filter = serde_json::Map::new();
@@ -233,8 +244,7 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
             Some(Err(Fault::Refused(_))) => return,
             Some(_) => {}
         }
-        failures = if started.elapsed() >= GOOD_LIFE { 1 } else { failures + 1 };
-        tokio::time::sleep(shared.pause(failures).max(Duration::from_millis(200))).await;
+        tokio::time::sleep(backoff.next_wait()).await;
         // What changed while nobody listened is not known.
         shared.host.change_all();
     }

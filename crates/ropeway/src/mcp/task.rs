@@ -14,6 +14,11 @@ use crate::tool::{CallContext, CallError};
 /// How often a task is asked after when the server does not say.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The shortest waits between two questions after a task: they double from the first to the longest, however often the
+/// server wants to be asked.
+const FIRST_POLL: Duration = Duration::from_millis(20);
+const LONGEST_POLL_FLOOR: Duration = Duration::from_secs(1);
+
 /// A task as the server describes it.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -33,11 +38,16 @@ impl Task {
         Self {
             id: text("taskId"),
             status: text("status"),
-            poll: poll.clamp(Duration::from_millis(20), Duration::from_secs(30)),
+            poll: poll.min(Duration::from_secs(30)),
             result: fields.get("result").cloned(),
             error: fields.get("error").cloned(),
             inputs: fields.get("inputRequests").and_then(Value::as_object).cloned(),
         }
+    }
+
+    /// The wait before the task is asked after again, `asked` times so far.
+    pub(crate) fn wait(&self, asked: u32) -> Duration {
+        self.poll.max(FIRST_POLL.saturating_mul(1 << asked.min(16)).min(LONGEST_POLL_FLOOR))
     }
 
     /// Why the task failed, as the server says.

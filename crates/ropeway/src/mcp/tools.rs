@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::call;
-use super::pages::{self, Paged, Whole};
+use super::pages::{self, Complaints, Paged, Whole};
 use super::session::Session;
 use super::shared::Shared;
 use crate::protocol::{HeaderParams, tool_definition};
@@ -26,6 +26,8 @@ pub(crate) struct ToolList {
     changes: u64,
     /// Equal for lists that came in the same words.
     digest: u64,
+    /// Which limit the list has reached, in words.
+    cut: Option<String>,
 }
 
 /// A tool of the list.
@@ -62,8 +64,19 @@ impl ToolList {
         self.ttl
     }
 
+    /// Which limit the list has reached, in words.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
     pub(crate) fn is_fresh(&self, changes: u64) -> bool {
-        self.changes == changes && self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
+        self.changes == changes && self.is_alive()
+    }
+
+    /// May the list still be kept, by what the server said when it gave it?
+    pub(crate) fn is_alive(&self) -> bool {
+        self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
     }
 }
 
@@ -73,6 +86,17 @@ pub(crate) async fn list(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<T
     shared.session(cx, shared.clocks(cx)).await?;
     match shared.tools() {
         Some(tools) if tools.is_fresh(shared.host.tools_changed()) => Ok(tools),
+        _ => fetch(shared, cx).await,
+    }
+}
+
+/// The tool list as it is remembered, also while it is known to have changed: the connection fetches it again by itself,
+/// at a pace of its own, and tells when it has. Fetched only when there is none.
+#[cfg(feature = "bridge")]
+pub(crate) async fn settled(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<ToolList>, CallError> {
+    shared.session(cx, shared.clocks(cx)).await?;
+    match shared.tools() {
+        Some(tools) if tools.is_alive() => Ok(tools),
         _ => fetch(shared, cx).await,
     }
 }
@@ -87,26 +111,29 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
         ttl: None,
         changes,
         digest: 0,
+        cut: None,
     };
     let paged = Paged { method: "tools/list", key: "tools", noun: "tool" };
-    let take = |entry: &RawValue, session: &Session| list.take(shared, entry, session.wants_headers());
-    let Whole { ttl, digest } = pages::fetch(shared, paged, cx, take).await?;
-    (list.ttl, list.digest) = (ttl, digest);
+    let take = |entry: &RawValue, session: &Session, complaints: &mut Complaints<'_>| {
+        list.take(shared, entry, session.wants_headers(), complaints);
+    };
+    let Whole { ttl, digest, cut } = pages::fetch(shared, paged, cx, take).await?;
+    (list.ttl, list.digest, list.cut) = (ttl, digest, cut);
     let list = Arc::new(list);
     shared.replace_tools(list.clone());
     Ok(list)
 }
 
 impl ToolList {
-    fn take(&mut self, shared: &Shared, entry: &RawValue, wants_headers: bool) {
+    fn take(&mut self, shared: &Shared, entry: &RawValue, wants_headers: bool, complaints: &mut Complaints<'_>) {
         let definition = match tool_definition(shared.alias(), entry) {
             Ok(definition) => definition,
-            Err(why) => return shared.host.warn(&format!("the tool list holds {why}")),
+            Err(why) => return complaints.warn(&format!("the tool list holds {why}")),
         };
         let headers = match wants_headers.then(|| HeaderParams::read(&definition.input_schema)) {
             Some(Ok(headers)) => headers,
             Some(Err(invalid)) => {
-                return shared.host.warn(&format!("tool `{}` cannot be used: {invalid}", definition.name));
+                return complaints.warn(&format!("tool `{}` cannot be used: {invalid}", definition.name));
             }
             None => HeaderParams::default(),
         };
@@ -114,7 +141,7 @@ impl ToolList {
         let listed = Listed { definition: Arc::new(definition), headers };
         match self.by_name.get(&name) {
             Some(&at) => {
-                shared.host.warn(&format!("the tool list holds `{name}` twice: the later one counts"));
+                complaints.warn(&format!("the tool list holds `{name}` twice: the later one counts"));
                 self.tools[at] = listed;
             }
             None => {

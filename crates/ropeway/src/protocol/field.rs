@@ -1,6 +1,47 @@
 //! A field of an entry: taken out when it is what it should be.
 
+use std::fmt;
+
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+/// The first entries of a list, and how many there are beyond them.
+///
+/// An entry may be a single byte of text, and takes much more memory than that: a list that somebody else wrote is not read
+/// whole.
+pub(crate) fn first_entries(list: &[u8], most: usize) -> Result<(Vec<&RawValue>, usize), serde_json::Error> {
+    let mut json = serde_json::Deserializer::from_slice(list);
+    let entries = json.deserialize_seq(EntriesVisitor { most })?;
+    json.end()?;
+    Ok(entries)
+}
+
+struct EntriesVisitor {
+    most: usize,
+}
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = (Vec<&'de RawValue>, usize);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let (mut items, mut left_out) = (Vec::new(), 0);
+        while items.len() < self.most {
+            match list.next_element()? {
+                Some(item) => items.push(item),
+                None => return Ok((items, left_out)),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            left_out += 1;
+        }
+        Ok((items, left_out))
+    }
+}
 
 /// Takes a field out when it is what it should be; a `null` is as good as nothing, anything else stays.
 pub(crate) fn take<T>(

@@ -7,8 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::field::first_entries;
 use crate::json;
 use crate::web::Ends;
+
+/// How many messages of one batch are read.
+const MOST_OF_BATCH: usize = 10_000;
 
 /// A message from the other side, its parts still raw JSON of the bytes it was read from.
 #[derive(Debug)]
@@ -85,7 +89,7 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), Malformed> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
-            let batch: Vec<&RawValue> = serde_json::from_slice(text).map_err(Malformed::NotJson)?;
+            let (batch, _) = first_entries(text, MOST_OF_BATCH).map_err(Malformed::NotJson)?;
             // One odd message does not spoil the others.
             let messages = batch.iter().filter_map(|raw| incoming(serde_json::from_str(raw.get()).ok()?).ok());
             let mut none = true;

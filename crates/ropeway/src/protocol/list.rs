@@ -1,46 +1,74 @@
 //! Lists: pages of tools, resources and prompts, and what a tool in one means.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::field::{keyed, object, string, take};
+use super::field::{first_entries, keyed, object, string, take};
 use crate::json;
 use crate::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
 /// One page of a list.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct Page<'a> {
     /// The entries as they came.
-    pub items: Vec<Box<RawValue>>,
+    pub items: Vec<&'a RawValue>,
+    /// How many entries there were beyond those.
+    pub left_out: usize,
     /// How to ask for the next page.
     pub next_cursor: Option<String>,
     /// How long the list may be kept, when the server said so.
     pub ttl: Option<Duration>,
 }
 
-impl Page {
+impl<'a> Page<'a> {
     /// Reads a page of the list under `key` (`tools`, `resources`, …).
-    pub fn read(result: &RawValue, key: &str) -> Self {
-        let mut repaired = Vec::new();
-        let fields: HashMap<Cow<'_, str>, &RawValue> =
-            json::from_slice_in(result.get().as_bytes(), &mut repaired).unwrap_or_default();
-        let field = |key: &str| fields.get(key).and_then(|raw| json::from_str::<Value>(raw.get()).ok());
-        let items = fields.get(key).and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
-        let next_cursor = match field("nextCursor") {
+    pub fn read(result: &'a RawValue, key: &str) -> Self {
+        Self::read_up_to(result, key, usize::MAX)
+    }
+
+    /// Reads a page of the list under `key`, with up to `most` entries; the others are only counted.
+    pub fn read_up_to(result: &'a RawValue, key: &str, most: usize) -> Self {
+        let mut deserializer = serde_json::Deserializer::from_str(result.get());
+        let [list, cursor, ttl] = deserializer.deserialize_map(FieldsVisitor([key, "nextCursor", "ttlMs"])).unwrap_or_default();
+        let field = |raw: Option<&RawValue>| raw.and_then(|raw| json::from_str::<Value>(raw.get()).ok());
+        let entries = |list: &'a RawValue| first_entries(list.get().as_bytes(), most).ok();
+        let (items, left_out) = list.and_then(entries).unwrap_or_default();
+        let next_cursor = match field(cursor) {
             Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor),
             // A cursor should be a string; one that is a number still tells the way.
             Some(Value::Number(cursor)) => Some(cursor.to_string()),
             _ => None,
         };
-        let milliseconds = field("ttlMs").and_then(|ttl| ttl.as_f64());
+        let milliseconds = field(ttl).and_then(|ttl| ttl.as_f64());
         let ttl = milliseconds.map(|ms| Duration::from_millis(ms.max(0.0) as u64));
-        Self { items, next_cursor, ttl }
+        Self { items, left_out, next_cursor, ttl }
+    }
+}
+
+/// Picks a few fields of an object; however many others there are, they take no memory.
+struct FieldsVisitor<'k, const N: usize>([&'k str; N]);
+
+impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
+    type Value = [Option<&'de RawValue>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page of a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = [None; N];
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match self.0.iter().position(|wanted| *wanted == key) {
+                Some(at) => fields[at] = Some(map.next_value()?),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(fields)
     }
 }
 
@@ -199,7 +227,9 @@ mod tests {
     #[test]
     fn a_page_is_read_whatever_its_optional_fields_are() {
         let read = |result: Value| {
-            let Page { items, next_cursor, ttl } = Page::read(&raw(&result), "tools");
+            let result = raw(&result);
+            let Page { items, next_cursor, ttl, left_out } = Page::read(&result, "tools");
+            assert_eq!(left_out, 0);
             (items.iter().map(|item| item.get().to_owned()).collect::<Vec<_>>(), next_cursor, ttl)
         };
         let page = read(json!({"tools": [1, {"a": 2}], "nextCursor": 7, "ttlMs": -1, "cacheScope": "shared"}));
@@ -207,5 +237,12 @@ mod tests {
         for empty in [json!({"tools": null, "nextCursor": null}), json!([]), json!({"nextCursor": ""}), json!(7)] {
             assert_eq!(read(empty), (vec![], None, None));
         }
+    }
+
+    #[test]
+    fn entries_beyond_the_most_are_counted_and_what_follows_them_is_read() {
+        let result = raw(&json!({"tools": [1, 2, 3, 4, 5], "nextCursor": "n"}));
+        let page = Page::read_up_to(&result, "tools", 2);
+        assert_eq!((page.items.len(), page.left_out, page.next_cursor.as_deref()), (2, 3, Some("n")));
     }
 }

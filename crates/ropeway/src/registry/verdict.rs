@@ -14,6 +14,9 @@ pub struct Verdict {
     /// How it stands.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// What else is to be known, such as that its tool list has reached a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// How a server stands, and so why its tools are in a list or not.
@@ -59,7 +62,14 @@ pub enum Outcome {
 impl Verdict {
     /// A server and how it stands.
     pub fn new(server: impl Into<Alias>, outcome: Outcome) -> Self {
-        Self { server: server.into(), outcome }
+        Self { server: server.into(), outcome, note: None }
+    }
+
+    /// Adds what else is to be known.
+    #[must_use]
+    pub fn with_note(mut self, note: Option<String>) -> Self {
+        self.note = note;
+        self
     }
 }
 
@@ -75,7 +85,11 @@ impl Outcome {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "server `{}` {}", self.server, self.outcome)
+        write!(f, "server `{}` {}", self.server, self.outcome)?;
+        match &self.note {
+            Some(note) => write!(f, "; {note}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -145,5 +159,7 @@ mod tests {
         for (outcome, sentence) in sentences {
             assert_eq!(Verdict::new("web", outcome).to_string(), sentence);
         }
+        let noted = Verdict::new("web", Outcome::Ready { tools: 2 }).with_note(Some("the rest is left out".into()));
+        assert_eq!(noted.to_string(), "server `web` is ready with 2 tools; the rest is left out");
     }
 }

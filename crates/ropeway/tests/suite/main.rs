@@ -1,6 +1,7 @@
 //! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
 
 mod agent;
+mod bounds;
 mod bridge;
 mod calls;
 mod connection;

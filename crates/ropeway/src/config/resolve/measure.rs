@@ -23,6 +23,8 @@ pub(super) fn limits(raw: &RawLimits) -> Limits {
     Limits {
         message_bytes: size(raw.message_bytes, usual.message_bytes),
         pages: count(raw.pages, usual.pages),
+        list_entries: count(raw.list_entries, usual.list_entries),
+        list_bytes: size(raw.list_bytes, usual.list_bytes),
         input_rounds: count(raw.input_rounds, usual.input_rounds),
         stderr_bytes: size(raw.stderr_bytes, usual.stderr_bytes),
     }

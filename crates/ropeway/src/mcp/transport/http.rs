@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use super::Request;
 use super::cancel::CancelOnDrop;
-use super::errands::{Errands, Messenger, mention, reply};
+use super::errands::Errands;
 use super::loss::Loss;
+use super::outgoing::{Messenger, Outgoing, mention, reply};
 use super::web::{Body, Events, Refused, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
-use crate::mcp::host::Reply;
+use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::protocol::{self, Era, MODERN};
 use crate::tool::CallContext;
@@ -25,8 +26,17 @@ use crate::web::SseEvent;
 
 const SESSION: &str = "mcp-session-id";
 
+/// The longest session id that is sent back with every request.
+const LONGEST_SESSION: usize = 4 << 10;
+
+/// The longest event id that is sent back to take up a stream.
+const LONGEST_EVENT_ID: usize = 4 << 10;
+
 /// How often a request is sent again to a server that is busy.
 const BUSY_TRIES: u32 = 3;
+
+/// The shortest wait before a request is sent again to a server that is busy.
+const BUSY_FLOOR: Duration = Duration::from_millis(100);
 
 /// The longest wait that a busy server can ask for; a longer one might not fit the clock.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -36,6 +46,37 @@ const RESUME_TRIES: u32 = 5;
 
 /// A standalone stream that stayed open this long was a good one, even if nothing was said on it.
 const LONG_STREAM: Duration = Duration::from_secs(10);
+
+/// The stream of a call that stayed open this long was a good one.
+const LONG_CALL_STREAM: Duration = Duration::from_secs(1);
+
+/// The shortest wait before a stream is opened again, whatever its server says.
+const RETRY_FLOOR: Duration = Duration::from_millis(200);
+
+/// The longest wait that a server can ask for before a stream is opened again.
+const RETRY_CAP: Duration = Duration::from_secs(30);
+
+/// How far the wait for the stream of a call grows: its answer may be there already.
+const CALL_RETRY_GROWTH: Duration = Duration::from_secs(5);
+
+/// How long the server has to say whether it knows our session.
+const SESSION_CHECK: Duration = Duration::from_secs(5);
+
+/// How servers on the official SDKs refuse a session that they do not know with 400 instead of 404. All of them do so
+/// before they look at the request.
+///
+/// TypeScript: `validateSession` of `StreamableHTTPServerTransport`, and the servers of its examples. Python before 1.26:
+/// <https://github.com/modelcontextprotocol/python-sdk/issues/1727>.
+const UNKNOWN_SESSION: [&str; 5] = [
+    "Bad Request: No valid session ID provided",
+    "Bad Request: Server not initialized",
+    "Bad Request: Mcp-Session-Id header is required",
+    "Bad Request: Missing session ID",
+    "Session not found",
+];
+
+/// The codes that go with those words.
+const UNKNOWN_SESSION_CODES: [i64; 3] = [-32000, -32001, -32600];
 
 /// The longest wait for the standalone stream to open before the first request.
 const STREAM_HEAD: Duration = Duration::from_secs(1);
@@ -50,6 +91,18 @@ pub(crate) struct Http {
     lost: Loss,
     /// The standalone stream, answers to the server, cancellations.
     errands: Errands,
+    outgoing: Outgoing,
+}
+
+/// Whether a refusal means that the server does not know our session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Expiry {
+    /// It says nothing about the session.
+    No,
+    /// It may as well be about what the request was for.
+    Possible,
+    /// It does, and has not looked at the request.
+    Certain,
 }
 
 /// What the handshake has settled.
@@ -73,6 +126,7 @@ impl Http {
             terms: RwLock::new(terms),
             lost: Loss::default(),
             errands: Errands::default(),
+            outgoing: Outgoing::default(),
         }))
     }
 
@@ -140,13 +194,23 @@ impl Http {
                 return self.answered(id, request, response).await;
             }
             let refused = self.web.refused(response).await;
-            if self.has_expired(&refused) {
-                return Err(Fault::Lost { started: false, cause: Arc::new(ConnectError::SessionExpired) });
+            let expiry = self.expiry(&refused, Some(id));
+            if expiry == Expiry::Certain || (expiry == Expiry::Possible && !self.knows_session().await) {
+                let cause = Arc::new(ConnectError::SessionExpired);
+                if request.idempotent || expiry == Expiry::Certain {
+                    return Err(Fault::Lost { started: false, cause });
+                }
+                // The next call gets a new session. This one may have been executed: it is not sent again.
+                self.retire(&cause);
+                return Err(refused.into_fault());
             }
             tries += 1;
-            let again = Instant::now() + refused.retry_after.unwrap_or(wait).min(FOR_EVER);
+            let again = Instant::now() + refused.retry_after.unwrap_or(wait).clamp(BUSY_FLOOR, FOR_EVER);
             let in_time = again < clocks.deadline.min(began + clocks.idle);
-            if !refused.is_busy() || tries >= BUSY_TRIES || !in_time {
+            // Gateways answer 503 also when the server behind them is lost in the middle of a request.
+            let not_started = refused.status == StatusCode::TOO_MANY_REQUESTS || refused.retry_after.is_some();
+            let may_repeat = refused.is_busy() && (request.idempotent || not_started);
+            if !may_repeat || tries >= BUSY_TRIES || !in_time {
                 return Err(refused.into_fault());
             }
             tokio::time::sleep_until(again).await;
@@ -195,25 +259,51 @@ impl Http {
         }
     }
 
-    /// A session that the server does not know: 404 by the spec, 400 by many servers.
-    fn has_expired(&self, refused: &Refused) -> bool {
+    /// Whether the refusal of a request means that the server does not know our session: 404 by the spec
+    /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#session-management>), 400 by many
+    /// servers.
+    fn expiry(&self, refused: &Refused, id: Option<u64>) -> Expiry {
         if self.terms().session.is_none() {
-            return false;
+            return Expiry::No;
         }
-        let said = || {
-            let said = refused.rpc.as_ref().map_or(refused.body.as_str(), |error| error.message.as_str());
-            said.to_ascii_lowercase()
-        };
+        let said = refused.rpc.as_ref().map_or(refused.body.as_str(), |error| error.message.as_str());
+        let words = said.to_ascii_lowercase();
+        let is_about_session = ["session", "not initialized"].iter().any(|it| words.contains(it));
         match refused.status {
-            StatusCode::NOT_FOUND => true,
-            StatusCode::BAD_REQUEST => ["session", "not initialized"].iter().any(|words| said().contains(words)),
-            _ => false,
+            // An error that answers this very request in other words.
+            StatusCode::NOT_FOUND if refused.answers.is_some() && refused.answers == id && !is_about_session => {
+                Expiry::Possible
+            }
+            StatusCode::NOT_FOUND => Expiry::Certain,
+            StatusCode::BAD_REQUEST if is_unknown_session(refused) => Expiry::Certain,
+            StatusCode::BAD_REQUEST if is_about_session => Expiry::Possible,
+            _ => Expiry::No,
         }
+    }
+
+    /// Asks the server something that it refuses only when it does not know our session. One that does not answer keeps
+    /// the session.
+    async fn knows_session(&self) -> bool {
+        let ping = br#"{"jsonrpc":"2.0","id":"session-check","method":"ping"}"#;
+        let ask = async {
+            let post = self.dress(self.web.post(self.web.url.clone(), Bytes::from_static(ping)));
+            match post.send().await {
+                Ok(response) if !response.status().is_success() => {
+                    let refused = self.web.refused(response).await;
+                    self.expiry(&refused, None) == Expiry::No
+                }
+                _ => true,
+            }
+        };
+        tokio::time::timeout(SESSION_CHECK, ask).await.unwrap_or(true)
     }
 
     async fn answered(&self, id: u64, request: &Request<'_>, response: Response) -> Result<(), Fault> {
         if request.method == "initialize" {
             let session = response.headers().get(SESSION).cloned();
+            if let Some(length) = session.as_ref().map(HeaderValue::len).filter(|length| *length > LONGEST_SESSION) {
+                return Err(Fault::Unreadable(format!("a session id of {length} bytes")));
+            }
             self.terms.write().unwrap_or_else(PoisonError::into_inner).session = session;
         }
         let status = response.status();
@@ -241,8 +331,9 @@ impl Http {
     /// Takes in the events of a request's stream, and takes the stream up again when it breaks off.
     async fn follow(&self, id: u64, mut events: Box<Events>) -> Result<(), Fault> {
         let reply = reply(&self.this);
-        let mut resume = Resume::default();
+        let mut resume = Resume::new(Duration::from_millis(500), CALL_RETRY_GROWTH);
         loop {
+            let began = Instant::now();
             let end = loop {
                 match events.next().await {
                     Ok(Some(event)) => {
@@ -259,6 +350,9 @@ impl Http {
                     Err(fault) => break fault,
                 }
             };
+            if began.elapsed() >= LONG_CALL_STREAM {
+                resume.short = 0;
+            }
             // The modern era has no way back into a stream.
             let last = resume.last.clone().filter(|_| self.terms().era == Era::Legacy).ok_or(end)?;
             events = self.resume(&mut resume, &last).await?;
@@ -268,7 +362,7 @@ impl Http {
     async fn resume(&self, resume: &mut Resume, last: &str) -> Result<Box<Events>, Fault> {
         loop {
             resume.tries += 1;
-            tokio::time::sleep(resume.retry).await;
+            tokio::time::sleep(resume.next_wait()).await;
             let response = self.dress(self.web.get()).header("Last-Event-ID", last).send().await;
             let fault = match response {
                 Ok(response) if response.status().is_success() => match self.web.body(response).await {
@@ -302,7 +396,7 @@ impl Http {
     /// Follows the standalone stream. It must not keep the link alive, which is what ends it.
     async fn stream(this: Weak<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
-        let mut resume = Resume { retry: Duration::from_secs(1), ..Resume::default() };
+        let mut resume = Resume::new(Duration::from_secs(1), RETRY_CAP);
         while resume.tries < RESUME_TRIES {
             let Some(mut get) = this.upgrade().map(|link| link.dress(link.web.get())) else { return };
             if let Some(last) = &resume.last {
@@ -325,7 +419,7 @@ impl Http {
                     }
                     this.upgrade().inspect(|link| link.set_streaming(false));
                     if began.elapsed() >= LONG_STREAM {
-                        resume.tries = 0;
+                        (resume.tries, resume.short) = (0, 0);
                     }
                 }
                 // Most servers that offer no stream say 405; none of them is asked twice.
@@ -333,8 +427,8 @@ impl Http {
                 Err(_) => {}
             }
             resume.tries += 1;
-            // A server that closes the stream at once is asked ever more rarely, and then no more.
-            tokio::time::sleep(resume.retry * resume.tries).await;
+            // A server that closes the stream at once is asked ever more rarely, and one that says nothing on it no more.
+            tokio::time::sleep(resume.next_wait()).await;
         }
     }
 
@@ -363,6 +457,14 @@ impl Messenger for Http {
         &self.errands
     }
 
+    fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    fn host(&self) -> &Arc<Host> {
+        self.inbox.host()
+    }
+
     async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
         let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
         let lost = |error| Fault::Lost { started: false, cause: Arc::new(self.web.broken(error)) };
@@ -371,7 +473,7 @@ impl Messenger for Http {
             return Ok(());
         }
         let refused = self.web.refused(response).await;
-        if self.has_expired(&refused) {
+        if self.expiry(&refused, None) == Expiry::Certain {
             let cause = Arc::new(ConnectError::SessionExpired);
             self.retire(&cause);
             return Err(Fault::Lost { started: false, cause });
@@ -385,30 +487,86 @@ fn is_broken(cause: &ConnectError) -> bool {
     matches!(cause, ConnectError::Broken(_) | ConnectError::Hangup { .. })
 }
 
-/// Where to go on in a stream that broke off.
-#[derive(Debug)]
-struct Resume {
-    last: Option<String>,
-    retry: Duration,
-    tries: u32,
-}
-
-impl Default for Resume {
-    fn default() -> Self {
-        Self { last: None, retry: Duration::from_millis(500), tries: 0 }
+/// The words in which servers on the official SDKs refuse a session that they do not know, and no others.
+fn is_unknown_session(refused: &Refused) -> bool {
+    match &refused.rpc {
+        Some(error) => UNKNOWN_SESSION_CODES.contains(&error.code) && UNKNOWN_SESSION.contains(&error.message.trim()),
+        None => UNKNOWN_SESSION.contains(&refused.body.trim()),
     }
 }
 
+/// Where to go on in a stream that broke off, and when.
+#[derive(Debug)]
+struct Resume {
+    last: Option<String>,
+    /// What the server asks for.
+    retry: Duration,
+    /// How far the wait may grow.
+    growth: Duration,
+    /// How often in a row nothing was heard.
+    tries: u32,
+    /// How many streams in a row ended too soon.
+    short: u32,
+}
+
 impl Resume {
+    fn new(retry: Duration, growth: Duration) -> Self {
+        Self { last: None, retry, growth, tries: 0, short: 0 }
+    }
+
     fn note(&mut self, event: &SseEvent) {
+        // The spec lets a server close a stream and be polled: an id that is new is news.
+        let is_news = !event.data.is_empty() || event.id.as_ref().is_some_and(|id| Some(id) != self.last.as_ref());
         if let Some(id) = &event.id {
-            self.last = Some(id.clone());
+            // What cannot go into a header is no place to go on from.
+            let fits = id.len() <= LONGEST_EVENT_ID && HeaderValue::from_str(id).is_ok();
+            self.last = Some(id.clone()).filter(|id| fits && !id.is_empty());
         }
         if let Some(retry) = event.retry {
-            self.retry = retry.min(Duration::from_secs(30));
+            self.retry = retry;
         }
-        if !event.data.is_empty() {
+        if is_news {
             self.tries = 0;
+        }
+    }
+
+    /// The wait before the stream is opened again: what the server asks for, within bounds, and twice as long after each
+    /// stream that ended too soon.
+    fn next_wait(&mut self) -> Duration {
+        let asked = self.retry.clamp(RETRY_FLOOR, RETRY_CAP);
+        let wait = asked.saturating_mul(1 << self.short.min(16)).min(asked.max(self.growth));
+        self.short = self.short.saturating_add(1);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retry(retry: Duration) -> SseEvent {
+        SseEvent { retry: Some(retry), ..SseEvent::default() }
+    }
+
+    #[test]
+    fn the_wait_for_a_stream_keeps_to_its_bounds_and_grows() {
+        let mut resume = Resume::new(Duration::from_secs(1), CALL_RETRY_GROWTH);
+        resume.note(&retry(Duration::ZERO));
+        let waits: Vec<u128> = (0..7).map(|_| resume.next_wait().as_millis()).collect();
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 5000, 5000]);
+        resume.note(&retry(Duration::MAX));
+        assert_eq!(resume.next_wait(), RETRY_CAP);
+        let mut polite = Resume::new(Duration::from_secs(1), CALL_RETRY_GROWTH);
+        polite.note(&retry(Duration::from_secs(8)));
+        assert_eq!([polite.next_wait(), polite.next_wait()], [Duration::from_secs(8); 2]);
+    }
+
+    #[test]
+    fn an_event_id_that_cannot_be_sent_back_is_no_place_to_go_on_from() {
+        let mut resume = Resume::new(Duration::from_secs(1), CALL_RETRY_GROWTH);
+        for (id, kept) in [("7", true), ("a\rb: c", false), (&"x".repeat(10 << 20), false), ("", false)] {
+            resume.note(&SseEvent { id: Some(id.to_owned()), ..SseEvent::default() });
+            assert_eq!(resume.last.is_some(), kept, "{} bytes", id.len());
         }
     }
 }

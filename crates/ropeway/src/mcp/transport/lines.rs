@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::stdio::{ChildGroup, Stderr};
 use super::{Request, loss};
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
-use crate::mcp::host::Reply;
+use crate::mcp::host::{Host, Reply, ReplyPath};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::protocol::{self, Remains};
 use crate::tool::CallContext;
@@ -34,8 +34,12 @@ const KEEP: usize = 1 << 20;
 /// has work while more are made, and enough to spare it a wake-up for each.
 const GATHER: usize = 8;
 
-/// How much may wait for a server that does not read.
-const BACKLOG: usize = 256 << 20;
+/// How many bytes may wait for a server that does not read; one message may be larger.
+const BACKLOG: usize = 64 << 20;
+
+/// How many bytes may wait before replies to the server's own requests are dropped. All messages wait in one buffer, so
+/// their number costs nothing.
+const REPLY_BACKLOG: usize = 1 << 20;
 
 /// How much of a line that is no message is looked at to tell what it says.
 const NOISE: usize = 16 << 10;
@@ -78,16 +82,26 @@ struct Outbox {
     /// How many messages wait.
     gathered: usize,
     pump: Option<Waker>,
+    /// How far the writing had come when it failed.
+    failed_at: usize,
 }
 
 impl Outbox {
+    /// How many bytes wait.
+    fn backlog(&self) -> usize {
+        self.waiting.len() - self.written
+    }
+
     /// Writes as much as can be written now. An error ends the writing for good.
     fn flush(&mut self, cx: &mut Context<'_>) {
         while self.written < self.waiting.len() {
             let Some(writer) = &mut self.writer else { break };
             match Pin::new(writer).poll_write(cx, &self.waiting[self.written..]) {
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
-                Poll::Ready(_) => self.writer = None,
+                Poll::Ready(_) => {
+                    self.writer = None;
+                    self.failed_at = self.written;
+                }
                 Poll::Pending => return,
             }
         }
@@ -109,8 +123,14 @@ impl Lines {
         limit: usize,
         child: Option<(ChildGroup, Arc<Stderr>)>,
     ) -> Arc<Self> {
-        let outbox =
-            Outbox { writer: Some(Box::new(writer)), waiting: Vec::new(), written: 0, gathered: 0, pump: None };
+        let outbox = Outbox {
+            writer: Some(Box::new(writer)),
+            waiting: Vec::new(),
+            written: 0,
+            gathered: 0,
+            pump: None,
+            failed_at: 0,
+        };
         let outbox = Arc::new(Mutex::new(outbox));
         let (lost_sender, lost) = watch::channel(None);
         let (closing, closed) = mpsc::unbounded_channel();
@@ -122,7 +142,7 @@ impl Lines {
             skipping: None,
             limit,
             inbox: inbox.clone(),
-            reply: reply(&outbox),
+            reply: Arc::new(WayBack { outbox: Arc::downgrade(&outbox), host: inbox.host().clone() }),
             outbox: outbox.clone(),
         };
         let keeper =
@@ -155,11 +175,11 @@ impl Lines {
     /// Sends one message. `now` writes from here; otherwise the pump writes what has gathered in one go.
     pub(crate) fn send(&self, message: Vec<u8>, now: bool) -> Result<(), Fault> {
         let sent = send(&self.outbox, message, now);
-        sent.map_err(|cause| {
+        sent.map_err(|NotSent { started, cause }| {
             // A server that does not listen is as good as gone; who is already lost has a better reason.
             let _ = self.closing.send(Ending::Deaf);
             let cause = self.lost.borrow().clone().unwrap_or_else(|| Arc::new(cause));
-            Fault::Lost { started: false, cause }
+            Fault::Lost { started, cause }
         })
     }
 
@@ -185,11 +205,24 @@ fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), ConnectError> {
+/// Why a message was not sent.
+struct NotSent {
+    /// A part of it was written: the server may have read all but the end of its line.
+    started: bool,
+    cause: ConnectError,
+}
+
+impl NotSent {
+    fn hung_up(started: bool) -> Self {
+        Self { started, cause: ConnectError::Hangup { said: None } }
+    }
+}
+
+fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), NotSent> {
     message.push(b'\n');
     let mut outbox = lock(outbox);
     if outbox.writer.is_none() {
-        return Err(ConnectError::Hangup { said: None });
+        return Err(NotSent::hung_up(false));
     }
     let idle = outbox.waiting.is_empty();
     if outbox.written > outbox.waiting.len() / 2 {
@@ -197,9 +230,11 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
         let written = std::mem::take(&mut outbox.written);
         outbox.waiting.drain(..written);
     }
-    if outbox.waiting.len() - outbox.written + message.len() > BACKLOG.max(message.len()) {
-        return Err(ConnectError::Broken("the server does not read its input".into()));
+    if outbox.backlog() + message.len() > BACKLOG.max(message.len()) {
+        let cause = ConnectError::Broken("the server does not read its input".into());
+        return Err(NotSent { started: false, cause });
     }
+    let start = outbox.waiting.len();
     if idle {
         outbox.waiting = message;
     } else {
@@ -209,7 +244,7 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
     if (now && idle) || outbox.gathered == GATHER {
         outbox.flush(&mut Context::from_waker(Waker::noop()));
         if outbox.writer.is_none() {
-            return Err(ConnectError::Hangup { said: None });
+            return Err(NotSent::hung_up(outbox.failed_at > start));
         }
     }
     // What is left is the pump's: it takes its place at the pipe again, in case it was taken from here.
@@ -222,14 +257,26 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), C
 }
 
 /// A way back to the server for answers to its requests.
-fn reply(outbox: &Arc<Mutex<Outbox>>) -> Reply {
-    let outbox = Arc::downgrade(outbox);
-    Arc::new(move |message| {
-        if let Some(outbox) = outbox.upgrade() {
-            // A link that is no more needs no answer.
-            let _ = send(&outbox, message, true);
+struct WayBack {
+    outbox: Weak<Mutex<Outbox>>,
+    host: Arc<Host>,
+}
+
+impl ReplyPath for WayBack {
+    fn has_room(&self) -> bool {
+        self.outbox.upgrade().is_some_and(|outbox| lock(&outbox).backlog() < REPLY_BACKLOG)
+    }
+
+    fn send(&self, message: Vec<u8>) {
+        let Some(outbox) = self.outbox.upgrade() else { return };
+        // A handler may have taken so long that there was room before it began, and is none now.
+        let backlog = lock(&outbox).backlog();
+        if backlog > 0 && backlog + message.len() > BACKLOG / 2 {
+            return self.host.drop_reply();
         }
-    })
+        // A link that is no more needs no answer.
+        let _ = send(&outbox, message, true);
+    }
 }
 
 /// Reads lines and hands them to the inbox; writes what callers left behind.

@@ -5,6 +5,7 @@ mod errands;
 pub(crate) mod http;
 pub(crate) mod lines;
 mod loss;
+mod outgoing;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 mod web;
@@ -12,7 +13,7 @@ mod web;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::errands::Messenger as _;
+use self::outgoing::Messenger as _;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault};
 use super::inbox::Clocks;

@@ -7,18 +7,22 @@ use reqwest::Url;
 
 use super::Request;
 use super::cancel::CancelOnDrop;
-use super::errands::{Errands, Messenger, mention, reply};
+use super::errands::Errands;
 use super::loss::Loss;
+use super::outgoing::{Messenger, Outgoing, mention, reply};
 use super::web::{Body, Events, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
-use crate::mcp::host::Reply;
+use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::tool::CallContext;
 
 /// How long the server may take to say where messages go.
 const ENDPOINT: Duration = Duration::from_secs(10);
+
+/// The longest endpoint that is a URL.
+const LONGEST_ENDPOINT: usize = 8 << 10;
 
 /// A link over legacy HTTP+SSE.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ pub(crate) struct Sse {
     endpoint: Url,
     lost: Loss,
     errands: Errands,
+    outgoing: Outgoing,
 }
 
 impl Sse {
@@ -65,6 +70,7 @@ impl Sse {
             endpoint,
             lost: Loss::default(),
             errands: Errands::default(),
+            outgoing: Outgoing::default(),
         });
         let reply = reply(&link.this);
         link.errands.run(read(link.this.clone(), link.inbox.clone(), reply, events, limit));
@@ -122,6 +128,14 @@ impl Messenger for Sse {
         &self.errands
     }
 
+    fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    fn host(&self) -> &Arc<Host> {
+        self.inbox.host()
+    }
+
     async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
         let sent = self.web.post(self.endpoint.clone(), message.into()).send().await;
         let response = match sent {
@@ -152,6 +166,9 @@ fn protocol_error(what: &str) -> Arc<ConnectError> {
 
 /// Where messages go: on the origin of the stream, or nowhere.
 fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectError>> {
+    if data.len() > LONGEST_ENDPOINT {
+        return Err(protocol_error("the server named an endpoint that is too long"));
+    }
     let text = String::from_utf8_lossy(data);
     let url = stream.join(text.trim()).map_err(|_| protocol_error("the server named an endpoint that is no URL"))?;
     if url.origin() != stream.origin() {

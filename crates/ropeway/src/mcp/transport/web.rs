@@ -18,9 +18,6 @@ use crate::secret::Mask;
 use crate::tool::BoxError;
 use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
 
-/// How long a message may take whose fate nobody waits for.
-pub(crate) const ERRAND: Duration = Duration::from_secs(30);
-
 /// How much of a refusal's body is read.
 const REFUSAL: usize = 64 << 10;
 
@@ -125,6 +122,8 @@ pub(crate) struct Refused {
     pub(crate) challenge: Option<String>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) rpc: Option<RpcError>,
+    /// Which request of ours that error answers, when it says so.
+    pub(crate) answers: Option<u64>,
     pub(crate) body: String,
 }
 
@@ -147,17 +146,18 @@ impl Refused {
         // The status is known; a body that does not come is not waited for.
         let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
         body.truncate(REFUSAL);
-        let mut rpc = None;
+        let (mut rpc, mut answers) = (None, None);
         let _ = protocol::read(&body, |message| {
-            if let Incoming::Answer { outcome: Err(error), .. } = message {
+            if let Incoming::Answer { id, outcome: Err(error) } = message {
                 rpc = Some(hidden(error, mask));
+                answers = id;
             }
         });
         let body = match location {
             Some(location) if status.is_redirection() => format!("a redirect to {}", mask.hide(&location)),
             _ => brief(&body, mask),
         };
-        Self { status, challenge, retry_after, rpc, body }
+        Self { status, challenge, retry_after, rpc, answers, body }
     }
 
     /// The server wants to know who is asking.
