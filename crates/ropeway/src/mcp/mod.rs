@@ -11,6 +11,7 @@ mod host;
 mod inbox;
 mod pages;
 mod prompts;
+mod redaction;
 mod resources;
 mod session;
 mod shared;
