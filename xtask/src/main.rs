@@ -19,9 +19,9 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          formatting, lints, all tests, real servers, conformance: the one test command
-  bench engine|bridge|providers|agent [--json] [--quick]
+  bench engine|bridge|providers|agent|redaction [--json] [--quick]
                                 runs a benchmark: one connection; many servers and the command line; the model dialects;
-                                the agent
+                                the agent; looking for secrets in text
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
   llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here, asks it over three dialects,

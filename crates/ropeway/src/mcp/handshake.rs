@@ -328,7 +328,8 @@ impl Handshake<'_> {
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
         let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
-        let text = |value: &Value, most: usize| value.as_str().map(|text| shortened(text, most));
+        // A model's vendor sees it, and so do people.
+        let text = |value: &Value, most: usize| value.as_str().map(|text| self.host.hide(&shortened(text, most)));
         let instructions = result.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
         if let Some(length) = instructions.map(str::len).filter(|length| *length > MOST_INSTRUCTIONS) {
             let message = format!("its instructions have {length} bytes: those after {MOST_INSTRUCTIONS} are left out");
@@ -342,7 +343,7 @@ impl Handshake<'_> {
             era,
             protocol_version,
             capabilities: pruned(capabilities, CAPABILITY_LEVELS),
-            instructions: instructions.map(|text| shortened(text, MOST_INSTRUCTIONS)),
+            instructions: instructions.map(|text| self.host.hide(&shortened(text, MOST_INSTRUCTIONS))),
         }
     }
 }

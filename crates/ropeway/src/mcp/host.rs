@@ -272,15 +272,18 @@ impl Host {
         self.mask.hide(text).into_owned()
     }
 
+    /// A short text of the server as it may be seen; of a long one only the beginning.
+    pub(crate) fn hide_brief(&self, text: &str) -> String {
+        self.hide_part(text, MOST_WORDS)
+    }
+
     /// A text of the server as it may be seen; of one that is too long its beginning.
     pub(crate) fn hide_part(&self, text: &str, most: usize) -> String {
         if text.len() <= most {
             return self.hide(text);
         }
-        let hidden = self.mask.hide(cut(text, most));
-        // A secret may go on behind the cut. Escaped, it takes up to six times its length.
-        let end = hidden.len().saturating_sub(6 * self.mask.longest());
-        format!("{}… [{} bytes in all]", cut(&hidden, end), text.len())
+        let kept = &text[..text.floor_char_boundary(most)];
+        format!("{}… [{} bytes in all]", self.mask.hide_cut(kept), text.len())
     }
 
     /// Something that is written as JSON, as it may be seen.
@@ -397,9 +400,11 @@ impl Host {
             "notifications/prompts/list_changed" => self.change_prompts(),
             "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => self.tell_bounded(|| {
-                let uri = self.hide_part(params()["uri"].as_str().unwrap_or_default(), MOST_WORDS);
+                let uri = self.hide_brief(params()["uri"].as_str().unwrap_or_default());
                 Event::ResourceUpdated { server: server(), uri }
             }),
+            // A flood of them costs nothing while nobody listens.
+            "notifications/message" if !self.events.heard() => {}
             "notifications/message" => self.tell_bounded(|| {
                 let mut params = params();
                 let mut data = params["data"].take();
@@ -411,13 +416,13 @@ impl Host {
                 }
                 Event::Log {
                     server: server(),
-                    level: self.hide_part(params["level"].as_str().unwrap_or("info"), MOST_WORDS),
-                    logger: params["logger"].as_str().map(|logger| self.hide_part(logger, MOST_WORDS)),
+                    level: self.hide_brief(params["level"].as_str().unwrap_or("info")),
+                    logger: params["logger"].as_str().map(|logger| self.hide_brief(logger)),
                     data,
                 }
             }),
             _ => {
-                tracing::debug!(server = %self.alias, method = %self.mask.hide(method), "a notification was passed over");
+                tracing::debug!(server = %self.alias, method = %self.hide_brief(method), "a notification was passed over");
             }
         }
     }

@@ -12,6 +12,7 @@ mod inbox;
 mod pace;
 mod pages;
 mod prompts;
+mod redaction;
 mod resources;
 mod session;
 mod shared;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::inbox::Clocks;
+use super::redaction;
 use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools::unreadable;
@@ -244,11 +245,14 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session, complaints: &mut Complaints<'_>| match read(
-        json::from_str(entry.get()).unwrap_or_default(),
-    ) {
-        Ok(entry) => entries.push(entry),
-        Err(why) => complaints.warn(&format!("the {} list holds {why}", list.noun)),
+    let take = |entry: &RawValue, _: &Session, complaints: &mut Complaints<'_>| {
+        let Some(entry) = redaction::entry(shared.host.mask(), entry) else {
+            return complaints.warn(&format!("an entry of the {} list cannot be redacted and is left out", list.noun));
+        };
+        match read(json::from_str(entry.get()).unwrap_or_default()) {
+            Ok(entry) => entries.push(entry),
+            Err(why) => complaints.warn(&format!("the {} list holds {why}", list.noun)),
+        }
     };
     fetch(shared, list, &cx, take).await?;
     Ok(entries)
