@@ -520,11 +520,6 @@ impl Host {
     }
 }
 
-/// The beginning of a text.
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
-}
-
 /// What is dropped of a server: a count, which is told now and then.
 #[derive(Debug, Default)]
 struct Dropped {
