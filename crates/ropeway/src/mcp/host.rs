@@ -238,25 +238,19 @@ impl Host {
 
     /// A short text of the server as it may be seen; of a long one only the beginning.
     pub(crate) fn hide_brief(&self, text: &str) -> String {
-        self.hide_beginning(text, LONGEST_WORDS)
-    }
-
-    fn hide_beginning(&self, text: &str, most: usize) -> String {
-        if text.len() <= most {
-            return self.hide(text);
-        }
-        let kept = &text[..text.floor_char_boundary(most)];
-        format!("{}… ({} more bytes)", self.mask.hide_cut(kept), text.len() - kept.len())
+        self.mask.hide_beginning(text, LONGEST_WORDS)
     }
 
     /// The data of a log message as it may be seen. This is done where all servers are read: it must not take long.
     fn hide_data(&self, mut data: Value) -> Value {
         match &data {
-            Value::String(text) if text.len() > LONGEST_LOG => return self.hide_beginning(text, LONGEST_LOG).into(),
+            Value::String(text) if text.len() > LONGEST_LOG => {
+                return self.mask.hide_beginning(text, LONGEST_LOG).into();
+            }
             Value::Array(_) | Value::Object(_) => {
                 let text = data.to_string();
                 if text.len() > LONGEST_LOG {
-                    return self.hide_beginning(&text, LONGEST_LOG).into();
+                    return self.mask.hide_beginning(&text, LONGEST_LOG).into();
                 }
             }
             _ => {}

