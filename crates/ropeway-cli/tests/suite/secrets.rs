@@ -278,22 +278,21 @@ fn logs_hold_nothing_that_a_terminal_would_obey() {
 
 #[test]
 fn a_flood_of_escapes_does_not_hold_up_another_server() {
-    for part in ["&", "\\u{"] {
-        let flood = part.repeat(4_000_000 / part.len());
-        let log = notification("notifications/message", json!({"level": "info", "logger": "flood", "data": flood}));
-        let bad = Script::default().fault(On::method("tools/list"), Fault::Before(vec![log]));
-        let site = Site::start(&bad);
-        let place = Place::with(&[
-            json!({"alias": "bad", "url": site.url, "headers": {"X-Api-Key": "a-token-that-is-known"}}),
-            entry("good", &Script::default()),
-        ]);
-        let began = std::time::Instant::now();
-        let run = place.ropeway(&["tools", "--log-file", "log"]).run();
-        let took = began.elapsed();
-        // It took minutes.
-        assert!(took.as_secs() < 30, "{part}: {took:?}");
-        assert!(run.stdout.contains("good") && run.stdout.contains("bad"), "{}\n{}", run.stdout, run.stderr);
-        let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
-        assert!(log.len() < 1_000_000 && log.contains(" more bytes)"), "{} bytes", log.len());
-    }
+    // 4 MB in a log message, too much for the script of a server.
+    let flood = "printf '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"'; \
+        head -c 4000000 /dev/zero | tr '\\0' '&'; printf '\"}}\\n'; exec cat > /dev/null";
+    let bad =
+        json!({"alias": "bad", "command": "sh", "args": ["-c", flood], "env": {"API_TOKEN": "a-token-that-is-known"}});
+    let place = Place::with(&[bad, entry("good", &Script::default())]);
+    let began = std::time::Instant::now();
+    let run = place.ropeway(&["events", "--timeout", "5s", "--json"]).run();
+    let took = began.elapsed();
+    // It took minutes, in which no clock was looked at.
+    assert!(took.as_secs() < 40, "{took:?}");
+    let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let is = |event: &Value, server: &str, name: &str| event["server"] == server && event["event"] == name;
+    assert!(events.iter().any(|event| is(event, "good", "server.ready")), "{}", run.stderr);
+    let log = events.iter().find(|event| is(event, "bad", "log")).expect("a log message");
+    let data = log["data"].as_str().expect("text");
+    assert!(data.len() < 100_000 && data.ends_with(" more bytes)"), "{} bytes", data.len());
 }

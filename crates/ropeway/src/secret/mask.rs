@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Secret;
 use super::encoding;
@@ -115,6 +115,7 @@ impl Mask {
     }
 
     /// Is there a secret in the text?
+    #[cfg(feature = "mcp")]
     pub(crate) fn is_in(&self, text: &str) -> bool {
         matches!(self.hide(text), Cow::Owned(_))
     }
@@ -167,15 +168,15 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_json(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.hide_json(field));
-                self.hide_keys(fields);
+                rename(fields, |key| self.hide(key));
             }
         }
     }
 
     /// Hides the secrets in a JSON document whose fields have a meaning for whoever reads it.
     ///
-    /// Its keys stay as they are unless they hold a secret of 16 bytes or more, so that a secret such as `description`
-    /// does not change its shape; a number is hidden only if it is a secret as a whole.
+    /// A key of letters alone, such as `description`, stays as it is unless it holds a secret of 16 bytes or more, so that
+    /// no secret changes the document's shape; a number is hidden only if it is a secret as a whole.
     pub fn hide_document(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -187,7 +188,7 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_document(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.hide_document(field));
-                self.unmistakable().hide_keys(fields);
+                self.hide_field_names(fields);
             }
         }
     }
@@ -206,18 +207,25 @@ impl Mask {
         }
     }
 
-    /// Hides the secrets in the keys of an object.
-    pub(crate) fn hide_keys(&self, fields: &mut serde_json::Map<String, Value>) {
-        if !self.is_empty() && fields.keys().any(|key| self.is_in(key)) {
-            let before = std::mem::take(fields);
-            fields.extend(before.into_iter().map(|(key, field)| (self.hide(&key).into_owned(), field)));
-        }
+    /// Hides the secrets in the keys of an object whose fields have a meaning.
+    pub(crate) fn hide_field_names(&self, fields: &mut Map<String, Value>) {
+        let certain = self.unmistakable();
+        let is_name = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
+        rename(fields, |key| if is_name(key) { certain.hide(key) } else { self.hide(key) });
     }
 
     /// How many bytes the longest of the values has.
     #[cfg(feature = "mcp")]
     pub(crate) fn longest(&self) -> usize {
         self.0.iter().flat_map(|hidden| &hidden.values).map(|value| value.text.len()).max().unwrap_or_default()
+    }
+}
+
+/// Gives fields other names, where any has another one.
+fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Cow<'_, str>) {
+    if fields.keys().any(|key| matches!(name(key), Cow::Owned(_))) {
+        let before = std::mem::take(fields);
+        fields.extend(before.into_iter().map(|(key, field)| (name(&key).into_owned(), field)));
     }
 }
 
