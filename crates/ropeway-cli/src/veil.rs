@@ -43,7 +43,10 @@ pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> serde_json::Resul
     if matches!(secrets.hide(&json), Cow::Borrowed(_)) {
         return Ok(clean_json(&json));
     }
-    let mut value: Value = serde_json::from_str(&json)?;
+    let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
+        // It is nested too deeply to be read, but no secret is shown for that.
+        return Ok(clean_json(&secrets.hide(&json)));
+    };
     secrets.hide_document(&mut value);
     Ok(clean_json(&write_json(&value, is_pretty)?))
 }

@@ -40,8 +40,12 @@ fn talkative(words: &str) -> Script {
         notification("notifications/resources/updated", json!({"uri": words})),
     ]);
     let told = json!({"content": [{"type": "text", "text": words}]});
-    Script::default()
-        .tool(json!({"name": "tell", "inputSchema": {"type": "object"}}), told)
+    let schema =
+        json!({"type": "object", "properties": {"x": {"type": "string", "description": words, "default": words}}});
+    let mut script = Script::default();
+    script.instructions = Some(words.to_owned());
+    script
+        .tool(json!({"name": "tell", "description": words, "inputSchema": schema}), told)
         .fault(On::tool("refuse"), Fault::Error(error))
         .fault(On::tool("tell"), said.clone())
         .fault(On::method("tools/list"), said)
@@ -202,4 +206,93 @@ fn remembers_nothing(folder: &Path) {
             }
         }
     }
+}
+
+/// A server that says these words in all its definitions and in its log.
+fn saying(words: &str) -> Script {
+    let log = json!({"level": "error", "logger": words, "data": {"text": words, "number": 123456, "flag": true}});
+    let schema = json!({"type": "object", "properties": {
+        "x": {"type": "integer", "description": words, "default": 123456}, "y": {"type": "boolean", "default": true}}});
+    let said = Fault::Before(vec![notification("notifications/message", log)]);
+    Script::default()
+        .tool(json!({"name": "tell", "description": words, "inputSchema": schema}), json!({"content": []}))
+        .fault(On::method("tools/list"), said.clone())
+        .fault(On::tool("tell"), said)
+}
+
+#[test]
+fn json_stays_json_whatever_the_secret_is() {
+    for secret in ["123456", "true", "description", "\"text\"", "\\u00e9\\"] {
+        let words = format!("it is {secret}, is it not?");
+        let peer = having(entry("peer", &saying(&words)), json!({"env": {"API_TOKEN": "${THE_TOKEN}"}}));
+        let place = Place::with(&[peer]);
+        for command in [&["tools"][..], &["health"], &["events", "--timeout", "1s"]] {
+            let typed = [command, &["--json", "--log-file", "log"]].concat();
+            let ropeway = place.ropeway(&typed).with(|command| {
+                command.env("THE_TOKEN", secret);
+            });
+            let run = ropeway.run();
+            let documents: Vec<&str> =
+                if command[0] == "events" { run.stdout.lines().collect() } else { vec![&run.stdout] };
+            for document in documents {
+                let value: Value = serde_json::from_str(document)
+                    .unwrap_or_else(|error| panic!("{secret} {typed:?}: {error}\n{document}\n{}", run.stderr));
+                let shown = value.to_string();
+                assert!(secret == "true" || !shown.contains(json!(words).to_string().trim_matches('"')), "{shown}");
+                // Its shape is the same: keys are not words.
+                assert!(command[0] != "tools" || shown.contains("\"description\":"), "{shown}");
+            }
+        }
+        let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
+        assert!(!log.is_empty());
+        for line in log.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{secret}: {error}\n{line}"));
+        }
+    }
+}
+
+#[test]
+fn logs_hold_nothing_that_a_terminal_would_obey() {
+    let words = "safe\u{202e}txt\u{2066}\r\0\u{9b}31m\u{1b}[2J\u{85}\u{2028}end";
+    let script = saying(words).fault(On::connect(), Fault::StderrLine(words.replace('\r', " ")));
+    let place = Place::with(&[entry("peer", &script)]);
+    for command in [&["tools"][..], &["call", "peer.tell"], &["call", "peer.no-such"], &["health"]] {
+        for more in [&["-vv"][..], &["-v", "--json"]] {
+            let run = place.ropeway(&[command, more, &["--log-file", "log"]].concat()).run();
+            let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
+            for (what, text) in [("standard error", &run.stderr), ("the log", &log)] {
+                let harmful = |c: char| {
+                    (c.is_control() && c != '\n' && c != '\t')
+                        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+                };
+                if let Some(at) = text.find(harmful) {
+                    let (start, end) =
+                        (text.floor_char_boundary(at.saturating_sub(100)), text.ceil_char_boundary(at + 50));
+                    panic!("{command:?}: {what} holds {:?}", &text[start..end.min(text.len())]);
+                }
+            }
+            assert!(log.contains("\\u202e"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_escapes_does_not_hold_up_another_server() {
+    // 4 MB in a log message, too much for the script of a server.
+    let flood = "printf '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"'; \
+        head -c 4000000 /dev/zero | tr '\\0' '&'; printf '\"}}\\n'; exec cat > /dev/null";
+    let bad =
+        json!({"alias": "bad", "command": "sh", "args": ["-c", flood], "env": {"API_TOKEN": "a-token-that-is-known"}});
+    let place = Place::with(&[bad, entry("good", &Script::default())]);
+    let began = std::time::Instant::now();
+    let run = place.ropeway(&["events", "--timeout", "5s", "--json"]).run();
+    let took = began.elapsed();
+    // It took minutes, in which no clock was looked at.
+    assert!(took.as_secs() < 40, "{took:?}");
+    let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let is = |event: &Value, server: &str, name: &str| event["server"] == server && event["event"] == name;
+    assert!(events.iter().any(|event| is(event, "good", "server.ready")), "{}", run.stderr);
+    let log = events.iter().find(|event| is(event, "bad", "log")).expect("a log message");
+    let data = log["data"].as_str().expect("text");
+    assert!(data.len() < 100_000 && data.ends_with(" more bytes)"), "{} bytes", data.len());
 }

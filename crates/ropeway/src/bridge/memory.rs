@@ -19,7 +19,7 @@ use crate::tool::ToolDefinition;
 const LARGEST: u64 = 32 << 20;
 
 /// Changes when what is written does.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// What is remembered of a server.
 #[derive(Debug, PartialEq)]
@@ -162,7 +162,7 @@ mod tests {
             "{",
             "[]",
             r#"{"version": 99, "has_resources": true, "prompts": [], "tools": []}"#,
-            r#"{"version": 2, "tools": 7}"#,
+            r#"{"version": 3, "tools": 7}"#,
         ] {
             fs::write(memory.path(&config("a")), text).expect("a file");
             assert_eq!(memory.recall(&config("a")), None, "{text}");

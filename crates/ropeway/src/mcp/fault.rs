@@ -98,13 +98,16 @@ pub enum ConnectError {
     Closed,
 }
 
+/// How many bytes of an error's message are kept.
+const LONGEST_MESSAGE: usize = 64 << 10;
+
 /// An error of the server as it may be seen.
 pub(crate) fn hidden(error: RpcError, mask: &Mask) -> RpcError {
     let RpcError { code, message, mut data } = error;
     if let Some(data) = &mut data {
         mask.hide_json(data);
     }
-    RpcError { code, message: mask.hide(&message).into_owned(), data }
+    RpcError { code, message: mask.hide_beginning(&message, LONGEST_MESSAGE), data }
 }
 
 fn saying(line: &Option<String>) -> String {

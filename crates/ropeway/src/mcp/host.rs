@@ -279,11 +279,7 @@ impl Host {
 
     /// A text of the server as it may be seen; of one that is too long its beginning.
     pub(crate) fn hide_part(&self, text: &str, most: usize) -> String {
-        if text.len() <= most {
-            return self.hide(text);
-        }
-        let kept = &text[..text.floor_char_boundary(most)];
-        format!("{}… [{} bytes in all]", self.mask.hide_cut(kept), text.len())
+        self.mask.hide_beginning(text, most)
     }
 
     /// Something that is written as JSON, as it may be seen.

@@ -40,7 +40,7 @@ pub(crate) fn entry<'a>(mask: &Mask, entry: &'a RawValue) -> Option<Cow<'a, RawV
                     _ => hide(mask, field),
                 }
             }
-            mask.unmistakable().hide_keys(fields);
+            mask.hide_field_names(fields);
         }
         other => hide(mask, other),
     }
@@ -74,7 +74,7 @@ fn hide(mask: &Mask, value: &mut Value) {
                     false => hide(mask, field),
                 }
             }
-            certain.hide_keys(fields);
+            mask.hide_field_names(fields);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Secret;
 use super::encoding;
@@ -115,6 +115,7 @@ impl Mask {
     }
 
     /// Is there a secret in the text?
+    #[cfg(feature = "mcp")]
     pub(crate) fn is_in(&self, text: &str) -> bool {
         matches!(self.hide(text), Cow::Owned(_))
     }
@@ -131,6 +132,16 @@ impl Mask {
             found.push(start..text.len());
         }
         without(text, &found)
+    }
+
+    /// The text without the secrets; of one that is longer than `most` bytes the beginning, and how much is missing.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn hide_beginning(&self, text: &str, most: usize) -> String {
+        if text.len() <= most {
+            return self.hide(text).into_owned();
+        }
+        let kept = &text[..text.floor_char_boundary(most)];
+        format!("{}… ({} more bytes)", self.hide_cut(kept), text.len() - kept.len())
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret, of which the rest is yet to come.
@@ -157,15 +168,15 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_json(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.hide_json(field));
-                self.hide_keys(fields);
+                rename(fields, |key| self.hide(key));
             }
         }
     }
 
     /// Hides the secrets in a JSON document whose fields have a meaning for whoever reads it.
     ///
-    /// Its keys stay as they are unless they hold a secret of 16 bytes or more, so that a secret such as `description`
-    /// does not change its shape; a number is hidden only if it is a secret as a whole.
+    /// A key of letters alone, such as `description`, stays as it is unless it holds a secret of 16 bytes or more, so that
+    /// no secret changes the document's shape; a number is hidden only if it is a secret as a whole.
     pub fn hide_document(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -177,7 +188,7 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_document(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.hide_document(field));
-                self.unmistakable().hide_keys(fields);
+                self.hide_field_names(fields);
             }
         }
     }
@@ -196,18 +207,25 @@ impl Mask {
         }
     }
 
-    /// Hides the secrets in the keys of an object.
-    pub(crate) fn hide_keys(&self, fields: &mut serde_json::Map<String, Value>) {
-        if !self.is_empty() && fields.keys().any(|key| self.is_in(key)) {
-            let before = std::mem::take(fields);
-            fields.extend(before.into_iter().map(|(key, field)| (self.hide(&key).into_owned(), field)));
-        }
+    /// Hides the secrets in the keys of an object whose fields have a meaning.
+    pub(crate) fn hide_field_names(&self, fields: &mut Map<String, Value>) {
+        let certain = self.unmistakable();
+        let is_name = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
+        rename(fields, |key| if is_name(key) { certain.hide(key) } else { self.hide(key) });
     }
 
     /// How many bytes the longest of the values has.
     #[cfg(feature = "mcp")]
     pub(crate) fn longest(&self) -> usize {
         self.0.iter().flat_map(|hidden| &hidden.values).map(|value| value.text.len()).max().unwrap_or_default()
+    }
+}
+
+/// Gives fields other names, where any has another one.
+fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Cow<'_, str>) {
+    if fields.keys().any(|key| matches!(name(key), Cow::Owned(_))) {
+        let before = std::mem::take(fields);
+        fields.extend(before.into_iter().map(|(key, field)| (name(&key).into_owned(), field)));
     }
 }
 
@@ -343,7 +361,7 @@ mod tests {
                         let shown = mask.hide(&encoded).into_owned();
                         let bytes = shown.replace("***", "").len();
                         assert!(
-                            shown.contains("***") && bytes <= (before.len() + after.len()) * 4 / 3 + 2,
+                            shown.contains("***") && bytes <= (before.len() + after.len()) * 4 / 3 + 4,
                             "{encoded}: {shown}"
                         );
                         let quoted = serde_json::to_string(&encoded).expect("JSON").replace('/', "\\/");
@@ -383,6 +401,13 @@ mod tests {
         }
     }
 
+    /// How long this thread has worked, in hundredths of a second; unlike the clock it stands while others work.
+    fn worked() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+        let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+    }
+
     #[test]
     fn no_text_takes_long() {
         // Each of these took from seconds to minutes when every place was searched to the end of the text.
@@ -398,12 +423,13 @@ mod tests {
         let parts =
             ["&", "\\u{", "\\", "%61", "\\u0061", "&#x61;", "&#", "a", "token-", "%", "+", &key[..3000], "\\ud83d"];
         for part in parts {
-            let text = part.repeat(200_000 / part.len());
+            let text = part.repeat(100_000 / part.len());
             for mask in &masks {
-                let began = std::time::Instant::now();
+                let began = worked();
                 let _ = mask.hide(&text);
                 let _ = mask.hide_cut(&text);
-                assert!(began.elapsed().as_secs() < 10, "{part} with {mask:?}: {:?}", began.elapsed());
+                let ticks = worked() - began;
+                assert!(ticks < 500, "{part} with {mask:?}: {ticks} hundredths of a second");
             }
         }
     }

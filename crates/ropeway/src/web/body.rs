@@ -4,11 +4,17 @@ use std::borrow::Cow;
 
 use crate::secret::Mask;
 
+/// How many bytes of a body are looked at.
+const MOST: usize = 16 << 10;
+
 /// The beginning of a body in one line; of a page only what a person would read.
 pub(crate) fn brief(body: &[u8], mask: &Mask) -> String {
     let text = String::from_utf8_lossy(body);
     // Hidden before anything is cut or left out: half a secret would not be found.
-    let text = mask.hide(&text);
+    let text = match text.len() > MOST {
+        true => mask.hide_cut(&text[..text.floor_char_boundary(MOST)]),
+        false => mask.hide(&text),
+    };
     let text = &text[..text.floor_char_boundary(4000)];
     let words = readable(text);
     let words: Vec<&str> = words.split_whitespace().collect();

@@ -343,3 +343,96 @@ fn progress_and_its_words_are_told_without_secrets() {
         assert!(!told.text().contains(MARK));
     });
 }
+
+/// How long this thread has worked, in hundredths of a second; unlike the clock it stands while others work.
+fn worked() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
+    // One thread for all, so that its work can be measured.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        // The beginning of an entity, of an escape, of a secret: each was searched to the end of the text.
+        let token = "a-token-that-the-server-knows-of-course".to_owned();
+        for (part, size) in
+            [("&", 400_000), ("\\u{", 400_000), (&token[..38], 400_000), ("&", 4_000_000), ("\\u{", 4_000_000)]
+        {
+            let flood = part.repeat(size / part.len());
+            let short = &flood[..flood.len().min(300_000)];
+            let messages = [
+                json!({"level": "info", "logger": short, "data": flood}),
+                json!({"level": "info", "data": {"text": short, "list": [short]}}),
+            ];
+            let floods = messages.map(|params| notification("notifications/message", params)).to_vec();
+            let bad = Scripted::new(Script::default().fault(On::tool("echo"), Fault::Before(floods)));
+            let mut config = hasty(bad.in_process());
+            config.mask = mask(&[&token]);
+            let (bad, mut events) = connection(&config, &mut Light::default());
+            let good = crate::hasty::connect(hasty(Scripted::new(Script::default()).in_process())).await;
+            bad.connect().await.expect("a connection");
+            let began = worked();
+            let flooding = call(&bad, "echo", json!({"message": "x"}));
+            let working = async {
+                for _ in 0..20 {
+                    call(&good, "echo", json!({"message": "hello"})).await.expect("an answer");
+                }
+            };
+            let (flooded, ()) = tokio::join!(flooding, working);
+            flooded.expect("an answer");
+            // It took minutes, and the good server's calls ran into their timeout.
+            let ticks = worked() - began;
+            assert!(ticks < 2000, "{size} of {part}: {ticks} hundredths of a second");
+            let mut logged = 0;
+            while let Some(event) = events.try_next() {
+                let event = serde_json::to_string(&event).expect("JSON");
+                assert!(event.len() < 200_000, "an event of {} bytes", event.len());
+                logged += usize::from(event.contains(" more bytes)"));
+            }
+            assert_eq!(logged, 2);
+            bad.close().await;
+            good.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_definition_and_instructions_are_told_without_secrets() {
+    scene(|_| async {
+        let certain = "S3CRET-that-is-no-ordinary-word";
+        let schema = json!({"type": "object", "required": ["word"], "properties": {
+            "word": {"type": "string", "description": words(), "default": BEARER, "enum": ["S3CRET"]}}});
+        let tool = json!({"name": "tell", "title": words(), "description": words(), "inputSchema": schema,
+            "outputSchema": {"description": words()}, "annotations": {"title": words()}, "_meta": {"text": words()}, "x": words()});
+        let named = json!({"name": format!("tell_{certain}"), "inputSchema": {"type": "object"}});
+        let base64 = "UzNDUkVULWJlYXJlcg==";
+        let coded = json!({"name": "coded", "description": base64, "inputSchema": {"type": "object"}});
+        let mut script = Script::default().tool(tool, json!({})).tool(named, json!({})).tool(coded, json!({}));
+        script.instructions = Some(words());
+        script = script
+            .fault(On::method("prompts/list"), Fault::Result(json!({"prompts": [{"name": "p", "description": words(), "arguments": [{"name": "a", "description": words()}]}]})))
+            .fault(On::method("resources/list"), Fault::Result(json!({"resources": [{"uri": "test://a", "name": "a", "description": words()}]})));
+        let mut config = hasty(Scripted::new(script).in_process());
+        config.mask = mask(&[all(), vec![certain]].concat());
+        let (server, _events) = connection(&config, &mut Light::default());
+        server.connect().await.expect("a connection");
+        let mut light = Light::default();
+        let tools = server.list_tool_definitions(None).await.expect("tools");
+        assert!(tools.iter().all(|tool| !tool.name.contains(certain)), "{tools:?}");
+        let tool = tools.iter().find(|tool| tool.name == "tell").expect("a tool");
+        assert_eq!(tool.input_schema["properties"]["word"]["enum"], json!(["S3CRET"]));
+        assert_eq!(tool.input_schema["properties"]["word"]["default"], json!("***"));
+        let coded = tools.iter().find(|tool| tool.name == "coded").expect("a tool");
+        assert_eq!(coded.description.as_deref(), Some("***"));
+        let shown = serde_json::to_string(&tools).expect("JSON").replace("[\"S3CRET\"]", "");
+        light.seen.push(shown);
+        light.seen.push(serde_json::to_string(&server.list_prompts().await.expect("prompts")).expect("JSON"));
+        light.seen.push(serde_json::to_string(&server.list_resources().await.expect("resources")).expect("JSON"));
+        light.seen.push(format!("{:?}", server.server_info()));
+        light.assert_clean();
+        server.close().await;
+    });
+}
