@@ -53,8 +53,19 @@ fn list(models: &[&str]) -> ModelAnswer {
     ModelAnswer::json(200, &json!({"object": "list", "data": models}))
 }
 
-/// The choice with these variables, and with servers on these ports.
+/// The choice with these variables, and with servers on these ports. The file is the user's own.
 async fn choice(
+    words: &str,
+    chat: Option<&ChatSettings>,
+    variables: &[(&str, &str)],
+    locals: &[Local],
+) -> Result<Told, Failure> {
+    choice_in(true, words, chat, variables, locals).await
+}
+
+/// The same; the file may be that of a project.
+async fn choice_in(
+    is_own: bool,
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
@@ -63,7 +74,8 @@ async fn choice(
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let choice =
-        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")) }).await?;
+        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")), is_own })
+            .await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -171,7 +183,7 @@ async fn keys_are_looked_for_in_their_order() {
 async fn the_other_variables_of_the_providers_count_too() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[], file: None };
+    let around = Around { variable: &variable, locals: &[], file: None, is_own: true };
     let choice = choose(&line("-m m"), None, &around).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
@@ -297,7 +309,7 @@ async fn a_key_is_one_line_without_what_surrounds_it() {
 async fn it_is_told_who_hears_what_is_said() {
     let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-a".to_owned());
     let local = Local { name: ProviderName::Ollama, port: 7 };
-    let around = Around { variable: &variable, locals: &[local], file: None };
+    let around = Around { variable: &variable, locals: &[local], file: None, is_own: true };
     for (words, place) in [
         ("-m claude-x", "Anthropic at api.anthropic.com"),
         ("-m m --provider claude --base-url https://ada:pass@h:81/v1", "h:81"),

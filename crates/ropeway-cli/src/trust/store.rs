@@ -138,7 +138,8 @@ impl Store {
         let aside = aside.unwrap_or_else(|| folder.join(format!("{FILE}.broken")));
         match read(&path) {
             Err(StoreError::Broken { .. }) => {
-                std::fs::rename(&path, &aside).map_err(|source| StoreError::Unwritable { path, source })?;
+                let moved = std::fs::rename(&path, &aside).and_then(|()| keep_private(&aside, 0o600));
+                moved.map_err(|source| StoreError::Unwritable { path, source })?;
                 Ok((Self { folder, records: Vec::new() }, aside))
             }
             Err(error) => Err(error),
