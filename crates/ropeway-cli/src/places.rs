@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::servers::user_folder;
+use crate::trust::store::location;
 
 /// The names of a configuration file, in the order in which they are looked for.
 const FILES: [&str; 2] = ["ropeway.yaml", "ropeway.yml"];
@@ -25,6 +26,17 @@ pub(crate) enum Reason {
     User,
 }
 
+/// Who chose a configuration file, and so whether the person has to accept it before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The command line or a variable names the file.
+    Named,
+    /// The file is the user's own.
+    Own,
+    /// The file was found in the current folder or above: its author may be a stranger.
+    Project,
+}
+
 /// A place where a configuration file may be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Place {
@@ -42,6 +54,23 @@ impl Place {
         let there = FILES.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
         let exists = there.is_some();
         Self { reason, path: there.unwrap_or_else(|| folder.join(FILES[0])), exists, is_strange: false }
+    }
+}
+
+impl Place {
+    /// Who chose the file.
+    pub(crate) fn origin(&self) -> Origin {
+        match self.reason {
+            Reason::Variable => Origin::Named,
+            Reason::User => Origin::Own,
+            Reason::Folder => {
+                // In the user's own folder the user's own file is found as that of the current folder. A link to it from
+                // elsewhere is not the same: relative paths in it start at the folder of the link.
+                let own = user_folder().and_then(|folder| location(&file_in(&folder)).ok());
+                let is_own = own.is_some() && own == location(&self.path).ok();
+                if is_own { Origin::Own } else { Origin::Project }
+            }
+        }
     }
 }
 

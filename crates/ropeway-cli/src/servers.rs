@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{Config, EraChoice, Secrets, ServerEntry, Settings};
+use ropeway::config::{Config, ConfigError, EraChoice, Secrets, ServerEntry, Settings, read_text};
 use ropeway::mcp::Handlers;
 use ropeway::tool::Alias;
 
 use crate::failure::Failure;
 use crate::names::filled;
+use crate::places::Origin;
 use crate::server::ServerOptions;
-use crate::{places, suggest, veil};
+use crate::setting::Setting;
+use crate::{places, suggest, trust, veil};
 
 /// The servers that a command talks to.
 #[derive(Clone, Debug)]
@@ -22,6 +24,48 @@ pub(crate) struct Servers {
     pub(crate) lasting: bool,
     /// Who answers what they ask.
     pub(crate) handlers: Handlers,
+    /// The file that they come from, if they come from one.
+    pub(crate) file: Option<ConfigFile>,
+}
+
+/// A configuration file that was read once; its text is what is reviewed, accepted and parsed.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    pub(crate) fn read(path: &Path, origin: Origin) -> Result<Self, Failure> {
+        let text = read_text(path).map_err(|error| Failure::config(&error))?;
+        Ok(Self { path: path.to_owned(), text, origin })
+    }
+
+    /// Lets the file pass: a project file only if the person has accepted it, or accepts it now.
+    pub(crate) fn admit(&self, setting: &Setting) -> Result<(), Failure> {
+        match self.origin {
+            Origin::Named | Origin::Own => Ok(()),
+            Origin::Project => trust::admit(&self.path, &self.text, setting.trust),
+        }
+    }
+
+    /// Returns true if the file can be used without a question.
+    pub(crate) fn is_trusted(&self, setting: &Setting) -> bool {
+        let is_known = || trust::Store::open().is_ok_and(|store| store.is_trusted(&self.path, &self.text));
+        self.origin != Origin::Project || setting.trust == trust::Mode::Given || is_known()
+    }
+
+    /// The meaning of the file, with the environment of this process.
+    pub(crate) fn parse(&self) -> Result<Config, ConfigError> {
+        Config::parse(&self.text, &self.path, &Secrets::from_env())
+    }
+
+    /// The meaning of the file as far as it is known without reading other files or variables.
+    pub(crate) fn parse_unread(&self) -> Result<Config, ConfigError> {
+        Config::parse(&self.text, &self.path, &Secrets::unread())
+    }
 }
 
 /// Where servers come from.
@@ -36,10 +80,13 @@ pub(crate) enum Source {
 }
 
 impl ServerOptions {
-    /// The servers that are meant.
-    pub(crate) fn servers(&self) -> Result<Servers, Failure> {
+    /// The servers that are meant. A project file that is not trusted is asked about, or refused.
+    pub(crate) fn servers(&self, setting: &Setting) -> Result<Servers, Failure> {
         let mut servers = match self.config_file()? {
-            Some(path) => Servers::new(load(&path)?, Source::File(path)),
+            Some(file) => {
+                file.admit(setting)?;
+                Servers::of(file)?
+            }
             None => {
                 let source = if self.is_given() { Source::Line } else { Source::Demo };
                 let mut entry = ServerEntry::new(self.config()?);
@@ -60,11 +107,11 @@ impl ServerOptions {
     }
 
     /// The configuration file that is meant, when no server is given on the spot and there is one.
-    pub(crate) fn config_file(&self) -> Result<Option<PathBuf>, Failure> {
+    pub(crate) fn config_file(&self) -> Result<Option<ConfigFile>, Failure> {
         match (&self.config, self.is_given()) {
-            (Some(path), _) => Ok(Some(path.clone())),
+            (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
             (None, true) => Ok(None),
-            (None, false) => Ok(find()),
+            (None, false) => found().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
         }
     }
 }
@@ -76,14 +123,14 @@ fn speak(entry: &mut ServerEntry, era: EraChoice) {
     }
 }
 
-/// Reads a configuration file.
-pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
-    Config::load(path, &Secrets::from_env()).map_err(|error| Failure::config(&error))
-}
-
 /// The configuration file of this place: named by a variable, in this folder or above it, or the user's own.
 pub(crate) fn find() -> Option<PathBuf> {
     places::used(&places::all()).map(|place| place.path.clone())
+}
+
+/// The same file, and who chose it.
+pub(crate) fn found() -> Option<(PathBuf, Origin)> {
+    places::used(&places::all()).map(|place| (place.path.clone(), place.origin()))
 }
 
 /// Where the user's own configuration is.
@@ -110,7 +157,14 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 impl Servers {
     /// The servers of a configuration.
     pub(crate) fn new(config: Config, source: Source) -> Self {
-        Self { config, source, awake: false, lasting: false, handlers: Handlers::new() }
+        Self { config, source, awake: false, lasting: false, handlers: Handlers::new(), file: None }
+    }
+
+    /// The servers of a file that was let pass.
+    pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
+        let config = file.parse().map_err(|error| Failure::config(&error))?;
+        let source = Source::File(file.path.clone());
+        Ok(Self { file: Some(file), ..Self::new(config, source) })
     }
 
     /// The same, for a command that goes on.

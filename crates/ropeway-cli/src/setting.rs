@@ -6,6 +6,7 @@ use ropeway::event::Events;
 
 use crate::deadline::{Deadline, Waiting};
 use crate::status::Status;
+use crate::trust::Mode;
 
 /// What every command needs to know besides its own options.
 pub(crate) struct Setting {
@@ -21,12 +22,14 @@ pub(crate) struct Setting {
     pub(crate) status: Status,
     /// Where everything that happens is told.
     pub(crate) events: Events,
+    /// Whether project files are trusted for this run.
+    pub(crate) trust: Mode,
 }
 
 impl Setting {
-    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool) -> Self {
+    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: Mode) -> Self {
         let waiting = Waiting::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
-        Self { json, verbose, deadline, waiting, status: Status::new(verbose), events: Events::default() }
+        Self { json, verbose, deadline, waiting, status: Status::new(verbose), events: Events::default(), trust }
     }
 }

@@ -6,7 +6,10 @@ use ropeway::config::edit::EditError;
 use ropeway::config::{Config, Secrets, read_foreign};
 
 use crate::failure::Failure;
+use crate::places::Origin;
 use crate::servers::{self, user_folder};
+use crate::setting::Setting;
+use crate::trust::{self, Dossier, Store};
 use crate::{file, places};
 
 /// The file that is about to be changed, and what it says so far.
@@ -14,19 +17,20 @@ use crate::{file, places};
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
     before: Option<String>,
+    origin: Origin,
 }
 
 impl Target {
     /// The file that is named, the user's own, the one that is used, or a new one in this folder.
     pub(crate) fn find(named: Option<PathBuf>, global: bool) -> Result<Self, Failure> {
-        let path = match (named, global) {
-            (Some(path), _) => path,
+        let (path, origin) = match (named, global) {
+            (Some(path), _) => (path, Origin::Named),
             (None, true) => {
                 let folder =
                     user_folder().ok_or_else(|| Failure::usage("there is no home folder: `HOME` is not set"))?;
-                places::file_in(&folder)
+                (places::file_in(&folder), Origin::Own)
             }
-            (None, false) => servers::find().unwrap_or_else(|| places::file_in(Path::new(""))),
+            (None, false) => servers::found().unwrap_or_else(|| (places::file_in(Path::new("")), Origin::Project)),
         };
         let is_foreign = path.extension().is_some_and(|end| matches!(end.to_str(), Some("json" | "jsonc" | "toml")));
         if is_foreign {
@@ -40,7 +44,16 @@ impl Target {
             return Err(Failure::usage(format!("`{shown}` is written as another client's, and is not changed"))
                 .hint(format!("`ropeway import {shown} --to FILE.yaml` makes a file of ours from it")));
         }
-        Ok(Self { before, path })
+        Ok(Self { before, path, origin })
+    }
+
+    /// Lets the file be read and changed: to add to a project file is not to trust the rest of it.
+    pub(crate) fn admitted(self, setting: &Setting) -> Result<Self, Failure> {
+        match (&self.before, self.origin) {
+            (Some(before), Origin::Project) => trust::admit(&self.path, before, setting.trust)?,
+            _ => {}
+        }
+        Ok(self)
     }
 
     /// Refuses a file that is broken already: that is told before what would be.
@@ -70,9 +83,31 @@ impl Target {
         Config::parse(text, &self.path, &Secrets::from_env()).map_err(|error| Failure::config(&error))
     }
 
-    /// Writes a text in the place of what was there.
+    /// The same as far as it is known without reading other files or variables.
+    pub(crate) fn meaning_unread(&self, text: &str) -> Result<Config, Failure> {
+        Config::parse(text, &self.path, &Secrets::unread()).map_err(|error| Failure::config(&error))
+    }
+
+    /// Writes a text in the place of what was there. A new file, and one that was trusted before, is trusted afterwards.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        file::replace(&self.path, self.before.as_deref(), text, file::SHARED)
+        let was_trusted = match &self.before {
+            None => true,
+            Some(before) => Store::open().is_ok_and(|store| store.is_trusted(&self.path, before)),
+        };
+        file::replace(&self.path, self.before.as_deref(), text, file::SHARED)?;
+        if was_trusted && self.origin != Origin::Own {
+            self.renew_trust(text);
+        }
+        Ok(())
+    }
+
+    fn renew_trust(&self, text: &str) {
+        let remembered = Dossier::new(&self.path, text, Vec::new())
+            .map_err(|failure| failure.line())
+            .and_then(|dossier| trust::remember(&self.path, text, dossier.summary).map_err(|error| error.to_string()));
+        if let Err(why) = remembered {
+            trust::warning(&format!("{why}: you will be asked whether `{}` is trusted", self.path.display()));
+        }
     }
 
     /// Why the file could not be changed.

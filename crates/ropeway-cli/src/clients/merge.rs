@@ -36,6 +36,8 @@ pub(crate) struct Ours<'a> {
     pub(crate) path: &'a Path,
     /// The names of the servers that are in it already.
     pub(crate) known: &'a [String],
+    /// Where the values of references come from.
+    pub(crate) secrets: &'a Secrets,
 }
 
 /// Puts the servers of all files together. What would make no sense in our file is left out, and told.
@@ -94,7 +96,7 @@ impl Merging<'_> {
             return Some(server.clone());
         }
         let mut server = server.clone();
-        let mut problems = problems(&server, self.ours.path);
+        let mut problems = problems(&server, self.ours);
         if let Some(at) = problems.iter().position(|problem| problem.path.ends_with(".env_file")) {
             let ConfigProblem { found, .. } = problems.remove(at);
             self.notes.push(format!("the `env_file` of `{alias}` of {title} is left out: {found}"));
@@ -139,9 +141,9 @@ impl Merging<'_> {
 }
 
 /// What is wrong with a server that would stand alone in a file.
-fn problems(server: &RawServer, path: &Path) -> Vec<ConfigProblem> {
+fn problems(server: &RawServer, Ours { path, secrets, .. }: Ours<'_>) -> Vec<ConfigProblem> {
     let text = edit::write([(server, &[][..])]);
-    Config::parse(&text, path, &Secrets::from_env()).err().map(|error| error.problems).unwrap_or_default()
+    Config::parse(&text, path, secrets).err().map(|error| error.problems).unwrap_or_default()
 }
 
 /// What a server is, whatever it is called. What clients write down though it goes without saying does not count.
@@ -186,7 +188,12 @@ mod tests {
     fn file(client: Client, servers: &str) -> Found {
         let path = Path::new("/x/mcp.json");
         let text = format!("{{\"mcpServers\": {{{servers}}}}}");
-        Found { client: Some(client), path: path.to_owned(), servers: Ok(read_foreign(&text, path).expect("servers")) }
+        Found {
+            client: Some(client),
+            path: path.to_owned(),
+            servers: Ok(read_foreign(&text, path).expect("servers")),
+            project: None,
+        }
     }
 
     fn aliases(merged: &Merged) -> Vec<(&str, &str)> {
@@ -195,7 +202,8 @@ mod tests {
 
     /// The file of ours that has these servers.
     fn ours(known: &[String]) -> Ours<'_> {
-        Ours { path: Path::new("/x/ropeway.yaml"), known }
+        static SECRETS: std::sync::LazyLock<Secrets> = std::sync::LazyLock::new(Secrets::none);
+        Ours { path: Path::new("/x/ropeway.yaml"), known, secrets: &SECRETS }
     }
 
     const GIT: &str = r#""git": {"command": "git-server"}"#;

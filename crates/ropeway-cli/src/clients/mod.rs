@@ -11,6 +11,10 @@ use crate::failure;
 
 pub(crate) use self::merge::{Merged, MergedServer, Ours, merge};
 
+/// Where the clients keep the servers of a project, from its folder.
+const PROJECT_FILES: [&str; 5] =
+    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml", ".zed/settings.json"];
+
 /// A client whose files are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Client {
@@ -125,6 +129,14 @@ impl Around {
     }
 }
 
+impl Around {
+    /// Returns true for a file of the project in the current folder. In the home folder these are the user's own.
+    fn is_project(&self, path: &Path) -> bool {
+        let files = PROJECT_FILES.iter().any(|file| self.here.join(file) == path);
+        files && self.home.as_deref() != Some(&self.here)
+    }
+}
+
 /// A file with servers that somebody has.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -133,6 +145,8 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// What is in it, or why that is not known.
     pub(crate) servers: Result<Foreign, String>,
+    /// The text of a file that belongs to the project in the current folder and was not named: a stranger may have written it.
+    pub(crate) project: Option<String>,
 }
 
 impl Found {
@@ -156,7 +170,9 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
             if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
-            found.push(Found { client: Some(*client), servers: read(&path), path });
+            let servers = text.as_ref().map_err(ToString::to_string).and_then(|text| servers(text, &path));
+            let project = text.ok().filter(|_| around.is_project(&path));
+            found.push(Found { client: Some(*client), servers, path, project });
         }
     }
     found
@@ -164,12 +180,13 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
 
 /// A file that is named.
 pub(crate) fn open(path: &Path, client: Option<Client>) -> Found {
-    Found { client, path: path.to_owned(), servers: read(path) }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let servers = text.and_then(|text| servers(&text, path));
+    Found { client, path: path.to_owned(), servers, project: None }
 }
 
-fn read(path: &Path) -> Result<Foreign, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let foreign = read_foreign(&text, path);
+fn servers(text: &str, path: &Path) -> Result<Foreign, String> {
+    let foreign = read_foreign(text, path);
     foreign.map_err(|error| match &error.problems[..] {
         [] => failure::line(&error),
         [problem, more @ ..] => {

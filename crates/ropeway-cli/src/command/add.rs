@@ -102,7 +102,7 @@ enum How {
 
 impl Add {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let target = Target::find(self.config.clone(), self.global)?.sound()?;
+        let target = Target::find(self.config.clone(), self.global)?.admitted(&setting)?.sound()?;
         let mut server = self.server(&target.path)?;
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = if self.secrets { file::read(&secrets_file)? } else { None };

@@ -44,7 +44,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?;
+        let servers = self.server.servers(&setting)?;
         let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
         let typed = Typed::read(&self.words, self.args).map_err(|failure| match self.words.first() {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),

@@ -24,7 +24,7 @@ use crate::failure::{Exit, Failure};
 use crate::help::{faint, tools};
 use crate::model::{ModelArgs, ModelChoice};
 use crate::server::ServerOptions;
-use crate::servers::Source;
+use crate::servers::{Servers, Source};
 use crate::session::Session;
 use crate::text::{clean_line, terminal_width, wrap};
 
@@ -115,12 +115,17 @@ impl Chat {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if !self.is_interactive(setting.json) {
             let json = setting.json;
-            let done = self.converse(setting, None, &Cell::new(false)).await;
+            let done = match self.server.servers(&setting) {
+                Ok(servers) => self.converse(setting, servers, None, &Cell::new(false)).await,
+                Err(failure) => Err(failure),
+            };
             if let (true, Err(failure)) = (json, &done) {
                 failed(failure)?;
             }
             return done;
         }
+        // Whether a project file is trusted is asked before anything else reads keys or listens for Ctrl-C.
+        let servers = self.server.servers(&setting)?;
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;
         let person = Person { editor: Editor::start()?, interrupts: interrupts()? };
@@ -138,17 +143,23 @@ impl Chat {
         tokio::select! {
             biased;
             () = left => Ok(Exit::Interrupted),
-            done = self.converse(setting, Some(person), &is_ready) => done,
+            done = self.converse(setting, servers, Some(person), &is_ready) => done,
         }
     }
 
-    async fn converse(self, setting: Setting, person: Option<Person>, is_ready: &Cell<bool>) -> Result<Exit, Failure> {
+    async fn converse(
+        self,
+        setting: Setting,
+        servers: Servers,
+        person: Option<Person>,
+        is_ready: &Cell<bool>,
+    ) -> Result<Exit, Failure> {
         let history = self.resume.as_deref().map_or_else(|| Ok(Conversation::new()), record::read)?;
         if let Some(file) = &self.save {
             record::free(file, self.resume.as_deref())?;
         }
         let message = self.prompt.as_deref().map(message).transpose()?;
-        let named = self.server.servers()?.only_these(&self.servers);
+        let named = servers.only_these(&self.servers);
         // Whoever names no server may have meant to say something.
         let hint = |failure: Failure| match self.prompt {
             None => failure.hint("`-p TEXT` says something to the model"),
@@ -156,10 +167,7 @@ impl Chat {
         };
         let mut servers = named.map_err(hint)?.lasting();
         let chat = servers.config.chat.clone().unwrap_or_default();
-        let file = match &servers.source {
-            Source::File(file) => Some(file.as_path()),
-            _ => None,
-        };
+        let file = servers.file.as_ref();
         if self.model.models {
             let models = self.model.list(Some(&chat), file).await?;
             match setting.json {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use ropeway::config::{Config, Secrets, ServerEntry, Settings};
+use ropeway::config::{Config, ServerEntry, Settings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry, worst
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
-use crate::servers::{Servers, Source};
+use crate::servers::{ConfigFile, Servers, Source};
 use crate::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
@@ -42,9 +42,10 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if let Some(file) = self.server.config_file()? {
-            return configured(&file, &self.names, setting).await;
+            file.admit(&setting)?;
+            return configured(file, &self.names, setting).await;
         }
-        let mut servers = self.server.servers()?;
+        let mut servers = self.server.servers(&setting)?;
         for name in &self.names {
             servers = servers.only(name)?;
         }
@@ -71,8 +72,8 @@ pub(super) fn patience(setting: &Setting, usual: Duration) -> Duration {
 }
 
 /// Examines the servers of a file.
-async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<Exit, Failure> {
-    let config = match Config::load(file, &Secrets::from_env()) {
+async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Result<Exit, Failure> {
+    let config = match file.parse() {
         Ok(config) => config,
         Err(error) if error.problems.is_empty() || setting.json => return Err(Failure::config(&error)),
         Err(error) => {
@@ -80,6 +81,7 @@ async fn configured(file: &Path, names: &[String], setting: Setting) -> Result<E
             return Ok(Exit::Usage);
         }
     };
+    let file = file.path.as_path();
     let servers = Servers::new(config, Source::File(file.to_owned())).awake();
     servers.hide_secrets();
     let entries = chosen(&servers, names)?;

@@ -15,9 +15,11 @@ use crate::duration::words as time_words;
 use crate::failure::{Exit, Failure};
 use crate::help::Help;
 use crate::mark::Mark;
+use crate::places::Origin;
 use crate::server::ServerOptions;
-use crate::servers::Source;
+use crate::servers::{ConfigFile, Source};
 use crate::text::{clean_line, columns, cut, terminal_width};
+use crate::trust::Follower;
 use crate::veil;
 
 const NAME: Style = Style::new().bold();
@@ -35,7 +37,7 @@ const NARROWEST: usize = 20;
 /// Follow what happens on the servers, until Ctrl-C
 ///
 /// The servers are started, kept running and started again when they end. A changed configuration file is followed,
-/// unless only one of its servers is.
+/// unless only one of its servers is; a project file that changed is taken over once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
     /// Only this server
@@ -47,12 +49,20 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?.maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
-        let bridge = Bridge::builder(servers.config).events(setting.events.clone()).build().map_err(Failure::start)?;
+        let bridge =
+            Bridge::builder(servers.config.clone()).events(setting.events.clone()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
         if let (Source::File(file), None) = (&source, &self.name) {
-            bridge.watch(file, Secrets::from_env());
+            // A project file that changed is taken over only when the person has accepted it.
+            match &servers.file {
+                Some(ConfigFile { path, text, origin: Origin::Project }) => {
+                    let follower = Follower::new(path, text, setting.trust);
+                    bridge.watch_accepted(file, Secrets::from_env(), move |text| follower.accepts(text));
+                }
+                _ => bridge.watch(file, Secrets::from_env()),
+            }
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueEnum as _;
-use ropeway::config::{Config, Settings, edit};
+use ropeway::config::raw::RawServer;
+use ropeway::config::{Config, Review, Secrets, Settings, edit, review};
 use serde_json::{Value, json};
 
 use super::{Setting, print, print_answer, print_json, say};
@@ -16,7 +17,8 @@ use crate::mark::Mark;
 use crate::table::{Cell, Overflow, Table};
 use crate::target::Target;
 use crate::text::{clean, terminal_width, wrap};
-use crate::{dotenv, file, suggest};
+use crate::trust::Dossier;
+use crate::{dotenv, file, suggest, trust};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -32,7 +34,8 @@ const HEADING: Style = Style::new().bold();
 /// Take over the servers of other clients
 ///
 /// Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed, and writes their servers into one
-/// ropeway.yaml. Secrets that are written out there become references; no secret is ever printed.
+/// ropeway.yaml. Secrets that are written out there become references; no secret is ever printed. You are asked about files that
+/// belong to the project in the current folder, unless they are named.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// Read these files, and look for no others
@@ -61,7 +64,19 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
         let found = self.find()?;
-        let target = Target::find(self.to.clone(), self.global)?.sound()?;
+        let target = Target::find(self.to.clone(), self.global)?.admitted(setting)?.sound()?;
+        // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
+        let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
+        let projects: Vec<(&Found, &String)> =
+            projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
+        let is_unread = self.dry_run && !projects.is_empty();
+        if !self.dry_run {
+            for (found, text) in &projects {
+                let dossier = || Ok(Dossier::of(&found.path, &self.review(found), Vec::new()));
+                trust::admit_as(&found.path, text, setting.trust, dossier)?;
+            }
+        }
+        let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
         let known = match target.is_new() {
             true => Config::default(),
             false => target.meaning(target.text()).unwrap_or_default(),
@@ -71,12 +86,13 @@ impl Import {
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
-        let ours = Ours { path: &target.path, known: &known };
+        let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
         let merged = clients::merge(&found, ours, &self.only, &mut names);
         let text = written(&target, &merged)?;
         let is_changed = !merged.servers.is_empty();
+        let meaning = |text: &str| if is_unread { target.meaning_unread(text) } else { target.meaning(text) };
         if is_changed {
-            target.meaning(&text)?;
+            meaning(&text)?;
         }
         let taken: Vec<Taken> = merged.servers.iter().flat_map(|server| server.taken.clone()).collect();
         if is_changed && !self.dry_run {
@@ -87,7 +103,7 @@ impl Import {
             target.write(&text)?;
         }
         let outcome = Outcome {
-            missing: if is_changed { missing(&target.meaning(&text)?, &merged) } else { BTreeMap::new() },
+            missing: if is_changed { missing(&meaning(&text)?, &merged) } else { BTreeMap::new() },
             other: other_values(&taken),
             secrets_file: (self.secrets && !taken.is_empty()).then_some(secrets_file),
             dry_run: self.dry_run,
@@ -121,6 +137,21 @@ impl Import {
         }
         let clients = if self.from.is_empty() { Client::value_variants() } else { &self.from };
         Ok(clients::find(clients, &Around::of_process()))
+    }
+
+    /// The servers of a file that are taken over.
+    fn taken<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
+        let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
+        let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
+        servers.filter(move |server| is_wanted(&server.alias))
+    }
+
+    /// What the servers would do that are taken over from a file. Broken ones are left out by then.
+    fn review(&self, found: &Found) -> Review {
+        let origin = Path::new("ropeway.yaml");
+        let is_sound = |server: &&RawServer| review(&edit::write([(*server, &[][..])]), origin).is_ok();
+        let text = edit::write(self.taken(found).filter(is_sound).map(|server| (server, &[][..])));
+        review(&text, origin).unwrap_or_default()
     }
 
     /// Every name that is asked for has to be there.

@@ -15,6 +15,7 @@ mod read;
 mod remove;
 mod resources;
 mod tools;
+mod trust;
 mod welcome;
 
 use std::fs::{File, OpenOptions};
@@ -39,6 +40,7 @@ use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
 use crate::text::clean_json;
+use crate::trust::{Mode, VARIABLE};
 use crate::veil::{Veiled, VeiledJson};
 use crate::{demo, duration, status, veil};
 
@@ -77,6 +79,9 @@ struct Options {
     /// Log also what tools are called with, and what they answer
     #[arg(long, global = true, requires = "log_file")]
     log_payloads: bool,
+    /// Trust the project's ropeway.yaml for this run only; nothing is remembered
+    #[arg(long, global = true)]
+    trust: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,6 +112,8 @@ enum Command {
     Remove(remove::Remove),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
     Import(import::Import),
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", trust::EXAMPLES))]
+    Trust(trust::Trust),
     #[command(after_help = EXIT_CODES)]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
@@ -121,8 +128,12 @@ impl CommandLine {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
-        let Options { json, timeout, verbose, log_file, log_payloads } = self.options;
-        let mut setting = Setting::new(json, timeout, verbose > 0);
+        let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
+        let trust = match Mode::new(trust, std::env::var_os(VARIABLE)) {
+            Ok(trust) => trust,
+            Err(failure) => return finish(Err(failure)),
+        };
+        let mut setting = Setting::new(json, timeout, verbose > 0, trust);
         if log_payloads {
             setting.events = setting.events.with_payloads();
         }
@@ -184,6 +195,7 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         Some(Command::Add(command)) => command.run(setting).await,
         Some(Command::Remove(command)) => command.run(&setting),
         Some(Command::Import(command)) => command.run(&setting),
+        Some(Command::Trust(command)) => command.run(&setting),
         Some(Command::Config(command)) => command.run(setting).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.

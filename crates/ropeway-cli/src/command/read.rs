@@ -35,7 +35,7 @@ impl Read {
             [uri, ..] => (None, uri.as_str()),
             [] => (None, ""),
         };
-        let servers = self.server.servers()?.awake().maybe_only(name)?;
+        let servers = self.server.servers(&setting)?.awake().maybe_only(name)?;
         Session::with(servers, &setting, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = CallContext::default();

@@ -70,7 +70,7 @@ fn refused(target: &Target, error: EditError) -> Failure {
     let EditError::Unknown { alias, .. } = &error else { return target.refused(error) };
     let failure = Failure::usage(format!("{}: there is no server `{alias}`", target.path.display()));
     // It was read a moment ago.
-    let config = target.meaning(target.text()).unwrap_or_default();
+    let config = target.meaning_unread(target.text()).unwrap_or_default();
     let names: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
     match suggest::question(alias, names.iter().copied()) {
         Some(question) => failure.hint(question),

@@ -43,10 +43,17 @@ const DO: [(&str, &str); 5] = [
 ];
 
 pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
-    let servers = ServerOptions::default().servers()?;
-    if let Source::File(file) = &servers.source {
-        return configured(file, &servers, &setting);
+    let options = ServerOptions::default();
+    if let Some(file) = options.config_file()? {
+        // Nothing is started here, so that nobody has to be asked.
+        let is_trusted = file.is_trusted(&setting);
+        let config = if is_trusted { file.parse() } else { file.parse_unread() };
+        let config = config.map_err(|error| Failure::config(&error))?;
+        let servers = Servers::new(config, Source::File(file.path.clone()));
+        servers.hide_secrets();
+        return configured(&file.path, &servers, is_trusted, &setting);
     }
+    let servers = options.servers(&setting)?;
     Session::with(servers, &setting, async |session| {
         session.arrive().await?;
         let listing = session.listing();
@@ -73,10 +80,10 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
 }
 
 /// With a configuration, what can be done with it.
-fn configured(file: &Path, servers: &Servers, setting: &Setting) -> Result<Exit, Failure> {
+fn configured(file: &Path, servers: &Servers, is_trusted: bool, setting: &Setting) -> Result<Exit, Failure> {
     let names: Vec<&str> = servers.names().into_iter().map(Alias::as_str).collect();
     if setting.json {
-        print_json(&json!({"config": file, "servers": names}))?;
+        print_json(&json!({"config": file, "servers": names, "trusted": is_trusted}))?;
         return Ok(Exit::Done);
     }
     if names.is_empty() {
@@ -84,7 +91,12 @@ fn configured(file: &Path, servers: &Servers, setting: &Setting) -> Result<Exit,
         return Ok(Exit::Done);
     }
     let (width, program) = (width(), program());
-    let mut text = wrap(&format!("{} of {}: {}", count(names.len()), file.display(), names.join(", ")), width, 0);
+    let mut text =
+        wrap(&format!("{} of {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
+    if !is_trusted {
+        let note = format!("The file is not trusted yet: `{program} trust` shows what it would run, and accepts it.");
+        text.push_str(&format!("\n{}", wrap(&note, width, 0)));
+    }
     text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
     let mut table = Table::new(&[], Overflow::Wrap);
     for (command, what) in DO {

@@ -7,7 +7,7 @@ use ropeway::secret::Secret;
 
 use super::local::{self, Found};
 use super::vendor::{Vendor, vendor, with_keys};
-use super::{Around, ModelArgs, ModelChoice, trouble};
+use super::{Around, ModelArgs, ModelChoice, is_loopback, trouble};
 use crate::failure::Failure;
 
 /// Words in the names of models that nobody can talk to.
@@ -64,6 +64,8 @@ struct Said {
     key_env: Option<String>,
     model: Option<String>,
     why: String,
+    /// The base URL is that of a file which is not the user's own: no key of the environment is meant for it.
+    is_strange: bool,
 }
 
 impl Said {
@@ -92,7 +94,9 @@ impl Said {
             (None, Some(_)) => "`--base-url` was given".to_owned(),
             (None, None) => "the configuration says so".to_owned(),
         };
+        let is_of_file = args.base_url.is_none() && keeps_place && chat.base_url.is_some();
         Ok(Self {
+            is_strange: is_of_file && !around.is_own,
             provider: args.provider.or(in_file.filter(|_| keeps_place)).or(on_line),
             base_url: args.base_url.clone().or(chat.base_url.clone().filter(|_| keeps_place)),
             key: chat.key.clone().filter(|_| keeps_place),
@@ -108,6 +112,7 @@ impl Said {
         let vendor = vendor(provider);
         let mut settings = usual(vendor, around);
         let own_url = own_url(vendor, &settings);
+        let usual_url = settings.base_url.clone();
         if let Some(url) = &self.base_url {
             settings.base_url.clone_from(url);
             settings.dialect = provider.dialect();
@@ -117,6 +122,13 @@ impl Said {
             (None, Some(key)) => with_key(settings, key.clone()),
             // Nobody has said whose server it is, so nobody's key is for it.
             (None, None) if provider == ProviderName::Chat && self.base_url.is_some() => settings,
+            (None, None) if self.is_strange && !is_at(&settings.base_url, &own_url, &usual_url) => {
+                let is_local = url::Url::parse(&settings.base_url).is_ok_and(|url| is_loopback(&url));
+                match vendor.variables().find(|name| around.get(name).is_some()) {
+                    Some(name) if !is_local => return Err(trouble::key_withheld(name, &settings, around.file)),
+                    _ => settings,
+                }
+            }
             (None, None) => with_usual_key(settings, vendor, around)?,
         };
         let is_own = same_url(&settings.base_url, &own_url);
@@ -173,6 +185,16 @@ fn same_url(one: &str, other: &str) -> bool {
         Err(_) => text.to_owned(),
     };
     plain(one) == plain(other)
+}
+
+/// Is the URL one of the vendor's own, or the one that the environment names for the vendor?
+fn is_at(url: &str, own: &str, usual: &str) -> bool {
+    let (Ok(parsed), Ok(own)) = (url::Url::parse(url), url::Url::parse(own)) else { return false };
+    let (Some(host), Some(vendor)) = (parsed.host_str(), own.host_str()) else { return false };
+    // Regions have hosts of their own, such as `eu.api.openai.com`.
+    let is_host = host == vendor || host.strip_suffix(vendor).is_some_and(|start| start.ends_with('.'));
+    let is_same = parsed.scheme() == own.scheme() && parsed.port_or_known_default() == own.port_or_known_default();
+    (is_host && is_same) || same_url(url, usual)
 }
 
 /// The settings with this key, sent as the dialect sends keys.

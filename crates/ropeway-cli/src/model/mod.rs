@@ -19,6 +19,9 @@ use ropeway::secret::Secret;
 use self::choose::{choose, list};
 use self::local::{LOCALS, Local};
 use crate::failure::Failure;
+use crate::places::Origin;
+use crate::servers::ConfigFile;
+use crate::trust::warning;
 use crate::veil;
 
 /// Which model to talk to: that of the configuration, or else one whose key is set, or else one on this machine
@@ -64,18 +67,25 @@ impl ModelArgs {
     pub(crate) async fn choose(
         &self,
         chat: Option<&ChatSettings>,
-        file: Option<&Path>,
+        file: Option<&ConfigFile>,
     ) -> Result<ModelChoice, Failure> {
         self.hide_secrets();
-        let choice = choose(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await?;
+        let choice = choose(self, chat, &around(file)).await?;
         veil::hide(&choice.provider.secrets());
+        if choice.provider.key.is_some() && is_open(&choice.provider.base_url) {
+            warning(&format!("the key goes to {} unencrypted: https:// would hide it", choice.place));
+        }
         Ok(choice)
     }
 
     /// The models that there are where one would be talked to.
-    pub(crate) async fn list(&self, chat: Option<&ChatSettings>, file: Option<&Path>) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn list(
+        &self,
+        chat: Option<&ChatSettings>,
+        file: Option<&ConfigFile>,
+    ) -> Result<Vec<String>, Failure> {
         self.hide_secrets();
-        list(self, chat, &Around { variable: &variable, locals: &LOCALS, file }).await
+        list(self, chat, &around(file)).await
     }
 
     /// A choice that fails is told, too, and its address with it.
@@ -83,6 +93,27 @@ impl ModelArgs {
         if let Some(url) = &self.base_url {
             veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
         }
+    }
+}
+
+/// The environment of this process, and the file that the chat is written in.
+fn around(file: Option<&ConfigFile>) -> Around<'_> {
+    let is_own = file.is_some_and(|file| file.origin == Origin::Own);
+    Around { variable: &variable, locals: &LOCALS, file: file.map(|file| file.path.as_path()), is_own }
+}
+
+/// Can everybody on the way read what goes there?
+fn is_open(base_url: &str) -> bool {
+    url::Url::parse(base_url).is_ok_and(|url| url.scheme() == "http" && !is_loopback(&url))
+}
+
+/// Is this machine meant?
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -98,6 +129,8 @@ struct Around<'a> {
     locals: &'a [Local],
     /// Where the chat is written.
     file: Option<&'a Path>,
+    /// The file is the user's own: keys of the environment go where it says.
+    is_own: bool,
 }
 
 impl Around<'_> {

@@ -53,8 +53,19 @@ fn list(models: &[&str]) -> ModelAnswer {
     ModelAnswer::json(200, &json!({"object": "list", "data": models}))
 }
 
-/// The choice with these variables, and with servers on these ports.
+/// The choice with these variables, and with servers on these ports. The file is the user's own.
 async fn choice(
+    words: &str,
+    chat: Option<&ChatSettings>,
+    variables: &[(&str, &str)],
+    locals: &[Local],
+) -> Result<Told, Failure> {
+    choice_in(true, words, chat, variables, locals).await
+}
+
+/// The same; the file may be that of a project.
+async fn choice_in(
+    is_own: bool,
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
@@ -63,7 +74,8 @@ async fn choice(
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let choice =
-        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")) }).await?;
+        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")), is_own })
+            .await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -171,7 +183,7 @@ async fn keys_are_looked_for_in_their_order() {
 async fn the_other_variables_of_the_providers_count_too() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[], file: None };
+    let around = Around { variable: &variable, locals: &[], file: None, is_own: true };
     let choice = choose(&line("-m m"), None, &around).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
@@ -297,7 +309,7 @@ async fn a_key_is_one_line_without_what_surrounds_it() {
 async fn it_is_told_who_hears_what_is_said() {
     let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-a".to_owned());
     let local = Local { name: ProviderName::Ollama, port: 7 };
-    let around = Around { variable: &variable, locals: &[local], file: None };
+    let around = Around { variable: &variable, locals: &[local], file: None, is_own: true };
     for (words, place) in [
         ("-m claude-x", "Anthropic at api.anthropic.com"),
         ("-m m --provider claude --base-url https://ada:pass@h:81/v1", "h:81"),
@@ -463,4 +475,65 @@ fn a_shop_with_many_models_has_one_named() {
     let failure = super::trouble::which(super::vendor::vendor(ProviderName::Groq), &models);
     let expected = "error: a model of Groq has to be named with `--model`\n  there are: m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12 and 2 more\n";
     assert_eq!(printed(&failure), (Exit::Usage, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn a_key_of_the_environment_does_not_go_where_a_project_file_says() {
+    for (provider, variable) in [
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("openai", "OPENAI_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+        ("openrouter", "OPENROUTER_API_KEY"),
+    ] {
+        for url in [
+            "http://evil.example/v1",
+            "https://evil.example",
+            "http://api.anthropic.com",
+            "https://api.openai.com.evil.example",
+        ] {
+            let chat = file(&format!("{{provider: {provider}, base_url: '{url}', model: m}}"));
+            for words in ["", "--model m", "-m other"] {
+                let failure = choice_in(false, words, chat.as_ref(), &KEYS, &[]).await.expect_err("no key");
+                let (exit, printed) = printed(&failure);
+                assert_eq!(exit, Exit::NeedsAuth);
+                let words = format!("write `key: ${{{variable}}}` under `chat` in `a.yaml`");
+                assert!(printed.contains(&words) && printed.contains("--base-url http"), "{printed}");
+            }
+            // Nothing is withheld where there is nothing, and a key that is named goes where it is said.
+            let (_, place, key, ..) = choice_in(false, "", chat.as_ref(), &[], &[]).await.expect("a model");
+            assert_eq!((place.as_str(), key), (url, None));
+            for words in [format!("--provider {provider} --base-url {url}"), format!("--key-env {variable}")] {
+                let (_, place, key, ..) = choice_in(false, &words, chat.as_ref(), &KEYS, &[]).await.expect("a model");
+                assert!(place == url && key.is_some(), "{words}");
+            }
+            let (.., key, _, _) = choice_in(true, "", chat.as_ref(), &KEYS, &[]).await.expect("a model");
+            assert!(key.is_some());
+        }
+    }
+    let named = file("{provider: anthropic, base_url: 'https://evil.example', key: named, model: m}");
+    let (_, _, key, ..) = choice_in(false, "", named.as_ref(), &KEYS, &[]).await.expect("a model");
+    assert_eq!(key.as_deref(), Some("named"));
+}
+
+#[tokio::test]
+async fn a_project_file_gets_the_key_for_the_vendors_own_hosts_and_none_for_this_machine() {
+    let key = async |chat: &str, variables: &[(&str, &str)]| {
+        choice_in(false, "-m m", file(chat).as_ref(), variables, &[]).await.expect("a model").2
+    };
+    for (chat, expected) in [
+        ("{provider: anthropic}", "key-a"),
+        ("{provider: anthropic, base_url: 'https://api.anthropic.com/v1/'}", "key-a"),
+        ("{provider: openai, base_url: 'https://eu.api.openai.com/v1'}", "key-o"),
+        ("{provider: gemini, base_url: 'https://generativelanguage.googleapis.com:443'}", "key-g"),
+        ("{provider: groq, base_url: 'https://api.groq.com/openai/v2'}", "key-q"),
+    ] {
+        assert_eq!(key(chat, &KEYS).await.as_deref(), Some(expected), "{chat}");
+    }
+    for host in ["127.0.0.1:1", "localhost:1", "[::1]:1", "127.8.9.1"] {
+        assert_eq!(key(&format!("{{provider: anthropic, base_url: 'http://{host}'}}"), &KEYS).await, None, "{host}");
+    }
+    // What the environment says of the place holds for a file that says the same.
+    let variables = [("ANTHROPIC_API_KEY", "key-a"), ("ANTHROPIC_BASE_URL", "https://gate.example/")];
+    let chat = "{provider: anthropic, base_url: 'https://gate.example'}";
+    assert_eq!(key(chat, &variables).await.as_deref(), Some("key-a"));
 }

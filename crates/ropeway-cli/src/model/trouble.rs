@@ -48,6 +48,15 @@ fn not_set(secrets: &[String]) -> String {
     format!("{} {} not set", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
 }
 
+/// A key of the environment that does not go where a file says: the file has to name it.
+pub(super) fn key_withheld(name: &str, settings: &Settings, file: Option<&Path>) -> Failure {
+    let url = shown(settings);
+    let file = file.map_or_else(|| "the configuration".to_owned(), |file| format!("`{}`", file.display()));
+    Failure::new(Exit::NeedsAuth, format!("the key in `{name}` is not sent to `{url}`, which {file} names"))
+        .hint(format!("to send it there, write `key: ${{{name}}}` under `chat` in {file}"))
+        .hint(format!("or name the address on the command line: `--base-url {url}`"))
+}
+
 /// A provider that does not answer without a key.
 pub(super) fn no_key(vendor: &Vendor) -> Failure {
     let names: Vec<String> = vendor.variables().map(|name| format!("`{name}`")).collect();

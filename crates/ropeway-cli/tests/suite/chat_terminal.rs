@@ -21,7 +21,7 @@ const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 
 /// A window in which a chat goes on.
-struct Window {
+pub(crate) struct Window {
     running: Running,
     keys: File,
     shown: Arc<(Mutex<Shown>, Condvar)>,
@@ -36,7 +36,7 @@ struct Shown {
 }
 
 impl Window {
-    fn open(ropeway: Ropeway) -> Self {
+    pub(crate) fn open(ropeway: Ropeway) -> Self {
         Self::with(ropeway, |_| {})
     }
 
@@ -69,7 +69,7 @@ impl Window {
     }
 
     /// Waits until this is shown, and gives all that was shown since the last look, without what moves the cursor.
-    fn see(&mut self, text: &str) -> String {
+    pub(crate) fn see(&mut self, text: &str) -> String {
         let began = Instant::now();
         let mut shown = self.shown.0.lock().expect("what is shown");
         loop {
@@ -85,7 +85,7 @@ impl Window {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
     }
 
@@ -96,7 +96,7 @@ impl Window {
     }
 
     /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
-    fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
@@ -112,7 +112,7 @@ impl Window {
     }
 
     /// Waits for its end. Nothing that it started may be alive afterwards.
-    fn end(self) -> Run {
+    pub(crate) fn end(self) -> Run {
         self.running.end()
     }
 }

@@ -27,6 +27,7 @@ mod snapshot_config;
 mod terminal;
 mod trial;
 mod trouble;
+mod trust;
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -177,6 +177,9 @@ impl Settings {
     }
 
     /// The dialect's own provider with the key, and the base URL if there is one, of the usual variables.
+    ///
+    /// A key goes where the base URL says. Before [`with_base_url`](Self::with_base_url) with an address that somebody else chose,
+    /// such as that of a file, take the key out: `settings.key = None`.
     pub fn from_env(dialect: Dialect) -> Self {
         Self::from_variables(dialect, |name| std::env::var(name).ok())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
-use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, Secrets, ServerEntry, Start};
+use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, ServerEntry, Start};
 use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
@@ -18,7 +18,8 @@ use crate::excerpt::excerpt;
 use crate::failure::{Exit, Failure, line as line_of};
 use crate::help::Help;
 use crate::mark::Mark;
-use crate::servers::{self, Servers, Source};
+use crate::places;
+use crate::servers::{self, ConfigFile, Servers, Source};
 use crate::session::Session;
 use crate::text::{clean, clean_line, terminal_width, wrap};
 
@@ -39,12 +40,20 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let file = self.file.or_else(servers::find).ok_or_else(|| {
+        let named = self.file.map(|path| (path, places::Origin::Named));
+        let (path, origin) = named.or_else(servers::found).ok_or_else(|| {
             Failure::usage("there is no configuration file")
                 .hint("`ropeway config path` shows where it is looked for, and `ropeway add` makes one")
         })?;
+        let found = ConfigFile::read(&path, origin)?;
+        if self.connect {
+            found.admit(&setting)?;
+        }
+        // Of a file that is not trusted only the text is checked.
+        let is_trusted = self.connect || found.is_trusted(&setting);
         let json = setting.json;
-        let config = match Config::load(&file, &Secrets::from_env()) {
+        let file = found.path.clone();
+        let config = match if is_trusted { found.parse() } else { found.parse_unread() } {
             Ok(config) => config,
             Err(error) if error.problems.is_empty() => return Err(Failure::config(&error)),
             Err(error) => {
@@ -61,8 +70,20 @@ impl Check {
         let names = if self.connect { Some(names(servers, &setting).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.problems(config.collisions).is_empty());
         match json {
-            true => print_json(&report_json(&file, &config, names.as_ref(), is_fine))?,
-            false => print(&report_text(&file, &config, names.as_ref(), is_fine))?,
+            true => {
+                let mut report = report_json(&file, &config, names.as_ref(), is_fine);
+                report["trusted"] = json!(is_trusted);
+                print_json(&report)?;
+            }
+            false => {
+                let mut text = report_text(&file, &config, names.as_ref(), is_fine);
+                if !is_trusted {
+                    let words = "not trusted yet: variables and other files were not looked at; run `ropeway trust` to review it";
+                    let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
+                    text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
+                }
+                print(&text)?;
+            }
         }
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
     }

@@ -1,15 +1,16 @@
 //! `ropeway config path`: where the configuration file is looked for, and which one is used.
 
 use anstyle::Style;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{print, print_json};
 use crate::command::Setting;
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
-use crate::places::{self, Place, Reason};
+use crate::places::{self, Origin, Place, Reason};
 use crate::table::{Cell, Overflow, Table};
 use crate::text::{terminal_width, wrap};
+use crate::trust::{Status, Store};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -22,11 +23,36 @@ impl Path {
         let places = places::all();
         let used = places::used(&places);
         match setting.json {
-            true => print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?,
+            true => {
+                let places: Vec<Value> = places.iter().map(record).collect();
+                print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
+            }
             false => print(&show(&places, used))?,
         }
         Ok(Exit::Done)
     }
+}
+
+/// A place for scripts. Whether a file is trusted is said of those that need it.
+fn record(place: &Place) -> Value {
+    let mut record = json!(place);
+    if let Some(trust) = trust_of(place) {
+        record["trust"] = json!(trust);
+    }
+    record
+}
+
+/// Whether a project file is trusted.
+fn trust_of(place: &Place) -> Option<&'static str> {
+    if !place.exists || place.origin() != Origin::Project {
+        return None;
+    }
+    let text = ropeway::config::read_text(&place.path).ok()?;
+    Some(match Store::open().as_ref().map(|store| store.status(&place.path, &text)) {
+        Ok(Status::Trusted) => "trusted",
+        Ok(Status::Changed(_)) => "changed",
+        Ok(Status::Unknown) | Err(_) => "untrusted",
+    })
 }
 
 fn show(places: &[Place], used: Option<&Place>) -> String {
@@ -51,7 +77,13 @@ fn show(places: &[Place], used: Option<&Place>) -> String {
             Reason::User => "user",
         };
         let style = if place.exists || is_used { Style::new() } else { FAINT };
-        let path = Cell::new(&place.path.display().to_string()).styled(style);
+        let trust = match trust_of(place) {
+            Some("trusted") => ", trusted",
+            Some("changed") => ", changed since it was trusted",
+            Some(_) => ", not trusted",
+            None => "",
+        };
+        let path = Cell::new(&format!("{}{trust}", place.path.display())).styled(style);
         table.row([mark.cell(word), Cell::new(reason), path]);
     }
     let mut text = table.render(width, 0);

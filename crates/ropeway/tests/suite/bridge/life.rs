@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, Listing};
@@ -398,6 +399,36 @@ fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
         write(&scene, &file, "two_");
         let listing = until(&bridge, |listing| names(listing).contains(&"two_echo")).await;
         assert_eq!(call(&listing.registry, "two_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_watched_file_is_used_only_when_its_text_is_accepted() {
+    scene(|scene| async move {
+        let file = scene.directory().join("ropeway.yaml");
+        fs::write(scene.directory().join(".env"), "TOKEN=t0ken-t0ken\n").expect("a file");
+        write(&scene, &file, "one_");
+        let bridge = Bridge::new(Config::load(&file, &Secrets::none()).expect("a configuration")).expect("a bridge");
+        let accepted = Arc::new(Mutex::new(vec![fs::read_to_string(&file).expect("a file")]));
+        let known = accepted.clone();
+        bridge.watch_accepted(&file, Secrets::none(), move |text| {
+            let is_known = known.lock().expect("texts").iter().any(|known| known == text);
+            if is_known { Ok(()) } else { Err("nobody has accepted it".into()) }
+        });
+        bridge.start().await.expect("nothing is required");
+        until(&bridge, |listing| names(listing).contains(&"one_echo")).await;
+
+        let mut events = bridge.events();
+        write(&scene, &file, "two_");
+        let told = event(&mut events, warning).await;
+        let expected = "the changed configuration is not used, the old one stays: nobody has accepted it";
+        assert_eq!(told, expected);
+        assert!(names(&bridge.tools()).contains(&"one_echo"));
+
+        // It is accepted later, without another change.
+        accepted.lock().expect("texts").push(fs::read_to_string(&file).expect("a file"));
+        until(&bridge, |listing| names(listing).contains(&"two_echo")).await;
         bridge.stop().await;
     });
 }

@@ -1,0 +1,177 @@
+//! `ropeway trust`: review a project file, accept it, and look after what was accepted.
+
+use std::path::{Path, PathBuf};
+
+use anstyle::Style;
+use serde_json::{Value, json};
+
+use super::{Setting, print, print_json, say};
+use crate::failure::{Exit, Failure};
+use crate::mark::Mark;
+use crate::places::{self, Origin};
+use crate::servers::{self, ConfigFile};
+use crate::table::{Cell, Overflow, Table};
+use crate::text::{clean_line, terminal_width};
+use crate::trust::{self, Dossier, Mode, Status, Store};
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway trust
+  ropeway trust ../other/ropeway.yaml
+  ropeway trust --list
+  ropeway trust --revoke
+
+A project file is a ropeway.yaml in the current folder or above. Until it is trusted, no command runs
+its servers, reads its secrets or expands its variables. A changed file has to be trusted again. Files
+named by --config or ROPEWAY_CONFIG and the user's own file need no trust.
+
+What is accepted is the text of the file. The programs that it names, and the values in .env, are not
+part of it.";
+
+const FAINT: Style = Style::new().dimmed();
+
+/// Review and trust the configuration file of a project
+///
+/// Shows what the file would run, read and connect to, and remembers its path and content. In a terminal you are asked first.
+#[derive(Debug, clap::Args)]
+pub(super) struct Trust {
+    /// File to review [default: the project file of the current folder]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// List the files that are trusted
+    #[arg(long, conflicts_with_all = ["file", "revoke"])]
+    list: bool,
+    /// Stop trusting the file
+    #[arg(long)]
+    revoke: bool,
+}
+
+impl Trust {
+    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
+        match (self.list, self.revoke) {
+            (true, _) => list(setting),
+            (false, true) => revoke(self.file, setting),
+            (false, false) => accept(self.file, setting),
+        }
+    }
+}
+
+fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
+    let file = match named {
+        Some(path) => ConfigFile::read(&path, Origin::Project)?,
+        None => {
+            let (path, origin) = servers::found().ok_or_else(|| {
+                Failure::usage("no project file in the current folder or above")
+                    .hint("`ropeway config path` shows where it is looked for")
+            })?;
+            ConfigFile::read(&path, origin)?
+        }
+    };
+    let shown = clean_line(&file.path.display().to_string());
+    if file.origin != Origin::Project {
+        let reason = if file.origin == Origin::Own { "it is your own file" } else { "a variable names it" };
+        match setting.json {
+            true => print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?,
+            false => print(&format!("{shown} needs no trust: {reason}\n"))?,
+        }
+        return Ok(Exit::Done);
+    }
+    let dossier = Dossier::new(&file.path, &file.text, Vec::new())?;
+    let store = Store::open();
+    let is_known = store.as_ref().is_ok_and(|store| store.is_trusted(&file.path, &file.text));
+    let before = trust::before(&store, &file.path, &file.text);
+    if !setting.json || trust::can_ask() {
+        say(&match is_known {
+            true => dossier.render(terminal_width(&std::io::stderr())),
+            false => trust::shown(&dossier, before.as_ref()),
+        });
+    }
+    let summary = dossier.summary.clone();
+    if !is_known {
+        // Whoever typed the command without a terminal has said yes with it.
+        if trust::can_ask() && setting.trust == Mode::Ask && !trust::ask() {
+            return Err(Failure::usage(format!("`{shown}` is not trusted")));
+        }
+        trust::remember(&file.path, &file.text, dossier.summary).map_err(|error| {
+            let failure = Failure::usage(error.to_string()).caused_by_source(&error);
+            let failure = error.fix().into_iter().fold(failure, Failure::hint);
+            failure.hint("`--trust` trusts the file for one run")
+        })?;
+    }
+    match setting.json {
+        true => print_json(&json!({
+            "file": file.path, "trusted": true, "needed": true, "sha256": trust::store::sha256(&file.text),
+            "review": sections(&summary), "warnings": dossier.notes,
+        }))?,
+        false if is_known => print(&format!("{shown} is trusted already\n"))?,
+        false => print(&format!("{shown} is now trusted\n"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn sections(summary: &trust::summary::Summary) -> Vec<Value> {
+    let section = |section: &trust::summary::Section| json!({"title": section.title, "facts": section.facts});
+    summary.0.iter().map(section).collect()
+}
+
+fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
+    let path = named
+        .or_else(|| servers::found().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path))
+        .unwrap_or_else(|| places::file_in(Path::new("")));
+    let is_revoked = open()?.revoke(&path).map_err(|error| store_failure(&error))?;
+    let shown = clean_line(&path.display().to_string());
+    match (setting.json, is_revoked) {
+        (true, _) => print_json(&json!({"file": path, "revoked": is_revoked}))?,
+        (false, true) => print(&format!("{shown} is no longer trusted\n"))?,
+        (false, false) => print(&format!("{shown} was not trusted\n"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn list(setting: &Setting) -> Result<Exit, Failure> {
+    let store = open()?;
+    let state = |path: &Path| match std::fs::read_to_string(path) {
+        Ok(text) => match store.status(path, &text) {
+            Status::Trusted => "trusted",
+            Status::Changed(_) | Status::Unknown => "changed",
+        },
+        Err(_) => "missing",
+    };
+    if setting.json {
+        let record = |record: &trust::store::Record| {
+            json!({
+                "file": record.path, "target": record.target, "state": state(&record.path),
+                "sha256": record.sha256, "accepted": record.accepted,
+            })
+        };
+        print_json(&json!({"files": store.records().iter().map(record).collect::<Vec<_>>()}))?;
+        return Ok(Exit::Done);
+    }
+    if store.records().is_empty() {
+        print("no file is trusted\n")?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["", "ACCEPTED", "FILE"], Overflow::Wrap);
+    for record in store.records() {
+        let state = state(&record.path);
+        let mark = match state {
+            "trusted" => Mark::Good,
+            "changed" => Mark::Half,
+            _ => Mark::Off,
+        };
+        let accepted = Cell::new(&record.accepted).styled(FAINT);
+        table.row([mark.cell(state), accepted, Cell::new(&record.path.display().to_string())]);
+    }
+    print(&table.render(terminal_width(&std::io::stdout()), 0))?;
+    Ok(Exit::Done)
+}
+
+fn open() -> Result<Store, Failure> {
+    Store::open().map_err(|error| store_failure(&error))
+}
+
+fn store_failure(error: &trust::StoreError) -> Failure {
+    let failure = Failure::usage(error.to_string()).caused_by_source(error);
+    error.fix().into_iter().fold(failure, Failure::hint)
+}

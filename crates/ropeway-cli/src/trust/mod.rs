@@ -1,0 +1,12 @@
+//! Trust in project files: what a person has accepted, and what is shown before.
+
+mod dossier;
+mod gate;
+pub(crate) mod store;
+pub(crate) mod summary;
+
+pub(crate) use self::dossier::Dossier;
+pub(crate) use self::gate::{
+    Follower, Mode, VARIABLE, admit, admit_as, ask, before, can_ask, remember, shown, warning,
+};
+pub(crate) use self::store::{Status, Store, StoreError};
