@@ -16,6 +16,8 @@ pub mod content;
 pub mod envelope;
 pub mod event;
 mod hash;
+#[cfg(feature = "bridge")]
+pub mod lock;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
