@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod health;
 mod import;
+mod lock;
 mod prompt;
 mod prompts;
 mod read;
@@ -107,6 +108,8 @@ enum Command {
     Remove(remove::Remove),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
     Import(import::Import),
+    #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
+    Lock(lock::Lock),
     #[command(after_help = EXIT_CODES)]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
@@ -184,6 +187,7 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         Some(Command::Add(command)) => command.run(setting).await,
         Some(Command::Remove(command)) => command.run(&setting),
         Some(Command::Import(command)) => command.run(&setting),
+        Some(Command::Lock(command)) => command.run(setting).await,
         Some(Command::Config(command)) => command.run(setting).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.
