@@ -34,6 +34,7 @@ mod table;
 mod target;
 mod telling;
 mod text;
+mod trust;
 mod veil;
 
 use std::process::ExitCode;

@@ -32,7 +32,7 @@ use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{
     ContextItem, ContextSource, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
 };
-use crate::tool::{Alias, BoxFuture, CallError, ToolDefinition};
+use crate::tool::{Alias, BoxError, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -417,7 +417,21 @@ impl Bridge {
     /// Follows a configuration file: when it changes, so does the bridge. A file that makes no sense is told as a
     /// warning, and the old configuration stays. [`Bridge::stop`] ends it, also the one after a start that failed.
     pub fn watch(&self, file: impl Into<PathBuf>, secrets: Secrets) {
-        let task = tokio::spawn(watch::follow(Arc::downgrade(&self.inner), file.into(), secrets)).abort_handle();
+        self.watch_accepted(file, secrets, |_| Ok(()));
+    }
+
+    /// Follows a configuration file like [`watch`](Self::watch), but only as far as `accept` agrees.
+    ///
+    /// `accept` gets the text of the changed file before anything in it is looked at. The text that it accepts is the text that is
+    /// used. An error is reported as a warning, the old configuration stays, and `accept` is asked again from time to time.
+    pub fn watch_accepted(
+        &self,
+        file: impl Into<PathBuf>,
+        secrets: Secrets,
+        accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) {
+        let follow = watch::follow(Arc::downgrade(&self.inner), file.into(), secrets, accept);
+        let task = tokio::spawn(follow).abort_handle();
         if let Some(before) = lock(&self.inner.watcher).replace(task) {
             before.abort();
         }

@@ -7,18 +7,26 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::Inner;
-use crate::config::{Config, Secrets};
+use crate::config::{Config, ConfigError, Secrets, read_text};
 use crate::mcp::chain;
+use crate::tool::BoxError;
 
 /// How often the file is looked at. Asking for its age costs microseconds and works on every file system.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Follows a file for as long as the bridge lives.
-pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets) {
+/// Follows a file for as long as the bridge lives; `accept` decides whether a text may be used.
+pub(super) async fn follow(
+    bridge: Weak<Inner>,
+    path: PathBuf,
+    secrets: Secrets,
+    accept: impl Fn(&str) -> Result<(), BoxError>,
+) {
     // Which other files take part is said in the file itself.
     let mut files = Vec::new();
     // The first look is at what may have changed since the bridge was made.
     let mut seen = None;
+    // The text that was not accepted, which may be accepted later.
+    let mut refused: Option<String> = None;
     loop {
         let now = Stamp::of(&path, &files);
         let is_new = seen.as_ref() != Some(&now);
@@ -26,11 +34,12 @@ pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets)
             // Somebody may be writing right now: half a file is not looked at.
             tokio::time::sleep(LOOK / 5).await;
         }
-        if is_new && Stamp::of(&path, &files) == now {
+        if (is_new || refused.is_some()) && Stamp::of(&path, &files) == now {
             // The stamp is older than what is read: a change in between is seen the next time.
             let is_first = seen.replace(now).is_none();
-            match Config::load(&path, &secrets) {
+            match load(&path, &secrets, &accept) {
                 Ok(config) => {
+                    refused = None;
                     if files != config.files {
                         files.clone_from(&config.files);
                         seen = Some(Stamp::of(&path, &files));
@@ -40,13 +49,35 @@ pub(super) async fn follow(bridge: Weak<Inner>, path: PathBuf, secrets: Secrets)
                         take_over(inner, config).await;
                     }
                 }
-                Err(error) => {
+                Err(unused) => {
                     let Some(inner) = bridge.upgrade() else { return };
-                    inner.roof.warn(None, not_used(&chain(&error)));
+                    let (text, why) = match unused {
+                        Unused::Broken(error) => (None, chain(&error)),
+                        Unused::Refused { text, error } => (Some(text), chain(error.as_ref())),
+                    };
+                    if text.is_none() || text != refused {
+                        inner.roof.warn(None, not_used(&why));
+                    }
+                    refused = text;
                 }
             }
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Why a changed file is not used.
+enum Unused {
+    Broken(ConfigError),
+    Refused { text: String, error: BoxError },
+}
+
+/// Reads the file once: what is accepted is what is used.
+fn load(path: &Path, secrets: &Secrets, accept: impl Fn(&str) -> Result<(), BoxError>) -> Result<Config, Unused> {
+    let text = read_text(path).map_err(Unused::Broken)?;
+    match accept(&text) {
+        Ok(()) => Config::parse(&text, path, secrets).map_err(Unused::Broken),
+        Err(error) => Err(Unused::Refused { text, error }),
     }
 }
 

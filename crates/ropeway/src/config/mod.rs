@@ -34,6 +34,8 @@ mod reference;
 #[cfg(feature = "bridge")]
 mod resolve;
 #[cfg(feature = "bridge")]
+mod review;
+#[cfg(feature = "bridge")]
 mod secrets;
 mod server;
 #[cfg(feature = "bridge")]
@@ -62,6 +64,10 @@ pub(crate) use self::glob::Glob;
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]
 pub use self::raw::json_schema;
+#[cfg(feature = "bridge")]
+pub use self::read::read_text;
+#[cfg(feature = "bridge")]
+pub use self::review::{ChatReview, Reference, Review, ServerReview, TransportReview, review};
 #[cfg(feature = "bridge")]
 pub use self::secrets::Secrets;
 #[cfg(feature = "mcp")]

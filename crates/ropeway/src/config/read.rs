@@ -24,18 +24,24 @@ const KEYS: [&str; 7] = ["defaults", "servers", "enabled_servers", "collisions",
 
 impl Config {
     /// Reads a file: a `ropeway.yaml`, or the file of another client.
+    ///
+    /// This follows every `${NAME}` and `${file:…}` of the file and reads the `.env` beside it, as the file says: the caller decides
+    /// whether the file is to be trusted. A `Bridge` over the result runs the commands of the file and sends the
+    /// values to the URLs that it names. To show a file from elsewhere to a person first, read it once with [`read_text`], show its
+    /// [`review`](super::review()), and [`parse`](Self::parse) the same text.
     pub fn load(path: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
-        Self::parse(&read(path)?, path, secrets)
+        Self::parse(&read_text(path)?, path, secrets)
     }
 
-    /// The meaning of a text that is, or could be, in the file `origin`.
+    /// The meaning of a text that is, or could be, in the file `origin`. Like [`load`](Self::load) it reads the files that the text
+    /// names, unless the sources are [`Secrets::unread`].
     pub fn parse(text: &str, origin: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
         let mut document = Document::parse(text, origin)?;
         let folder = origin.parent().unwrap_or(Path::new(""));
         let home = secrets.home();
         let mut files = secrets.files(folder);
         files.extend(document.secrets_file.as_ref().map(|(written, _)| path(written, folder, home.as_deref())));
-        let named = document.open_secrets_file(folder, home.as_deref());
+        let named = if secrets.is_unread() { None } else { document.open_secrets_file(folder, home.as_deref()) };
         let sources = secrets.open(folder, named)?;
         document.warnings.extend(sources.warnings.iter().cloned());
         let workspace = workspace(origin);
@@ -46,8 +52,8 @@ impl Config {
     }
 }
 
-/// The text of a file that is not too large.
-pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+/// Reads the text of a configuration file, up to the largest size that is supported.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |error| ConfigError::unreadable(path, error);
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let largest = largest(path);
@@ -129,12 +135,12 @@ pub(super) struct Document {
     pub(super) is_foreign: bool,
     pub(super) warnings: Vec<String>,
     pub(super) problems: Vec<ConfigProblem>,
-    defaults: Option<Node>,
-    enabled_servers: Option<Node>,
-    collisions: Option<Collisions>,
-    lock: Option<LockPolicy>,
-    secrets_file: Option<(String, Place)>,
-    chat: Option<(RawChat, Node)>,
+    pub(super) defaults: Option<Node>,
+    pub(super) enabled_servers: Option<Node>,
+    pub(super) collisions: Option<Collisions>,
+    pub(super) lock: Option<LockPolicy>,
+    pub(super) secrets_file: Option<(String, Place)>,
+    pub(super) chat: Option<(RawChat, Node)>,
 }
 
 impl Document {

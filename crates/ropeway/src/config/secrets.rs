@@ -26,6 +26,7 @@ pub struct Secrets {
     environment: BTreeMap<String, String>,
     files: Vec<PathBuf>,
     code: BTreeMap<String, Secret>,
+    unread: bool,
 }
 
 impl Secrets {
@@ -38,6 +39,17 @@ impl Secrets {
     /// No source at all, besides what the file itself names.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// No source at all, not even the files that the configuration names: no file is read, and each reference without a default
+    /// counts as missing. For checking a file that is not trusted.
+    pub fn unread() -> Self {
+        Self { unread: true, ..Self::default() }
+    }
+
+    /// Returns true if no file may be read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread
     }
 
     /// These variables as the environment.
@@ -64,6 +76,10 @@ impl Secrets {
     pub(super) fn open(&self, beside: &Path, named: Option<BTreeMap<String, String>>) -> Result<Sources, ConfigError> {
         let mut sources =
             Sources { environment: self.environment.clone(), code: self.code.clone(), ..Sources::default() };
+        if self.unread {
+            sources.unread = true;
+            return Ok(sources);
+        }
         let beside = beside.join(".env");
         // Nobody asked for this file: what we do not understand in it may be somebody else's, and so may all of it.
         match read_leniently(&beside) {
@@ -113,6 +129,8 @@ pub(super) struct Sources {
     files: Vec<BTreeMap<String, String>>,
     code: BTreeMap<String, Secret>,
     pub(super) warnings: Vec<String>,
+    /// No file may be read.
+    pub(super) unread: bool,
 }
 
 impl Sources {

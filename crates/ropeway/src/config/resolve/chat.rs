@@ -55,10 +55,10 @@ pub(in crate::config) fn resolve_chat(
         no_key = written_key.map(names).unwrap_or_default();
     }
     let mut warnings = resolver.warnings;
-    if !no_url.is_empty() {
+    if !no_url.is_empty() && !around.sources.unread {
         warnings.push(format!("it is not known where `chat` goes: {}", not_set(&no_url)));
     }
-    if !no_key.is_empty() {
+    if !no_key.is_empty() && !around.sources.unread {
         warnings.push(format!("the key of `chat` is left out: {}", not_set(&no_key)));
     }
     if secret.is_some() && raw.provider.is_none() && raw.base_url.is_none() {

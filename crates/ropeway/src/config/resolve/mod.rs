@@ -70,7 +70,7 @@ pub(super) fn resolve(
         Settings::Known(Box::new(config))
     } else {
         let secrets = resolver.missing;
-        if enabled {
+        if enabled && !around.sources.unread {
             warnings.push(format!("server `{}` is skipped: {}", raw.alias, not_set(&secrets)));
         }
         Settings::Missing { secrets }
@@ -212,6 +212,10 @@ impl<'a> Resolver<'a> {
         let found = in_backticks(&format!("${{file:{path}}}"));
         let file = self.path(path);
         self.files.push(file.clone());
+        if self.around.sources.unread {
+            self.miss(&format!("file:{path}"));
+            return;
+        }
         match file::read(&file) {
             Ok(text) => {
                 self.hidden.add(text.trim_end());

@@ -102,6 +102,9 @@ impl Resolver<'_> {
         let text = self.text(&at, path);
         let file = self.path(&text);
         self.files.push(file.clone());
+        if self.around.sources.unread {
+            return;
+        }
         match read_variables(&file) {
             Ok(variables) => {
                 for (name, value) in variables {
