@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
@@ -52,6 +52,7 @@ impl Help {
             }
             (Outcome::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
             (Outcome::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
+            (Outcome::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
             (Outcome::Disabled, _) => "disabled".to_owned(),
             (other, _) => other.to_string(),
         }
@@ -165,6 +166,12 @@ pub(crate) fn line(mark: Mark, server: &Alias, words: &str, more: &str) -> Strin
     format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
 }
 
+/// A warning on a line of its own. Escapes of whoever wrote the words are not obeyed.
+pub(crate) fn warning(words: &str) -> String {
+    const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+    format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(words))
+}
+
 /// Text whose every line is faint.
 pub(crate) fn faint(text: &str) -> String {
     let line = |line: &str| {
@@ -181,7 +188,10 @@ pub(crate) fn is_absent(outcome: &Outcome) -> bool {
 
 /// Is a server there, whatever it has?
 pub(crate) fn is_there(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. })
+    matches!(
+        outcome,
+        Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. }
+    )
 }
 
 /// Is it still unknown what becomes of a server?

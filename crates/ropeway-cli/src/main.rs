@@ -17,6 +17,7 @@ mod failure;
 mod file;
 mod help;
 mod literal;
+mod lockfile;
 mod mark;
 mod model;
 mod names;

@@ -22,6 +22,8 @@ pub(crate) struct Servers {
     pub(crate) awake: bool,
     /// One that is lost is connected again: it is talked to for long.
     pub(crate) lasting: bool,
+    /// Their tools are compared with ropeway.lock.
+    pub(crate) is_locked: bool,
     /// Who answers what they ask.
     pub(crate) handlers: Handlers,
     /// The file that they come from, if they come from one.
@@ -92,6 +94,8 @@ impl ServerOptions {
                 let mut entry = ServerEntry::new(self.config()?);
                 // Nobody else is there to be told apart from.
                 entry.prefix = String::new();
+                // The demo server is part of this program.
+                entry.trust_hints = source == Source::Demo;
                 Servers::new(Config::default().with_server(entry), source).awake()
             }
         };
@@ -157,7 +161,7 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 impl Servers {
     /// The servers of a configuration.
     pub(crate) fn new(config: Config, source: Source) -> Self {
-        Self { config, source, awake: false, lasting: false, handlers: Handlers::new(), file: None }
+        Self { config, source, awake: false, lasting: false, is_locked: true, handlers: Handlers::new(), file: None }
     }
 
     /// The servers of a file that was let pass.
@@ -170,6 +174,12 @@ impl Servers {
     /// The same, for a command that goes on.
     pub(crate) fn lasting(mut self) -> Self {
         self.lasting = true;
+        self
+    }
+
+    /// The same, whatever ropeway.lock says of their tools.
+    pub(crate) fn unlocked(mut self) -> Self {
+        self.is_locked = false;
         self
     }
 

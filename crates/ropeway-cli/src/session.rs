@@ -1,27 +1,33 @@
 //! A session: one command's connections to its servers, from start to end, within its time.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, Health, Listing};
 use ropeway::checked::CheckedTool;
-use ropeway::config::Settings;
+use ropeway::config::{LockPolicy, Settings};
 use ropeway::envelope::Envelope;
+use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{Mcp, ServerInfo, State};
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
 use crate::argument::mistyped;
+use crate::command::say;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
-use crate::help::{Help, is_absent};
+use crate::help::{Help, is_absent, warning};
+use crate::lockfile::{self, Locked};
 use crate::names::{Names, server_of};
 use crate::servers::{Servers, memory_folder};
 use crate::setting::Setting;
 use crate::status::Status;
+use crate::text::clean_line;
 
 /// How long a server has to end by itself, unless the command's time ends sooner.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -29,6 +35,9 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// How long a server may take to say that it is alive, and how much of a command's time is kept for that.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 const LAST_LOOK: Duration = Duration::from_millis(500);
+
+/// Number of tools that differ from the lock and are told.
+const MOST_DIFFERENCES: usize = 20;
 
 /// One command's connections to its servers.
 pub(crate) struct Session {
@@ -42,6 +51,10 @@ pub(crate) struct Session {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) waiting: Waiting,
     pub(crate) status: Status,
+    /// What ropeway.lock says of the tools, where there is one.
+    pub(crate) locked: Option<Locked>,
+    /// Differences from the lock that were told.
+    told: RefCell<HashSet<String>>,
 }
 
 impl Session {
@@ -92,6 +105,7 @@ impl Session {
         setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
         setting.waiting.set(single.iter().cloned().collect());
         let deadline = setting.deadline.clone();
         let servers = prepare(servers, deadline.as_ref());
@@ -101,15 +115,20 @@ impl Session {
         if let Some(folder) = memory_folder() {
             builder = builder.remember_in(folder);
         }
+        if let Some(locked) = &locked {
+            builder = builder.lock(locked.lock.clone(), locked.policy);
+        }
         let bridge = builder.build().map_err(Failure::start)?;
         let (waiting, status, awake) = (setting.waiting.clone(), setting.status.clone(), servers.awake);
-        let session = Self { bridge, names, help, single, awake, deadline, waiting, status };
+        let told = RefCell::default();
+        let session = Self { bridge, names, help, single, awake, deadline, waiting, status, locked, told };
         let done = tokio::select! {
             biased;
             done = work(&session) => done,
             never = session.start() => match never {},
         };
         let done = done.map_err(|failure| session.explain(failure));
+        session.tell_differences();
         session.close().await;
         done
     }
@@ -135,10 +154,42 @@ impl Session {
         }
     }
 
+    /// Warns about tools that differ from ropeway.lock, once about each.
+    pub(crate) fn tell_differences(&self) {
+        let Some(locked) = &self.locked else { return };
+        let listing = self.bridge.tools();
+        let is_strict = locked.policy == LockPolicy::Strict;
+        let mut told = self.told.borrow_mut();
+        let (mut shown, mut more) = (0, 0);
+        for difference in &listing.differences {
+            let words = match &difference.kind {
+                DifferenceKind::New if is_strict => hidden(difference),
+                DifferenceKind::Changed(_) if is_strict => hidden(difference),
+                DifferenceKind::Changed(_) => difference.to_string(),
+                _ => continue,
+            };
+            if told.insert(words.clone()) {
+                match shown < MOST_DIFFERENCES {
+                    true => say(&warning(&words)),
+                    false => more += 1,
+                }
+                shown += 1;
+            }
+        }
+        if more > 0 {
+            say(&warning(&format!("{more} more tools differ from ropeway.lock; `ropeway lock --check` shows all")));
+        }
+    }
+
     /// A failure where the one server of a command is not there.
     async fn refuse(&self, alias: &Alias, verdict: &Verdict) -> Result<(), Failure> {
         match &verdict.outcome {
-            Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. } => return Ok(()),
+            Outcome::Ready { .. }
+            | Outcome::Cached { .. }
+            | Outcome::FilteredToZero { .. }
+            | Outcome::Hidden { .. } => {
+                return Ok(());
+            }
             Outcome::Disabled | Outcome::Skipped { .. } => {
                 let failure = Failure::usage(verdict.to_string());
                 return Err(self.help.advice(verdict).into_iter().fold(failure, Failure::hint));
@@ -226,6 +277,20 @@ impl Session {
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
         self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
+            let is_strict = self.locked.as_ref().is_some_and(|locked| locked.policy == LockPolicy::Strict);
+            let is_meant = |difference: &&Difference| {
+                let Difference { server, tool, .. } = difference;
+                let dotted = format!("{server}.{tool}");
+                difference.kind != DifferenceKind::Gone
+                    && (name == tool
+                        || name == dotted
+                        || listing.registry.hidden().any(|(hidden, reason)| {
+                            hidden == name && reason == difference.reason() && hidden.ends_with(tool.as_str())
+                        }))
+            };
+            if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
+                return Failure::usage(clean_line(&hidden(difference)));
+            }
             match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_absent(&verdict.outcome)) {
                 true => failure.hint("there are no tools"),
                 false => self.help.blame(failure, &listing.verdicts),
@@ -286,6 +351,11 @@ impl Session {
         // Whoever is still there after this is killed by the caller.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
+}
+
+/// That a tool is hidden, and why.
+fn hidden(difference: &Difference) -> String {
+    format!("tool `{}.{}` is hidden: {}", difference.server, difference.tool, difference.reason())
 }
 
 /// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.

@@ -223,6 +223,10 @@ fn next_step(error: &CallError) -> &'static str {
         }
         CallError::Cancelled => "Do not call it again unless the user asks for it.",
         CallError::Denied { .. } => "Do not try it again; go on without it, or tell the user.",
+        CallError::Changed { .. } => {
+            "Call it again if it still does what you need; the user decides about the changed tool."
+        }
+        CallError::Hidden { .. } => "Do not call it again; go on without it, or tell the user.",
         CallError::Refused { code: -32602, .. } => "Check the arguments against the tool's schema and call it again.",
         CallError::Refused { .. } => "Try another way, or tell the user.",
         CallError::TooLarge { .. } => "Ask for less: a narrower query, a smaller range, fewer items.",

@@ -17,6 +17,8 @@ pub mod envelope;
 pub mod event;
 mod hash;
 pub mod json;
+#[cfg(feature = "bridge")]
+pub mod lock;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;

@@ -1,14 +1,17 @@
 //! Approval: which calls are made, and how a person is asked about one.
 
+use std::collections::BTreeSet;
+
 use anstyle::Style;
 use clap::Args;
-use ropeway::agent::{Approval, Permission, Policy};
+use ropeway::agent::{Approval, Permission, Policy, ToolPattern};
 use ropeway::config::ToolApproval;
 use ropeway::message::CallArguments;
-use ropeway::tool::Arguments;
+use ropeway::tool::{Arguments, Origin, ToolDefinition};
 
 use super::show;
-use crate::text::columns;
+use crate::suggest;
+use crate::text::{clean_line, columns};
 
 const NAME: Style = Style::new().bold();
 
@@ -18,32 +21,77 @@ const LINES: (usize, usize) = (40, 20);
 /// How much of a line of them is.
 const LINE: (usize, usize) = (1500, 500);
 
-const CHOICES: &str = "[y]es / [n]o / [a]lways / [q]uit turn: ";
-const MORE_CHOICES: &str = "[y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ";
+/// How much of the words about a changed tool is shown.
+const CHANGES: usize = 12;
 
-/// Which tools the model may call. What changes nothing is called without asking; where nobody can be asked, what may
-/// change something is not called
+/// Answers that are offered only where they mean something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// The approval can be kept in ropeway.lock.
+    pub(crate) keep: bool,
+    /// The tool says that it is read-only, so the tools of its server that say so can be allowed at once.
+    pub(crate) read_only: bool,
+}
+
+impl Offers {
+    fn choices(self, show: bool) -> String {
+        let optional = |is_offered: bool, choice: &'static str| if is_offered { choice } else { "" };
+        format!(
+            "[y]es / [n]o / [a]lways / {}{}{}[q]uit turn: ",
+            optional(self.keep, "[k]eep allowed / "),
+            optional(self.read_only, "[r]ead-only tools / "),
+            optional(show, "[s]how all / ")
+        )
+    }
+
+    /// Returns whether this answer is offered.
+    pub(crate) fn offer(self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Keep => self.keep,
+            Reply::Said(Approval::AlwaysReadOnly) => self.read_only,
+            _ => true,
+        }
+    }
+
+    /// Explains the answers.
+    pub(crate) fn help(self, server: &str) -> String {
+        let mut help = "y: yes; n: no, also with a reason; a: always for this tool; ".to_owned();
+        if self.keep {
+            help.push_str("k: always, also next time (kept in ropeway.lock); ");
+        }
+        if self.read_only {
+            help.push_str(&format!("r: always for the tools of `{server}` that say that they are read-only; "));
+        }
+        help.push_str("s: show all arguments; q: end the turn\n");
+        help
+    }
+}
+
+/// Tools that the model may call. Others are asked about, or not called where nobody can be asked
+///
+/// GLOB is SERVER.TOOL, such as `files.read_*` or `*.list`, or the name that models use: `mcp_files_read`, or `mcp_files_*` for all
+/// tools of a server. A wildcard never reaches from the server into the tool, except with --ask and --deny, where that is safe.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Approval")]
 pub(crate) struct Rules {
-    /// Call tools whose names match, such as `files.read_*`, without asking (repeatable)
+    /// Call matching tools, such as `files.read_*`, without asking (repeatable)
     #[arg(long, value_name = "GLOB")]
     allow: Vec<String>,
-    /// Ask before tools are called whose names match; this wins over --allow (repeatable)
+    /// Ask before calling matching tools; wins over --allow (repeatable)
     #[arg(long, value_name = "GLOB")]
     ask: Vec<String>,
-    /// Never call tools whose names match; this wins over all others (repeatable)
+    /// Never call matching tools; wins over all others (repeatable)
     #[arg(long, value_name = "GLOB")]
     deny: Vec<String>,
+    /// Believe what the server of --stdio or --url says about its tools, such as readOnlyHint
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) trust_hints: bool,
     /// Call all tools that are not denied without asking
     #[arg(long, short, conflicts_with = "ask")]
     yes: bool,
     /// Those of the configuration.
     #[arg(skip)]
     configured: ToolApproval,
-    /// Tools that a person has agreed to once and for all, by our own names for them.
-    #[arg(skip)]
-    agreed: Vec<String>,
 }
 
 impl Rules {
@@ -53,27 +101,76 @@ impl Rules {
         self
     }
 
-    /// From now on calls of this tool are made.
-    pub(crate) fn always(&mut self, tool: &str) {
-        self.agreed.push(glob(tool));
-    }
-
-    /// What becomes of calls. What is denied is so whoever says it; then a person's own word counts, then the command line
-    /// before the configuration, and of each of these what is asked about before what is allowed.
+    /// What becomes of calls. What is denied is so whoever says it; then the command line counts before the configuration, and of
+    /// each of these what is asked about before what is allowed.
     pub(crate) fn policy(&self) -> Policy {
-        let Self { allow, ask, deny, yes, configured, agreed } = self;
+        let Self { allow, ask, deny, yes, configured, trust_hints: _ } = self;
         let denied = deny.iter().chain(&configured.deny);
         let policy = denied.fold(Policy::new(), |policy, glob| policy.deny(glob));
         if *yes {
             return policy;
         }
-        let policy = agreed.iter().fold(policy, |policy, glob| policy.allow(glob));
         let both = [(ask, allow), (&configured.ask, &configured.allow)];
         let policy = both.into_iter().fold(policy, |policy, (ask, allow)| {
             let policy = ask.iter().fold(policy, |policy, glob| policy.ask(glob));
             allow.iter().fold(policy, |policy, glob| policy.allow(glob))
         });
         policy.changing(Permission::Ask)
+    }
+}
+
+/// Warnings about patterns that mean no tool, each with what may have been meant.
+///
+/// `unseen` are the servers whose tools are not known, each with what stands before the names of its tools: what may mean one of
+/// theirs is not warned about.
+pub(crate) fn unmatched(policy: &Policy, tools: &[&ToolDefinition], unseen: &[(&str, String)]) -> Vec<String> {
+    let is_unsure = |pattern: &ToolPattern| unseen.iter().any(|(alias, prefix)| pattern.may_mean_server(alias, prefix));
+    let unmatched = policy.unmatched(tools).into_iter().filter(|pattern| !is_unsure(pattern));
+    let mut warnings: Vec<String> = unmatched
+        .map(|pattern| {
+            let text = clean_line(pattern.as_str());
+            match meant(pattern, tools) {
+                Some(question) => format!("no tool matches `{text}`; {}", clean_line(&question)),
+                None => format!("no tool matches `{text}`"),
+            }
+        })
+        .collect();
+    warnings.dedup();
+    warnings
+}
+
+/// What a pattern that means no tool may have been meant to be.
+fn meant(pattern: &ToolPattern, tools: &[&ToolDefinition]) -> Option<String> {
+    let text = pattern.as_str();
+    // It reaches from the server into the tool: the pattern that does not is known.
+    for tool in tools.iter().filter(|tool| pattern.may_mean(tool)) {
+        let Origin::Server { server, .. } = &tool.origin else { continue };
+        if let Some(rest) = text.strip_prefix(&*tool.provenance.prefix).filter(|rest| !rest.is_empty()) {
+            return Some(format!("did you mean `{server}.{rest}`?"));
+        }
+    }
+    let dotted: Vec<String> = tools
+        .iter()
+        .map(|tool| match &tool.origin {
+            Origin::Server { server, tool } => format!("{server}.{tool}"),
+            Origin::Local => tool.name.clone(),
+        })
+        .collect();
+    let servers: BTreeSet<String> = tools
+        .iter()
+        .filter_map(|tool| match &tool.origin {
+            Origin::Server { server, .. } => Some(format!("{server}.*")),
+            Origin::Local => None,
+        })
+        .collect();
+    let names = tools.iter().map(|tool| tool.name.as_str());
+    let own = tools.iter().zip(&dotted).find(|(tool, _)| tool.own_name() == text).map(|(_, dotted)| dotted.as_str());
+    match own {
+        Some(own) => suggest::ask(&[own]),
+        None => suggest::question(
+            text,
+            servers.iter().map(String::as_str).chain(dotted.iter().map(String::as_str)).chain(names),
+        ),
     }
 }
 
@@ -93,6 +190,8 @@ pub(crate) fn glob(name: &str) -> String {
 pub(crate) enum Reply {
     /// A word about the call.
     Said(Approval),
+    /// It may be made, always, also in later chats.
+    Keep,
     /// All of the arguments are to be shown first.
     Show,
     /// The whole turn is to end.
@@ -110,6 +209,8 @@ impl Reply {
             ("n" | "no", reason) => Some(Self::Said(Approval::Deny { reason: reason.map(str::to_owned) })),
             ("y" | "yes", None) => Some(Self::Said(Approval::Allow)),
             ("a" | "always", None) => Some(Self::Said(Approval::Always)),
+            ("k" | "keep", None) => Some(Self::Keep),
+            ("r" | "read-only", None) => Some(Self::Said(Approval::AlwaysReadOnly)),
             ("s" | "show", None) => Some(Self::Show),
             ("q" | "quit", None) => Some(Self::Quit),
             _ => None,
@@ -129,19 +230,29 @@ pub(crate) struct Wording {
 }
 
 /// How a person is asked. Nothing of the arguments is left out without a word that says how much.
-pub(crate) fn question(name: &str, arguments: &Arguments, width: usize) -> Wording {
+pub(crate) fn question(name: &str, arguments: &Arguments, changes: &[String], offers: Offers, width: usize) -> Wording {
     let pretty = serde_json::to_string_pretty(arguments).unwrap_or_default();
     let lines: Vec<String> = pretty.lines().map(show::escaped).collect();
     let indented = |lines: &[String]| lines.iter().map(|line| format!("  {line}\n")).collect::<String>();
     let whole = indented(&lines);
     let brief = show::arguments(&CallArguments::Object(arguments.clone()));
+    let changed = match changes {
+        [] => String::new(),
+        changes => {
+            let shown = changes.iter().take(CHANGES).map(|change| format!("  - {}\n", show::escaped(change)));
+            let more = changes.len().saturating_sub(CHANGES);
+            let more = if more > 0 { format!("  - {more} more changes\n") } else { String::new() };
+            format!("{NAME}{name}{NAME:#} changed since it was allowed:\n{}{more}", shown.collect::<String>())
+        }
+    };
     let line = format!("Allow {name}({brief})? ");
-    if columns(&line) + columns(CHOICES) < width {
-        return Wording { before: String::new(), prompt: line + CHOICES, whole };
+    let choices = offers.choices(false);
+    if columns(&line) + columns(&choices) < width {
+        return Wording { before: changed, prompt: line + &choices, whole };
     }
     let shown = indented(&shortened(&lines));
-    let choices = if shown == whole { CHOICES } else { MORE_CHOICES };
-    let before = format!("Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
+    let choices = offers.choices(shown != whole);
+    let before = format!("{changed}Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
     Wording { before, prompt: format!("Allow {name}? {choices}"), whole }
 }
 
@@ -170,13 +281,14 @@ fn shortened(lines: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::tool::{Annotations, Origin, ToolDefinition};
+    use ropeway::tool::Annotations;
     use serde_json::json;
 
     use super::*;
 
     fn tool(name: &str, hints: serde_json::Value) -> ToolDefinition {
         let mut definition = ToolDefinition::new(format!("mcp_s_{name}"));
+        definition.provenance.prefix = "mcp_s_".into();
         definition.annotations = Annotations(hints.as_object().cloned().unwrap_or_default());
         definition.origin = Origin::Server { server: "s".into(), tool: name.into() };
         definition
@@ -221,17 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_always_is_not_asked_again_but_does_not_allow_what_is_denied() {
-        use Permission::{Allow, Ask, Deny};
-        let mut rules = Rules { ask: globs(&["*"]), deny: globs(&["s.d"]), ..Rules::default() };
-        rules.always("mcp_s_a");
-        rules.always("mcp_s_d");
-        // It is a name, and no pattern.
-        rules.always("mcp_s_?");
-        assert_eq!(permissions(&rules, ["a", "b", "d", "?"]), [Allow, Ask, Deny, Allow]);
-    }
-
-    #[test]
     fn a_glob_of_a_name_matches_nothing_else() {
         for name in ["a*", "a?", "[ab]", "{a,b}", "[!a]", r"a\b", "plain_name"] {
             let policy = Policy::new().deny(&glob(name));
@@ -241,17 +342,62 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_something_is_asked_about_until_somebody_says_always() {
-        let mut rules = Rules::default();
-        assert_eq!(rules.policy().permission(&tool("read", json!({"readOnlyHint": true}))), Permission::Allow);
-        assert_eq!(rules.policy().permission(&tool("write", json!({"destructiveHint": false}))), Permission::Ask);
-        rules.always("mcp_s_write");
-        assert_eq!(rules.policy().permission(&tool("write", json!({}))), Permission::Allow);
+    fn what_may_change_something_is_asked_about_and_hints_count_only_where_they_are_believed() {
+        let policy = Rules::default().policy();
+        let mut read = tool("read", json!({"readOnlyHint": true}));
+        assert_eq!(policy.permission(&read), Permission::Ask);
+        read.provenance.trust_hints = true;
+        assert_eq!(policy.permission(&read), Permission::Allow);
+        assert_eq!(policy.permission(&tool("write", json!({"destructiveHint": false}))), Permission::Ask);
+    }
+
+    #[test]
+    fn a_pattern_that_means_no_tool_is_warned_about_with_the_nearest_right_word() {
+        let tools = [tool("read_file", json!({})), tool("write_file", json!({}))];
+        let tools: Vec<&ToolDefinition> = tools.iter().collect();
+        let said = |pattern: &str, unseen: &[(&str, String)]| {
+            let rules = Rules { allow: globs(&[pattern]), ..Rules::default() };
+            unmatched(&rules.policy(), &tools, unseen)
+        };
+        for (pattern, warning) in [
+            ("s.raed_file", "no tool matches `s.raed_file`; did you mean `s.read_file`?"),
+            ("read_file", "no tool matches `read_file`; did you mean `s.read_file`?"),
+            ("mcp_s_read_*", "no tool matches `mcp_s_read_*`; did you mean `s.read_*`?"),
+            ("z.*", "no tool matches `z.*`; did you mean `s.*`?"),
+            ("xylophone", "no tool matches `xylophone`"),
+        ] {
+            assert_eq!(said(pattern, &[]), [warning]);
+        }
+        for pattern in ["s.*", "*", "mcp_s_*", "s.read_file"] {
+            assert_eq!(said(pattern, &[]), [""; 0]);
+        }
+        let down = [("web", "mcp_web_".to_owned())];
+        assert_eq!(["web.x", "mcp_web_*", "*.x"].map(|pattern| said(pattern, &down).len()), [0; 3]);
+        assert_eq!(said("s.raed_file", &down).len(), 1);
+    }
+
+    const CHOICES: &str = "[y]es / [n]o / [a]lways / [q]uit turn: ";
+    const MORE_CHOICES: &str = "[y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ";
+
+    #[test]
+    fn the_question_says_what_changed_and_offers_what_makes_sense() {
+        let arguments = json!({"text": "hi"}).as_object().cloned().expect("an object");
+        let offers = Offers { keep: true, read_only: true };
+        let changes: Vec<String> = (0..14).map(|n| format!("argument `{n}\u{1b}` added")).collect();
+        let Wording { before, prompt, .. } = question("demo.note", &arguments, &changes, offers, 200);
+        let before = anstream::adapter::strip_str(&before).to_string();
+        assert!(
+            before.starts_with("demo.note changed since it was allowed:\n  - argument `0\\u001b` added\n"),
+            "{before}"
+        );
+        assert!(before.ends_with("  - 2 more changes\n") && before.lines().count() == 14, "{before}");
+        let choices = "[y]es / [n]o / [a]lways / [k]eep allowed / [r]ead-only tools / [q]uit turn: ";
+        assert_eq!(prompt, format!("Allow demo.note(text: \"hi\")? {choices}"));
     }
 
     fn asked(arguments: serde_json::Value) -> (String, String) {
         let arguments = arguments.as_object().cloned().expect("an object");
-        let Wording { before, prompt, .. } = question("demo.write", &arguments, 100);
+        let Wording { before, prompt, .. } = question("demo.write", &arguments, &[], Offers::default(), 100);
         (anstream::adapter::strip_str(&before).to_string(), prompt)
     }
 
@@ -295,15 +441,15 @@ mod tests {
         assert!(before.contains(words) && before.lines().count() == 62, "{before}");
         assert_eq!(prompt, format!("Allow demo.write? {MORE_CHOICES}"));
         let arguments = arguments.as_object().cloned().expect("an object");
-        let whole = question("demo.write", &arguments, 100).whole;
+        let whole = question("demo.write", &arguments, &[], Offers::default(), 100).whole;
         assert!(lines.iter().all(|line| whole.contains(line)), "{whole}");
     }
 
     #[test]
     fn a_reply_is_a_word_or_its_letter() {
         let deny = |reason: Option<&str>| Some(Reply::Said(Approval::Deny { reason: reason.map(str::to_owned) }));
-        let replies =
-            ["y", " YES ", "a", "n", "no, use the other file", "q", "s", "", "yes please", "what"].map(Reply::read);
+        let replies = ["y", " YES ", "a", "n", "no, use the other file", "q", "s", "", "yes please", "what", "k", "r"]
+            .map(Reply::read);
         let allow = Some(Reply::Said(Approval::Allow));
         let always = Some(Reply::Said(Approval::Always));
         let no_because = deny(Some("use the other file"));
@@ -319,7 +465,9 @@ mod tests {
                 Some(Reply::Show),
                 None,
                 None,
-                None
+                None,
+                Some(Reply::Keep),
+                Some(Reply::Said(Approval::AlwaysReadOnly)),
             ]
         );
     }

@@ -17,13 +17,13 @@ use std::time::Duration;
 use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use ropeway::message::Conversation;
-use ropeway::tool::CallError;
+use ropeway::tool::{CallError, Origin};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::approval::Reply;
+use self::approval::{Offers, Reply};
 use self::end::{unanswered, unfinished};
 use self::line::{Editor, Quiet, Typed};
 pub(crate) use self::recipe::Recipe;
@@ -33,6 +33,7 @@ use crate::command::{say, write};
 use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
+use crate::lockfile;
 use crate::session::Session;
 use crate::text::width;
 use crate::veil;
@@ -222,6 +223,7 @@ impl<'a> Chat<'a> {
 
     /// Follows a turn to its end, and keeps what was said.
     async fn follow(&mut self, mut turn: Turn, person: Option<&mut Person>) -> Result<Next, Failure> {
+        self.session.tell_differences();
         let cut = self.watch(&mut turn, person).await?;
         let finished = match cut {
             None | Some(Cut::Interrupt) => Some(turn.finish().await),
@@ -317,7 +319,9 @@ impl<'a> Chat<'a> {
             }
             Question::Call(request, answer) => {
                 let name = show::name(&request.tool, &request.origin);
-                let wording = approval::question(&name, &request.arguments, width());
+                let offers = self.offers(&request);
+                let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
+                let wording = approval::question(&name, &request.arguments, &changes, offers, width());
                 tell(&wording.before);
                 let mut typed = person.editor.question(&wording.prompt).await;
                 let reply = loop {
@@ -327,21 +331,38 @@ impl<'a> Chat<'a> {
                     };
                     match reply {
                         Some(Reply::Show) => tell(&wording.whole),
-                        Some(reply) => break reply,
-                        None => tell(&faint("y, n, a, s or q; n may be followed by a reason, s shows all arguments\n")),
+                        Some(reply) if offers.offer(&reply) => break reply,
+                        _ => tell(&faint(&offers.help(&server_of(&request.origin)))),
                     }
                     typed = person.editor.again(&wording.prompt).await;
                 };
                 let approval = match reply {
                     Reply::Quit | Reply::Show => return false,
                     Reply::Said(approval) => approval,
+                    Reply::Keep => {
+                        self.keep(&request);
+                        Approval::Always
+                    }
                 };
-                if approval == Approval::Always {
-                    self.recipe.rules.always(&request.tool);
-                }
                 let _ = answer.send(approval);
                 true
             }
+        }
+    }
+
+    /// The answers that make sense for a call.
+    fn offers(&self, request: &ApprovalRequest) -> Offers {
+        let is_server = matches!(request.origin, Origin::Server { .. });
+        let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
+        Offers { keep: is_server && self.recipe.lock.is_some(), read_only }
+    }
+
+    /// Keeps an approval for later chats.
+    fn keep(&self, request: &ApprovalRequest) {
+        let Some(config) = &self.recipe.lock else { return };
+        match lockfile::allow(config, &request.definition) {
+            Ok(()) => tell(&faint("kept in ropeway.lock\n")),
+            Err(failure) => tell(&failure.hint("the tool is allowed for this chat").render()),
         }
     }
 
@@ -354,7 +375,7 @@ impl<'a> Chat<'a> {
             && let Some(tool) = tools.get(&envelope.tool)
             && self.recipe.rules.policy().permission(tool.definition()) == Permission::Ask
         {
-            // Our own name for it: a server may call its tool `*`.
+            // The name that models use: a server may call its tool `*`.
             let glob = approval::glob(&envelope.tool);
             let quoted = shlex::try_quote(&glob).map_or_else(|_| glob.clone(), |quoted| quoted.into_owned());
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
@@ -368,6 +389,13 @@ fn settled(outcome: &Outcome) -> Exit {
         say(&failure.render());
         failure.exit()
     })
+}
+
+fn server_of(origin: &Origin) -> String {
+    match origin {
+        Origin::Server { server, .. } => server.to_string(),
+        Origin::Local => String::new(),
+    }
 }
 
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.

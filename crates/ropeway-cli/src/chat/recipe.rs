@@ -1,6 +1,8 @@
 //! A recipe: what an agent of a chat is made of, so that another one can be made in its place.
 
-use ropeway::agent::{Agent, Approval, Limits, RequestOptions};
+use std::path::PathBuf;
+
+use ropeway::agent::{Agent, Approval, Approvals, Limits, RequestOptions};
 use ropeway::bridge::Bridge;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
@@ -19,9 +21,13 @@ pub(crate) struct Recipe {
     pub(crate) limits: Limits,
     pub(crate) options: RequestOptions,
     pub(crate) rules: Rules,
+    /// What was allowed for good; every agent of the chat goes by it.
+    pub(crate) approvals: Approvals,
     pub(crate) bridge: Option<Bridge>,
     /// Where questions about calls go, when there is somebody to be asked.
     pub(crate) desk: Option<mpsc::UnboundedSender<Question>>,
+    /// The configuration file beside which approvals are kept, when there is one.
+    pub(crate) lock: Option<PathBuf>,
     /// Where the servers come from.
     pub(crate) source: Source,
 }
@@ -35,6 +41,7 @@ impl Recipe {
             .limits(self.limits.clone())
             .options(self.options.clone())
             .policy(self.rules.policy())
+            .approvals(self.approvals.clone())
             .history(history);
         if let Some(system) = &self.system {
             builder = builder.system(system);

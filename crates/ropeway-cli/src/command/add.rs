@@ -65,6 +65,9 @@ pub(super) struct Add {
     /// Give the program our whole environment
     #[arg(long, conflicts_with = "url", help_heading = "Server")]
     inherit_env: bool,
+    /// Believe what it says about its tools, such as readOnlyHint: `chat` calls read-only tools without asking
+    #[arg(long, help_heading = "Server")]
+    trust_hints: bool,
     /// Start it at the first call of one of its tools
     #[arg(long, help_heading = "Server")]
     lazy: bool,
@@ -208,6 +211,7 @@ impl Add {
             }
         }
         server.start = self.lazy.then_some(RawStart::Lazy);
+        server.trust_hints = self.trust_hints.then_some(true);
         server.prefix.clone_from(&self.prefix);
         Ok(server)
     }

@@ -7,22 +7,24 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
-use ropeway::agent::{Limits, RequestOptions, Sampling};
-use ropeway::config::ChatSettings;
+use ropeway::agent::{Approvals, Limits, RequestOptions, Sampling};
+use ropeway::config::{ChatSettings, LockPolicy};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
+use ropeway::tool::Alias;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Setting, print, print_json, say};
-use crate::chat::approval::Rules;
+use crate::chat::approval::{Rules, unmatched};
 use crate::chat::line::Editor;
 use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, failed, record};
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, tools};
+use crate::help::{faint, is_absent, tools, warning as warning_words};
 use crate::model::{ModelArgs, ModelChoice};
+use crate::names::filled;
 use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
 use crate::session::Session;
@@ -46,9 +48,11 @@ Without -p, and where standard input or output is not a terminal, each line of s
 message, or a command such as /prompt; /save and /load are refused there. With -p TEXT standard input
 is not read; -p - takes the message from it.
 
-Tools that say that they change nothing are called without asking. About others you are asked; where
-nobody can be asked, they are not called, unless --allow or --yes says so. --deny wins over --ask, and
---ask over --allow; what is typed here wins over the file, except over its `deny`.";
+You are asked about each tool before it is called; where nobody can be asked, it is not called, unless
+--allow or --yes says so. Tools that say that they are read-only are called without asking if the server
+has `trust_hints: true` in its entry, or --trust-hints is given. --deny wins over --ask, and --ask over
+--allow; options win over the file, except over its `deny`. \"Always\" holds for the tool as it is: one
+that the server changes is asked about again, with what changed.";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
@@ -182,6 +186,23 @@ impl Chat {
         if self.no_tools {
             servers.config.servers.clear();
         }
+        if self.rules.trust_hints {
+            match servers.source {
+                Source::Line | Source::Demo => {
+                    servers.config.servers.iter_mut().for_each(|entry| entry.trust_hints = true)
+                }
+                Source::File(_) => {
+                    let failure = Failure::usage("--trust-hints is for a server given with --stdio or --url");
+                    return Err(failure.hint("set `trust_hints: true` in the server's entry of the configuration file"));
+                }
+            }
+        }
+        let prefixes: Vec<(Alias, String)> = servers
+            .config
+            .servers
+            .iter()
+            .map(|entry| (entry.alias.clone(), filled(&entry.prefix, &entry.alias)))
+            .collect();
         let (asks, questions) = mpsc::unbounded_channel();
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
@@ -191,6 +212,7 @@ impl Chat {
         let servers = servers.answered_by(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
+        let config_lock = servers.config.lock;
         let screen = match setting.json {
             true => Screen::for_scripts(self.save_files.clone()),
             false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
@@ -202,8 +224,13 @@ impl Chat {
             limits: limits(self.max_steps.or(chat.max_steps)),
             options: options(&chat),
             rules: self.rules.and(&chat.tools),
+            approvals: Approvals::new(),
             bridge: None,
             desk,
+            lock: match &source {
+                Source::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
+                _ => None,
+            },
             source: source.clone(),
         };
         let no_tools = self.no_tools;
@@ -211,13 +238,33 @@ impl Chat {
         let work = async |session: &Session| {
             session.arrive().await?;
             session.waiting.clear();
+            if let Some(locked) = &session.locked {
+                recipe.approvals = locked.approvals();
+                if locked.has_foreign_approvals() && !no_tools {
+                    say(&faint(
+                        "ropeway.lock allows tools that were not allowed on this machine: you are asked about them\n",
+                    ));
+                }
+            }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
             screen.verdicts(&session.bridge.verdicts(), &session.help);
             if !setting.json && !no_tools && source == Source::Demo {
                 say(&demo_note());
             }
-            let count = session.listing().registry.len();
+            let listing = session.listing();
+            if !no_tools {
+                let tools: Vec<_> = listing.registry.definitions().collect();
+                let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
+                let unseen: Vec<_> = absent
+                    .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
+                    .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))
+                    .collect();
+                for warning in unmatched(&recipe.rules.policy(), &tools, &unseen) {
+                    say(&warning_words(&warning));
+                }
+            }
+            let count = listing.registry.len();
             let chat = Conversing::new(session, recipe, history, screen, questions, self.save.clone())?;
             is_ready.set(true);
             match (message, person) {

@@ -90,6 +90,7 @@ fn state(outcome: &Outcome) -> &'static str {
         Outcome::Down { .. } => "down",
         Outcome::Skipped { .. } => "skipped",
         Outcome::FilteredToZero { .. } => "no tools",
+        Outcome::Hidden { .. } => "hidden",
         Outcome::Disabled => "disabled",
         _ => "not started",
     }

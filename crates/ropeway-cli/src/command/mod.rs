@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod health;
 mod import;
+mod lock;
 mod prompt;
 mod prompts;
 mod read;
@@ -114,6 +115,8 @@ enum Command {
     Import(import::Import),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", trust::EXAMPLES))]
     Trust(trust::Trust),
+    #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
+    Lock(lock::Lock),
     #[command(after_help = EXIT_CODES)]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
@@ -196,6 +199,7 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
         Some(Command::Remove(command)) => command.run(&setting),
         Some(Command::Import(command)) => command.run(&setting),
         Some(Command::Trust(command)) => command.run(&setting),
+        Some(Command::Lock(command)) => command.run(setting).await,
         Some(Command::Config(command)) => command.run(setting).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.

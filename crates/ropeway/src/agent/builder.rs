@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::approvals::Approvals;
 use super::crew::{Crew, RequestOptions};
 use super::history::History;
 use super::policy::{Approval, ApprovalRequest, Desk, Policy};
@@ -161,6 +162,12 @@ impl AgentBuilder {
     /// Which calls are made, which are asked about, and which are not made.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.desk.policy = policy;
+        self
+    }
+
+    /// Shares tools that were allowed for good with other agents, and with agents to come.
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.desk.approvals = approvals;
         self
     }
 

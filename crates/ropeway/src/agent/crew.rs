@@ -13,6 +13,7 @@ use super::offer::Offer;
 use super::policy::Desk;
 use super::read_more::{READ_MORE, shorter};
 use super::round::{Round, sleep_until};
+use super::sources::Sources;
 use super::turn::Sink;
 use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Spill, Step, trace};
 use crate::envelope::Envelope;
@@ -96,6 +97,8 @@ pub(super) struct Crew {
 pub(super) struct Scene<'a> {
     pub(super) history: &'a History,
     pub(super) offer: &'a Offer,
+    /// Where the tools come from, to see what has become of them meanwhile.
+    pub(super) sources: Option<&'a Sources>,
     pub(super) sink: &'a Sink,
     pub(super) control: &'a Control,
     /// When the turn's time is over.

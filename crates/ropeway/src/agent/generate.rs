@@ -185,7 +185,15 @@ where
 async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task, traceparent: Option<TraceParent>) {
     let Task { sink, control, outcome } = task;
     let deadline = crew.limits.time.and_then(|time| Instant::now().checked_add(time));
-    let scene = Scene { history: &history, offer: &offer, sink: &sink, control: &control, deadline, traceparent };
+    let scene = Scene {
+        history: &history,
+        offer: &offer,
+        sources: None,
+        sink: &sink,
+        control: &control,
+        deadline,
+        traceparent,
+    };
     let came_to = match crew.budgets.broken.first().cloned() {
         Some((pattern, problem)) => Err(AgentError::Glob { pattern, problem }),
         None => crew.play(&scene).await,

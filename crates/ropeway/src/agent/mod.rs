@@ -4,6 +4,7 @@
 //! while it does it, and can be stopped at any time. What a tool does never ends a turn: the model is told. The history is a
 //! plain value, complete at every moment.
 
+mod approvals;
 mod budget;
 mod builder;
 mod context;
@@ -13,6 +14,7 @@ mod history;
 mod input;
 mod limits;
 mod offer;
+mod pattern;
 mod policy;
 mod read_more;
 mod round;
@@ -34,6 +36,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use self::approvals::{ApprovalStatus, Approvals};
 pub use self::budget::{Budget, Budgets};
 use self::builder::first_output;
 pub use self::builder::{AgentBuilder, BuildError};
@@ -44,6 +47,7 @@ pub use self::generate::{Generate, GenerateFailed, Generated, Generation, genera
 use self::history::History;
 pub use self::input::Input;
 pub use self::limits::{Limit, Limits};
+pub use self::pattern::{InvalidPattern, ToolPattern};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
 pub use self::read_more::ReadMore;
 pub use self::sampling::Sampling;
@@ -273,7 +277,9 @@ impl Inner {
             _ if self.history.has_question() => {}
             _ => return Err(AgentError::NothingToAnswer),
         }
-        let scene = Scene { history: &self.history, offer: &Default::default(), sink, control, deadline, traceparent };
+        let nothing = Default::default();
+        let sources = Some(&self.sources);
+        let scene = Scene { history: &self.history, offer: &nothing, sources, sink, control, deadline, traceparent };
         let cut = tokio::select! {
             biased;
             cut = scene.cut() => Some(cut),

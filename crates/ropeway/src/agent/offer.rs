@@ -58,6 +58,8 @@ impl Offer {
             sources.iter().map(|source| source.tools().cloned().collect()).collect();
         groups.push(local.to_vec());
         let (all, collisions) = Registry::assemble(groups, Collisions::LastWins);
+        let hidden = sources.iter().flat_map(Registry::hidden);
+        let all = all.with_hidden(hidden.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
         let of_host = |tool: &&CheckedTool| tool.definition().origin == Origin::Local;
         let mut own: Vec<CheckedTool> = Vec::new();
         let mut caller = None;
@@ -127,13 +129,7 @@ impl Offer {
         let tools = if is_own { &self.shown } else { &self.all };
         match tools.get(name) {
             Some(tool) => Meant::Tool { tool: tool.clone(), arguments, is_own },
-            None => {
-                let nearest = self.all.nearest(name);
-                Meant::Nothing {
-                    name: name.to_owned(),
-                    error: CallError::UnknownTool { tool: name.to_owned(), nearest },
-                }
-            }
+            None => Meant::Nothing { name: name.to_owned(), error: self.all.missing(name) },
         }
     }
 }

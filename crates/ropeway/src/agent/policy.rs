@@ -1,14 +1,13 @@
 //! A policy: which calls are made, which are asked about, and which are not made.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::lock;
-use crate::config::Glob;
-use crate::tool::{Alias, Annotations, Arguments, BoxFuture, CallId, Origin, ToolDefinition};
+use super::approvals::{ApprovalStatus, Approvals};
+use super::pattern::ToolPattern;
+use crate::tool::{Annotations, Arguments, BoxFuture, CallId, Change, Origin, ToolDefinition};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -27,6 +26,12 @@ pub enum Permission {
 /// It is about the tools of the host and of servers. Those that come with an agent, which find tools and read on in what was cut,
 /// are always called: what is told of them to the model must be true, and what they lead to has rules of its own.
 ///
+/// Rules go by [patterns](ToolPattern), which are anchored to a server. [`allow`](Self::allow) takes them strictly; [`ask`](Self::ask) and
+/// [`deny`](Self::deny) also where a wildcard reaches from the server into the tool, which is the safe side.
+///
+/// What a server says about the behaviour of its tools (`readOnlyHint`, `destructiveHint`) counts only where the host
+/// [believes it](crate::config::ServerEntry::trust_hints).
+///
 /// A pattern that is none is an error of [`AgentBuilder::build`](super::AgentBuilder::build). Whoever asks the policy itself is on
 /// the safe side: such a rule allows nothing, and asks about or denies everything.
 #[derive(Clone, Debug)]
@@ -39,8 +44,8 @@ pub struct Policy {
 
 #[derive(Clone, Debug)]
 enum Rule {
-    /// Our name for the tool fits, or `SERVER.TOOL` does.
-    Named(Glob),
+    /// The pattern means the tool.
+    Named(ToolPattern),
     /// Nobody knows which tools were meant: all of them.
     Unreadable,
     /// The tool may destroy something.
@@ -61,32 +66,33 @@ impl Policy {
         Self::default()
     }
 
-    /// Calls of tools whose names match the glob are made. A server's tool has two: our own, and `SERVER.TOOL`.
+    /// Calls of tools that the [pattern](ToolPattern) means are made.
     #[must_use]
     pub fn allow(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Allow)
     }
 
-    /// Calls of tools whose names match the glob are asked about.
+    /// Calls of tools that the [pattern](ToolPattern) means, or [may mean](ToolPattern::may_mean), are asked about.
     #[must_use]
     pub fn ask(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Ask)
     }
 
-    /// Calls of tools whose names match the glob are not made.
+    /// Calls of tools that the [pattern](ToolPattern) means, or [may mean](ToolPattern::may_mean), are not made.
     #[must_use]
     pub fn deny(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Deny)
     }
 
-    /// What becomes of calls of tools that may destroy something. A server's tool is taken for one unless it says that it is not;
-    /// a local one only if it says so.
+    /// What becomes of calls of tools that may destroy something. A server's tool is taken for one unless it says that it is not
+    /// and the host believes that; a local one only if it says so.
     #[must_use]
     pub fn destructive(self, permission: Permission) -> Self {
         self.with(Rule::Destructive, permission)
     }
 
-    /// What becomes of calls of tools that do not say that they change nothing; of local ones that say that they may.
+    /// What becomes of calls of tools that do not say that they change nothing, or are not believed; of local ones that say that
+    /// they may.
     #[must_use]
     pub fn changing(self, permission: Permission) -> Self {
         self.with(Rule::Changing, permission)
@@ -100,8 +106,8 @@ impl Policy {
     }
 
     fn named(mut self, pattern: &str, permission: Permission) -> Self {
-        match Glob::new(pattern) {
-            Ok(glob) => self.with(Rule::Named(glob), permission),
+        match ToolPattern::new(pattern) {
+            Ok(pattern) => self.with(Rule::Named(pattern), permission),
             Err(error) => {
                 self.broken.push((pattern.to_owned(), error.to_string()));
                 match permission {
@@ -119,24 +125,48 @@ impl Policy {
 
     /// What becomes of calls of this tool.
     pub fn permission(&self, definition: &ToolDefinition) -> Permission {
-        let rule = self.rules.iter().find(|(rule, _)| rule.fits(definition));
-        rule.map_or(self.otherwise, |(_, permission)| *permission)
+        self.rule(definition).map_or(self.otherwise, |(_, permission)| *permission)
+    }
+
+    fn rule(&self, definition: &ToolDefinition) -> Option<&(Rule, Permission)> {
+        self.rules.iter().find(|(rule, permission)| rule.fits(definition, *permission))
+    }
+
+    /// Returns whether a decision about a tool depends on its definition: a rule that names it holds whatever it says of itself.
+    pub(super) fn is_bound(&self, definition: &ToolDefinition) -> bool {
+        !self.rules.is_empty() && !matches!(self.rule(definition), Some((Rule::Named(_), Permission::Allow)))
+    }
+
+    /// Returns whether every call is decided about in the same way.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns the patterns that mean none of these tools.
+    pub fn unmatched(&self, tools: &[&ToolDefinition]) -> Vec<&ToolPattern> {
+        let named = self.rules.iter().filter_map(|(rule, permission)| match rule {
+            Rule::Named(pattern) => Some((rule, pattern, *permission)),
+            _ => None,
+        });
+        let unmatched = named.filter(|(rule, _, permission)| !tools.iter().any(|tool| rule.fits(tool, *permission)));
+        unmatched.map(|(_, pattern, _)| pattern).collect()
     }
 }
 
 impl Rule {
-    fn fits(&self, definition: &ToolDefinition) -> bool {
-        let ToolDefinition { name, annotations, origin, .. } = definition;
+    fn fits(&self, definition: &ToolDefinition, permission: Permission) -> bool {
+        let ToolDefinition { annotations, origin, .. } = definition;
+        let trusted = definition.provenance.trust_hints;
         let says =
             |hint: &str, value: bool| annotations.0.get(hint).and_then(serde_json::Value::as_bool) == Some(value);
         match (self, origin) {
-            (Self::Named(glob), Origin::Server { server, tool }) => {
-                glob.matches(name) || glob.matches(&format!("{server}.{tool}"))
-            }
-            (Self::Named(glob), Origin::Local) => glob.matches(name),
+            (Self::Named(pattern), _) => match permission {
+                Permission::Allow => pattern.matches(definition),
+                Permission::Ask | Permission::Deny => pattern.may_mean(definition),
+            },
             (Self::Unreadable, _) => true,
-            (Self::Destructive, Origin::Server { .. }) => annotations.destructive(),
-            (Self::Changing, Origin::Server { .. }) => !annotations.read_only(),
+            (Self::Destructive, Origin::Server { .. }) => !trusted || annotations.destructive(),
+            (Self::Changing, Origin::Server { .. }) => !trusted || !annotations.read_only(),
             // The host knows its own tools: what it says nothing about is harmless.
             (Self::Destructive, Origin::Local) => says("destructiveHint", true),
             (Self::Changing, Origin::Local) => says("readOnlyHint", false) || says("destructiveHint", true),
@@ -158,6 +188,10 @@ pub struct ApprovalRequest {
     pub annotations: Annotations,
     /// What it is to be called with.
     pub arguments: Arguments,
+    /// What changed since the tool was last allowed for good, in words; empty for one that never was.
+    pub changes: Vec<Change>,
+    /// The definition that is approved, or not.
+    pub definition: ToolDefinition,
 }
 
 /// What somebody says to a call.
@@ -166,8 +200,11 @@ pub struct ApprovalRequest {
 pub enum Approval {
     /// It may be made.
     Allow,
-    /// It may be made, and so may all further calls of the same tool, as long as it says the same about its behaviour.
+    /// It may be made, and so may all further calls of the same tool, as long as its definition stays the same.
     Always,
+    /// It may be made, and so may all further calls of tools of the same server that say `readOnlyHint: true`, each as long as its
+    /// definition stays the same.
+    AlwaysReadOnly,
     /// It must not be made.
     Deny {
         /// Why, for the model.
@@ -189,46 +226,37 @@ pub(super) type Asker = Arc<dyn Fn(ApprovalRequest) -> BoxFuture<'static, Approv
 pub(super) struct Desk {
     pub(super) policy: Policy,
     pub(super) asker: Option<Asker>,
-    /// Tools that somebody has agreed to once and for all.
-    always: Arc<Mutex<Agreed>>,
+    /// Tools that were allowed for good.
+    pub(super) approvals: Approvals,
 }
 
-/// What each tool that was agreed to said about its behaviour, by its name and the server and the name there that it has.
-type Agreed = HashMap<(String, Option<(Alias, Arc<str>)>), Annotations>;
+/// What becomes of a call, and why.
+pub(super) struct Ruling {
+    pub(super) permission: Permission,
+    /// It holds only for this definition of the tool.
+    pub(super) is_bound: bool,
+    /// What changed since the tool was allowed for good.
+    pub(super) changes: Vec<Change>,
+}
 
 impl Desk {
-    pub(super) fn permission(&self, definition: &ToolDefinition) -> Permission {
+    #[cfg(test)]
+    fn permission(&self, definition: &ToolDefinition) -> Permission {
+        self.ruling(definition).permission
+    }
+
+    pub(super) fn ruling(&self, definition: &ToolDefinition) -> Ruling {
+        let is_bound = self.policy.is_bound(definition);
+        let ruling = |permission, changes| Ruling { permission, is_bound, changes };
         match self.policy.permission(definition) {
-            Permission::Ask if self.is_agreed_to(definition) => Permission::Allow,
-            permission => permission,
+            Permission::Ask => match self.approvals.check(definition) {
+                ApprovalStatus::Approved => ruling(Permission::Allow, Vec::new()),
+                ApprovalStatus::Changed(changes) => ruling(Permission::Ask, changes),
+                ApprovalStatus::Unknown => ruling(Permission::Ask, Vec::new()),
+            },
+            permission => ruling(permission, Vec::new()),
         }
     }
-
-    /// Was this tool agreed to, and is it what it was? One that has changed is asked about again, also if it changes back.
-    fn is_agreed_to(&self, definition: &ToolDefinition) -> bool {
-        let (mut always, key) = (self.always(), key(definition));
-        let is_same = always.get(&key).is_some_and(|annotations| *annotations == definition.annotations);
-        if !is_same {
-            always.remove(&key);
-        }
-        is_same
-    }
-
-    pub(super) fn allow_always(&self, definition: &ToolDefinition) {
-        self.always().insert(key(definition), definition.annotations.clone());
-    }
-
-    fn always(&self) -> std::sync::MutexGuard<'_, Agreed> {
-        lock(&self.always)
-    }
-}
-
-fn key(definition: &ToolDefinition) -> (String, Option<(Alias, Arc<str>)>) {
-    let of_server = match &definition.origin {
-        Origin::Server { server, tool } => Some((server.clone(), tool.clone())),
-        Origin::Local => None,
-    };
-    (definition.name.clone(), of_server)
 }
 
 impl fmt::Debug for Desk {
@@ -252,6 +280,7 @@ mod tests {
     fn of_server(name: &str, hints: serde_json::Value) -> ToolDefinition {
         let mut definition = local(name, hints);
         definition.origin = Origin::Server { server: "s".into(), tool: name.into() };
+        definition.provenance.trust_hints = true;
         definition
     }
 
@@ -271,6 +300,7 @@ mod tests {
     fn a_servers_tool_goes_by_two_names() {
         let mut tool = of_server("read", json!({}));
         tool.name = "mcp_s_read".to_owned();
+        tool.provenance.prefix = "mcp_s_".into();
         let permission = |pattern: &str| Policy::new().deny(pattern).permission(&tool);
         assert_eq!(["mcp_s_*", "s.read", "s.*"].map(permission), [Permission::Deny; 3]);
         assert_eq!(["read", "t.read"].map(permission), [Permission::Allow; 2]);
@@ -285,6 +315,30 @@ mod tests {
         assert_eq!(permission(json!({"readOnlyHint": true})), Permission::Allow);
         // Not a boolean: it says nothing.
         assert_eq!(permission(json!({"readOnlyHint": "true"})), Permission::Ask);
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_tools_counts_only_where_it_is_believed() {
+        let mut lying = of_server("wipe", json!({"readOnlyHint": true, "destructiveHint": false}));
+        lying.provenance.trust_hints = false;
+        for policy in [Policy::new().changing(Permission::Ask), Policy::new().destructive(Permission::Ask)] {
+            assert_eq!(policy.permission(&lying), Permission::Ask);
+        }
+    }
+
+    #[test]
+    fn allow_is_strict_and_ask_and_deny_are_broad() {
+        let mut wipe = of_server("files_wipe", json!({}));
+        wipe.origin = Origin::Server { server: "my".into(), tool: "files_wipe".into() };
+        wipe.name = "mcp_my_files_wipe".to_owned();
+        wipe.provenance.prefix = "mcp_my_".into();
+        let of = |policy: Policy| policy.permission(&wipe);
+        assert_eq!(of(Policy::new().allow("mcp_my_files_*").otherwise(Permission::Ask)), Permission::Ask);
+        assert_eq!(of(Policy::new().ask("mcp_my_files_*")), Permission::Ask);
+        assert_eq!(of(Policy::new().deny("*_wipe")), Permission::Deny);
+        let policy = Policy::new().allow("mcp_my_files_*").allow("my.*").deny("*_wipe").deny("nothing");
+        let unmatched: Vec<&str> = policy.unmatched(&[&wipe]).iter().map(|pattern| pattern.as_str()).collect();
+        assert_eq!(unmatched, ["mcp_my_files_*", "nothing"]);
     }
 
     #[test]
@@ -314,8 +368,8 @@ mod tests {
     #[test]
     fn what_was_agreed_to_for_ever_is_not_asked_again_and_what_is_denied_stays_so() {
         let desk = Desk { policy: Policy::new().ask("a").deny("b"), ..Desk::default() };
-        desk.allow_always(&local("a", json!({})));
-        desk.allow_always(&local("b", json!({})));
+        desk.approvals.allow(&local("a", json!({})));
+        desk.approvals.allow(&local("b", json!({})));
         assert_eq!(desk.permission(&local("a", json!({}))), Permission::Allow);
         assert_eq!(desk.permission(&local("b", json!({}))), Permission::Deny);
     }
@@ -324,7 +378,7 @@ mod tests {
     fn what_was_agreed_to_is_a_tool_and_not_a_name() {
         let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
         let (mine, other) = (of_server("a", json!({})), local("a", json!({})));
-        desk.allow_always(&mine);
+        desk.approvals.allow(&mine);
         assert_eq!([&mine, &other].map(|tool| desk.permission(tool)), [Permission::Allow, Permission::Ask]);
         let mut elsewhere = mine.clone();
         elsewhere.origin = Origin::Server { server: "t".into(), tool: "a".into() };
@@ -336,7 +390,7 @@ mod tests {
     fn a_tool_that_says_something_else_about_itself_is_asked_about_again() {
         let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
         let (tame, wild) = (of_server("a", json!({"readOnlyHint": true})), of_server("a", json!({})));
-        desk.allow_always(&tame);
+        desk.approvals.allow(&tame);
         assert_eq!(
             [&tame, &wild, &tame].map(|tool| desk.permission(tool)),
             [Permission::Allow, Permission::Ask, Permission::Ask]

@@ -16,10 +16,15 @@ use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
-use crate::tool::{Arguments, CallContext, CallError, CallId, Cancel, Origin, ToolDefinition};
+use crate::tool::{
+    Arguments, CallContext, CallError, CallId, Cancel, Change, Digest, Origin, ToolDefinition, differences,
+};
 
 /// How much longer than its time a call is waited for: it should end by itself, unless it holds its thread.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How often a person is asked again about one call because the tool changed before the answer came.
+const MOST_CHANGES: usize = 3;
 
 /// The calls of one answer on their way.
 pub(super) struct Round<'a> {
@@ -48,6 +53,10 @@ struct Job {
     arguments: Arguments,
     /// The host has heard of it.
     is_told: bool,
+    /// It is made only if the tool is what it was when this was decided.
+    is_bound: bool,
+    /// How often the tool changed while somebody was being asked about it.
+    changed: usize,
 }
 
 /// A call that has ended by itself.
@@ -147,8 +156,11 @@ impl<'a> Round<'a> {
                     self.answered(at, envelope);
                 }
                 Meant::Tool { tool, arguments, is_own } => {
-                    let mut job = Job { at, tool, arguments, is_told: false };
-                    match self.crew.desk.permission(job.tool.definition()) {
+                    let tool = if is_own { tool } else { self.current(tool) };
+                    let ruling = self.crew.desk.ruling(tool.definition());
+                    let is_bound = ruling.is_bound && !is_own;
+                    let mut job = Job { at, tool, arguments, is_told: false, is_bound, changed: 0 };
+                    match ruling.permission {
                         _ if is_own => self.ready.push_back(job),
                         Permission::Allow => self.ready.push_back(job),
                         Permission::Ask => self.unasked.push_back(job),
@@ -193,9 +205,28 @@ impl<'a> Round<'a> {
         true
     }
 
-    fn ask(&mut self, mut job: Job) {
+    /// The tool as it is now: it may have changed since the model was told of it, and it is the changed one that would be called.
+    fn current(&self, tool: CheckedTool) -> CheckedTool {
+        let definition = tool.definition();
+        let (Some(sources), Origin::Server { .. }) = (self.scene.sources, &definition.origin) else { return tool };
+        if self.crew.desk.policy.is_uniform() {
+            return tool;
+        }
+        let offer = sources.offer();
+        match offer.all.get(&definition.name) {
+            Some(current) if current.definition().origin == definition.origin => current.clone(),
+            _ => tool,
+        }
+    }
+
+    fn ask(&mut self, job: Job) {
         // It may have been agreed to while it waited.
-        match (self.crew.desk.permission(job.tool.definition()), &self.crew.desk.asker) {
+        let ruling = self.crew.desk.ruling(job.tool.definition());
+        self.ask_with(job, ruling.permission, ruling.changes);
+    }
+
+    fn ask_with(&mut self, mut job: Job, permission: Permission, changes: Vec<Change>) {
+        match (permission, &self.crew.desk.asker) {
             (Permission::Allow, _) => self.agreed(job),
             (Permission::Ask, Some(asker)) => {
                 let definition = job.tool.definition();
@@ -205,6 +236,8 @@ impl<'a> Round<'a> {
                     origin: definition.origin.clone(),
                     annotations: definition.annotations.clone(),
                     arguments: job.arguments.clone(),
+                    changes,
+                    definition: definition.clone(),
                 };
                 let asker = asker.clone();
                 self.tell(&mut job);
@@ -219,11 +252,33 @@ impl<'a> Round<'a> {
     }
 
     fn decide(&mut self, approval: Approval) {
-        let Some(job) = self.asked.take() else { return };
+        let Some(mut job) = self.asked.take() else { return };
+        if !matches!(approval, Approval::Deny { .. }) {
+            // What was approved is what was shown, not what the server has made of it meanwhile.
+            let current = self.current(job.tool.clone());
+            let (asked, now) = (job.tool.definition(), current.definition());
+            if Digest::of_approved(asked) != Digest::of_approved(now) {
+                let changes = differences(asked, now);
+                job.changed += 1;
+                job.tool = current;
+                if job.changed > MOST_CHANGES {
+                    return self.refused(&job, "the tool changed each time while the user was asked about it");
+                }
+                let permission = self.crew.desk.policy.permission(job.tool.definition());
+                return match permission {
+                    Permission::Deny => self.refused(&job, "the host does not allow it"),
+                    _ => self.ask_with(job, Permission::Ask, changes),
+                };
+            }
+        }
         match approval {
             Approval::Allow => self.agreed(job),
             Approval::Always => {
-                self.crew.desk.allow_always(job.tool.definition());
+                self.crew.desk.approvals.allow(job.tool.definition());
+                self.agreed(job);
+            }
+            Approval::AlwaysReadOnly => {
+                self.crew.desk.approvals.allow_read_only(job.tool.definition());
                 self.agreed(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
@@ -238,7 +293,7 @@ impl<'a> Round<'a> {
     }
 
     fn start(&mut self, job: Job) {
-        let Job { at, tool, arguments, is_told: _ } = job;
+        let Job { at, tool, arguments, is_bound, .. } = job;
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
         let (sink, told) = (self.scene.sink.downgrade(), id(&call));
@@ -247,6 +302,9 @@ impl<'a> Round<'a> {
             .with_cancel(cancel.clone())
             .with_timeout(time)
             .with_progress(move |progress| sink.tell(Step::CallProgress { call: told.clone(), progress }));
+        if is_bound {
+            cx = cx.only_unchanged();
+        }
         if let Some(parent) = self.scene.traceparent {
             cx = cx.with_traceparent(parent);
         }

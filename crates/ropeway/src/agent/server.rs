@@ -29,6 +29,7 @@ pub struct AgentServer {
     reach: Reach,
     prefix: Option<String>,
     instructions: bool,
+    trust_hints: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ enum Reach {
 
 impl AgentServer {
     fn new(reach: Reach) -> Self {
-        Self { reach, prefix: None, instructions: false }
+        Self { reach, prefix: None, instructions: false, trust_hints: false }
     }
 
     /// Puts `prefix_` before the names of its tools, instead of `mcp_alias_`; nothing when the prefix is empty.
@@ -56,6 +57,14 @@ impl AgentServer {
         self
     }
 
+    /// Believes what the server says about the behaviour of its tools, such as `readOnlyHint`; a [`Policy`](super::Policy) goes by
+    /// it then.
+    #[must_use]
+    pub fn with_trusted_hints(mut self) -> Self {
+        self.trust_hints = true;
+        self
+    }
+
     /// Our name for the server.
     pub fn alias(&self) -> &Alias {
         match &self.reach {
@@ -66,7 +75,7 @@ impl AgentServer {
 
     /// The server as a source of tools. Nothing is started; handlers and events are for a connection that is yet to be made.
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
-        let shape = Shape::plain(self.alias().clone());
+        let shape = Shape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {
             Some(prefix) => shape.with_prefix(prefix),
             None => shape,
@@ -76,6 +85,7 @@ impl AgentServer {
             Reach::Agent(config) => Mcp::with_host(*config, handlers, events),
         };
         let wants_instructions = self.instructions;
+        let shape = shape.with_endpoint(mcp.endpoint());
         ServerSource { mcp, shape, wants_instructions, none: Registry::default(), found: Mutex::default() }
     }
 }

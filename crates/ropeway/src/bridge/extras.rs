@@ -89,6 +89,7 @@ fn extra(slot: &Arc<Slot>, name: &str, deed: Deed, mut definition: ToolDefinitio
     definition.name = name.to_owned();
     definition.origin = Origin::Server { server: slot.alias().clone(), tool: name.into() };
     definition.annotations = Annotations(Map::from_iter([("readOnlyHint".to_owned(), Value::Bool(true))]));
+    definition.provenance.trust_hints = true;
     Arc::new(Extra { definition, deed, slot: Arc::downgrade(slot) })
 }
 

@@ -72,7 +72,7 @@ impl ServerHealth {
     /// It answers, or need not.
     pub fn is_well(&self) -> bool {
         match self.outcome {
-            Outcome::Ready { .. } | Outcome::FilteredToZero { .. } => self.latency.is_some(),
+            Outcome::Ready { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. } => self.latency.is_some(),
             Outcome::Cached { .. } | Outcome::Disabled => true,
             _ => false,
         }

@@ -25,8 +25,9 @@ pub use self::health::{Health, ServerHealth};
 use self::health::PATIENCE;
 use self::memory::Memory;
 use self::slot::{Roof, Slot, View, lock};
-use crate::config::{Collisions, Config, Secrets, ServerEntry};
+use crate::config::{Collisions, Config, LockPolicy, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
+use crate::lock::{Difference, Lock};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{
     ContextItem, ContextSource, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
@@ -84,6 +85,8 @@ pub struct Listing {
     pub registry: Registry,
     /// How each server stands, in the order of the configuration.
     pub verdicts: Vec<Verdict>,
+    /// How the tools differ from the lock, if the bridge [has one](BridgeBuilder::lock).
+    pub differences: Vec<Difference>,
 }
 
 /// What a new configuration has changed, by server.
@@ -153,9 +156,22 @@ pub struct BridgeBuilder {
     events: Events,
     shaping: Shaping,
     memory: Option<PathBuf>,
+    lock: Option<(Lock, LockPolicy)>,
 }
 
 impl BridgeBuilder {
+    /// Compares tools with those that a person accepted. With [`LockPolicy::Warn`] a difference is told as a warning; with
+    /// [`LockPolicy::Strict`] tools that are new or changed are neither listed nor called. [`Listing::differences`] has all of
+    /// them.
+    ///
+    /// The bridge does not read the lock file: [`LockFile::read`](crate::lock::LockFile::read) does. `lock` of the configuration is
+    /// for the host to follow.
+    #[must_use]
+    pub fn lock(mut self, lock: Lock, policy: LockPolicy) -> Self {
+        self.lock = Some((lock, policy));
+        self
+    }
+
     /// Who answers what servers ask of the host.
     #[must_use]
     pub fn handlers(mut self, handlers: Handlers) -> Self {
@@ -193,8 +209,8 @@ impl BridgeBuilder {
 
     /// Checks the settings. Nothing is started.
     pub fn build(self) -> Result<Bridge, StartError> {
-        let Self { config, handlers, events, shaping, memory } = self;
-        let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new)));
+        let Self { config, handlers, events, shaping, memory, lock } = self;
+        let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new), lock));
         let slots = slots(config.servers, &shaping, &roof)?;
         config.warnings.into_iter().for_each(|warning| roof.warn(None, warning));
         let inner = Inner {
@@ -246,6 +262,7 @@ impl Bridge {
             events: Events::default(),
             shaping: Shaping::default(),
             memory: None,
+            lock: None,
         }
     }
 
@@ -311,11 +328,13 @@ impl Bridge {
                     self.inner.roof.warn(None, message);
                 }
             }
-            assembled.registry = registry;
+            let hidden = slots.iter().flat_map(|slot| slot.hidden());
+            assembled.registry = registry.with_hidden(hidden.map(|hidden| (hidden.name, hidden.reason)));
             assembled.made_of = made_of;
         }
         let verdicts = slots.iter().zip(views).map(|(slot, view)| verdict(slot, view));
-        Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect() }
+        let differences = slots.iter().flat_map(|slot| slot.differences()).collect();
+        Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect(), differences }
     }
 
     /// How each server stands; the tools are not put together for it.

@@ -1,5 +1,6 @@
 //! A slot: one server under the roof of a bridge, with its tools as they are handed out.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +14,9 @@ use super::memory::{Memory, Remembered};
 use super::pool::Lease;
 use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
-use crate::config::{ServerConfig, ServerEntry, Settings, Start};
+use crate::config::{LockPolicy, ServerConfig, ServerEntry, Settings, Start};
 use crate::event::{Event, Events};
+use crate::lock::{Difference, DifferenceKind, Lock};
 use crate::mcp::{Backoff, ConnectError, ConnectFailed, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
 use crate::secret::Mask;
@@ -30,19 +32,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pauses before a list that has changed is taken over: they double while changes keep coming.
 const FIRST_CHANGE: Duration = Duration::from_millis(10);
 
+/// Number of tools of a server that differ from the lock and are told as warnings.
+const MOST_WARNINGS: usize = 20;
+
 /// What all slots of a bridge have in common.
 #[derive(Debug)]
 pub(super) struct Roof {
     pub(super) handlers: Handlers,
     pub(super) events: Events,
     pub(super) memory: Option<Memory>,
+    /// What a person accepted, and what is done about tools that differ from it.
+    pub(super) lock: Option<(Lock, LockPolicy)>,
     /// Counts every change of a slot's tools or state.
     changes: watch::Sender<u64>,
 }
 
 impl Roof {
-    pub(super) fn new(handlers: Handlers, events: Events, memory: Option<Memory>) -> Self {
-        Self { handlers, events, memory, changes: watch::Sender::new(0) }
+    pub(super) fn new(
+        handlers: Handlers,
+        events: Events,
+        memory: Option<Memory>,
+        lock: Option<(Lock, LockPolicy)>,
+    ) -> Self {
+        let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
+        Self { handlers, events, memory, lock, changes: watch::Sender::new(0) }
+    }
+
+    /// Are tools hidden that differ from the lock?
+    pub(super) fn is_strict(&self) -> bool {
+        matches!(self.lock, Some((_, LockPolicy::Strict)))
     }
 
     /// Something is not what it was.
@@ -117,8 +135,20 @@ struct Tools {
     /// As the connection has them, before filters and changes.
     sources: Vec<Arc<dyn Tool>>,
     handed_out: Vec<CheckedTool>,
+    /// How they differ from the lock.
+    differences: Vec<Difference>,
+    /// Tools that are not handed out, by the names that they would have and that the server has for them, each with the reason.
+    hidden: Vec<Hidden>,
     /// Changes with them.
     version: u64,
+}
+
+/// A tool that is not handed out until a person accepts it.
+#[derive(Clone)]
+pub(super) struct Hidden {
+    pub(super) name: String,
+    own: String,
+    pub(super) reason: String,
 }
 
 /// What a server has.
@@ -373,11 +403,62 @@ impl Slot {
         let mut handed_out = self.shape.apply_all(own.iter().map(bridged));
         // Whoever allows some of a server's tools has not spoken of these.
         handed_out.extend(self.shape.allowing_all().apply_all(extras.iter().map(bridged)));
+        let (differences, hidden) = self.apply_lock(&mut handed_out);
         tools.handed_out = handed_out;
+        tools.differences = differences;
+        tools.hidden = hidden;
         tools.sources = own;
         tools.sources.extend(extras);
         tools.version += 1;
         true
+    }
+
+    /// Compares tools with the lock. Those that differ are told, and taken out where the lock is strict.
+    fn apply_lock(&self, tools: &mut Vec<CheckedTool>) -> (Vec<Difference>, Vec<Hidden>) {
+        let Some((lock, policy)) = &self.roof.lock else { return Default::default() };
+        let differences = lock.compare(self.alias(), tools.iter().map(|tool| tool.definition()));
+        let is_told = |kind: &DifferenceKind| match kind {
+            DifferenceKind::Changed(_) => true,
+            DifferenceKind::New => *policy == LockPolicy::Strict,
+            DifferenceKind::Gone => false,
+        };
+        for difference in differences.iter().filter(|it| is_told(&it.kind)).take(MOST_WARNINGS) {
+            self.warn(&difference.to_string());
+        }
+        if *policy != LockPolicy::Strict {
+            return (differences, Vec::new());
+        }
+        let reasons: HashMap<&str, String> =
+            differences.iter().map(|difference| (difference.tool.as_str(), difference.reason())).collect();
+        let mut hidden = Vec::new();
+        tools.retain(|tool| {
+            let definition = tool.definition();
+            let Some(reason) = reasons.get(definition.own_name()) else { return true };
+            let (name, own) = (definition.name.clone(), definition.own_name().to_owned());
+            hidden.push(Hidden { name, own, reason: reason.clone() });
+            false
+        });
+        (differences, hidden)
+    }
+
+    /// Returns how the tools differ from the lock.
+    pub(super) fn differences(&self) -> Vec<Difference> {
+        lock(&self.tools).differences.clone()
+    }
+
+    /// Returns the tools that are not handed out until a person accepts them.
+    pub(super) fn hidden(&self) -> Vec<Hidden> {
+        lock(&self.tools).hidden.clone()
+    }
+
+    /// Returns why a call of a tool must not be made: the tool may have been handed out before it changed.
+    pub(super) fn refusal(&self, own: &str) -> Option<String> {
+        lock(&self.tools).hidden.iter().find(|hidden| hidden.own == own).map(|hidden| hidden.reason.clone())
+    }
+
+    /// Are tools hidden that differ from the lock?
+    pub(super) fn is_strict(&self) -> bool {
+        self.roof.is_strict()
     }
 
     /// Keeps what went wrong.
@@ -389,11 +470,14 @@ impl Slot {
 
     /// How much is handed out, and how the server does.
     pub(super) fn view(&self) -> View {
-        let (tools, of, version) = {
+        let (tools, of, hidden, version) = {
             let tools = lock(&self.tools);
-            (tools.handed_out.len(), tools.sources.len(), tools.version)
+            (tools.handed_out.len(), tools.sources.len(), tools.hidden.len(), tools.version)
         };
-        let (outcome, are_listed) = self.standing(tools, of);
+        let (outcome, are_listed) = match self.standing(tools, of) {
+            (Outcome::FilteredToZero { .. }, are_listed) if hidden > 0 => (Outcome::Hidden { of: hidden }, are_listed),
+            standing => standing,
+        };
         let note = self.mcp().and_then(|mcp| mcp.tools_cut()).filter(|_| are_listed);
         View { outcome, tools: if are_listed { tools } else { 0 }, version, note }
     }

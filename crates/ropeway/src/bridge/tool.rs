@@ -34,15 +34,22 @@ impl BridgeTool {
 
     async fn pass(&self, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> {
         // Where there is no slot any more but the gate is open, another one has taken over the connection.
-        let clocks = match self.slot.upgrade() {
-            Some(slot) => {
-                slot.wake().await.inspect_err(|error| self.tell(&slot, cx, error))?;
-                slot.clocks()
+        let (mut is_strict, mut clocks) = (false, None);
+        if let Some(slot) = self.slot.upgrade() {
+            slot.wake().await.inspect_err(|error| self.tell(&slot, cx, error))?;
+            let definition = self.definition();
+            if let Some(reason) = slot.refusal(definition.own_name()) {
+                let error = CallError::Hidden { tool: definition.name.clone(), reason };
+                self.tell(&slot, cx, &error);
+                return Err(error);
             }
-            None => None,
-        };
+            (is_strict, clocks) = (slot.is_strict(), slot.clocks());
+        }
         // The slot is not held while the tool works: dropping the bridge must end the call.
-        self.tool.call(arguments, &with_clocks(cx, clocks)).await
+        let cx = with_clocks(cx, clocks);
+        // What was accepted is called, and not what the server is just making of it.
+        let cx = if is_strict { cx.only_unchanged() } else { cx };
+        self.tool.call(arguments, &cx).await
     }
 
     /// The connection itself tells of calls that reach it.

@@ -1,8 +1,10 @@
 //! One server among many: how it is reached, which of its tools are wanted, and under which names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{ChatSettings, ServerConfig};
@@ -26,6 +28,8 @@ pub struct Config {
     pub collisions: Collisions,
     /// Which model is talked to, and how, where the file says something of it.
     pub chat: Option<ChatSettings>,
+    /// What is done about tools that differ from the lock, where the file says something of it.
+    pub lock: Option<LockPolicy>,
     /// What is odd about the file but was dealt with.
     pub warnings: Vec<String>,
     /// The other files that were looked into: those with secrets and variables.
@@ -77,6 +81,8 @@ pub struct ServerEntry {
     pub prompts: PromptSettings,
     /// Its instructions are added to the system prompt.
     pub instructions: bool,
+    /// Believe what it says about the behaviour of its tools, such as `readOnlyHint`.
+    pub trust_hints: bool,
 }
 
 impl ServerEntry {
@@ -99,6 +105,7 @@ impl ServerEntry {
             resources: ResourceSettings::default(),
             prompts: PromptSettings::default(),
             instructions: false,
+            trust_hints: false,
         }
     }
 }
@@ -141,6 +148,29 @@ pub enum Collisions {
     Error,
     /// The later tool gets a number at the end of its name.
     Suffix,
+}
+
+/// What is done about tools that differ from the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockPolicy {
+    /// Nothing.
+    #[default]
+    Off,
+    /// They are listed and called, with a warning.
+    Warn,
+    /// They are hidden until they are accepted.
+    Strict,
+}
+
+impl fmt::Display for LockPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Strict => "strict",
+        })
+    }
 }
 
 /// Which tools of a server are wanted, and how they are changed. Names are the server's own; globs match them.

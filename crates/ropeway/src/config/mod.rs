@@ -53,7 +53,8 @@ pub use self::chat::{ChatSettings, MissingSecrets, NotAProvider, ProviderName, T
 #[cfg(feature = "bridge")]
 pub(crate) use self::entry::PREFIX;
 pub use self::entry::{
-    Collisions, Config, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride, ToolSettings,
+    Collisions, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride,
+    ToolSettings,
 };
 #[cfg(feature = "bridge")]
 pub use self::foreign::{Foreign, ForeignServer, read_foreign};

@@ -16,8 +16,8 @@ pub use super::short::Short;
 pub use super::unit::{Pairs, Size, Text, Wait};
 
 /// What a server has of its own, and what therefore cannot be a default.
-pub(super) const NO_DEFAULTS: [&str; 8] =
-    ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth"];
+pub(super) const NO_DEFAULTS: [&str; 9] =
+    ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth", "trust_hints"];
 
 /// The MCP servers that ropeway carries, what it does with them, and the model that it talks to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
@@ -40,6 +40,9 @@ pub struct RawConfig {
     /// What happens when two tools have one name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collisions: Option<RawCollisions>,
+    /// What is done about tools that differ from `ropeway.lock`; `warn` when absent and that file exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<RawLock>,
     /// A file with secrets for `${NAME}`: lines of `NAME=value`, or a YAML map. Relative to this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_file: Option<String>,
@@ -150,6 +153,9 @@ pub struct RawServer {
     /// Its instructions are added to the system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<bool>,
+    /// Believe what the server says about the behaviour of its tools, such as `readOnlyHint`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust_hints: Option<bool>,
     /// Which era of the protocol to speak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub era: Option<RawEra>,
@@ -228,6 +234,18 @@ pub enum RawCollisions {
     LastWins,
     /// The later tool gets a number at the end of its name.
     Suffix,
+}
+
+/// What is done about tools that differ from `ropeway.lock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawLock {
+    /// Nothing.
+    Off,
+    /// They are listed and called, with a warning.
+    Warn,
+    /// They are hidden until `ropeway lock` accepts them.
+    Strict,
 }
 
 /// How long to wait for what.

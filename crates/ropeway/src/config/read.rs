@@ -7,11 +7,11 @@ use std::path::Path;
 use super::foreign::Translation;
 use super::node::{Entry, Kind, Node, Place, Step, path_text};
 use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
-use super::raw::{NO_DEFAULTS, RawChat, RawCollisions, RawServer};
+use super::raw::{NO_DEFAULTS, RawChat, RawCollisions, RawLock, RawServer};
 use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, resolve_chat, unknown_server};
 use super::secrets::{Secrets, read_variables};
-use super::{Collisions, Config, decode, foreign, json, toml, yaml};
+use super::{Collisions, Config, LockPolicy, decode, foreign, json, toml, yaml};
 use crate::tool::Alias;
 
 /// The largest file that is read.
@@ -20,7 +20,7 @@ const LARGEST: usize = 4 << 20;
 /// The largest JSON file: it cannot grow, and other clients keep much else in the same file.
 const LARGEST_JSON: usize = 64 << 20;
 
-const KEYS: [&str; 6] = ["defaults", "servers", "enabled_servers", "collisions", "secrets_file", "chat"];
+const KEYS: [&str; 7] = ["defaults", "servers", "enabled_servers", "collisions", "lock", "secrets_file", "chat"];
 
 impl Config {
     /// Reads a file: a `ropeway.yaml`, or the file of another client.
@@ -138,6 +138,7 @@ pub(super) struct Document {
     pub(super) defaults: Option<Node>,
     pub(super) enabled_servers: Option<Node>,
     pub(super) collisions: Option<Collisions>,
+    pub(super) lock: Option<LockPolicy>,
     pub(super) secrets_file: Option<(String, Place)>,
     pub(super) chat: Option<(RawChat, Node)>,
 }
@@ -181,6 +182,12 @@ impl Document {
                 },
                 "collisions" => match decode::decode(&value, &key) {
                     Ok(collisions) => document.collisions = Some(meaning(collisions)),
+                    Err(problem) => document.problems.push(problem),
+                },
+                "lock" => match decode::decode(&value, &key) {
+                    Ok(RawLock::Off) => document.lock = Some(LockPolicy::Off),
+                    Ok(RawLock::Warn) => document.lock = Some(LockPolicy::Warn),
+                    Ok(RawLock::Strict) => document.lock = Some(LockPolicy::Strict),
                     Err(problem) => document.problems.push(problem),
                 },
                 "secrets_file" => match decode::decode(&value, &key) {
@@ -252,6 +259,7 @@ impl Document {
     fn resolve(self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
         let mut problems = self.problems;
         let mut config = Config { collisions: Collisions::Error, warnings: self.warnings, ..Config::default() };
+        config.lock = self.lock;
         if let Some(collisions) = self.collisions {
             config.collisions = collisions;
         }

@@ -43,6 +43,26 @@ impl ServerConfig {
             mask: Mask::default(),
         }
     }
+
+    /// Returns a digest of the command or URL that the server is reached by. Secrets take no part in it.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn endpoint(&self) -> crate::tool::Digest {
+        let mut hasher = crate::tool::Hasher::new("ropeway server 1");
+        match &self.transport {
+            Transport::Stdio(server) => {
+                hasher.field(b"stdio");
+                hasher.field(server.command.as_bytes());
+                server.args.iter().for_each(|word| hasher.field(self.mask.hide(word).as_bytes()));
+                hasher.field(server.cwd.as_deref().unwrap_or(std::path::Path::new("")).as_os_str().as_encoded_bytes());
+            }
+            Transport::Http(server) | Transport::Sse(server) => {
+                hasher.field(b"http");
+                hasher.field(self.mask.hide(&server.url).as_bytes());
+            }
+            Transport::InProcess(_) => hasher.field(b"in process"),
+        }
+        hasher.finish()
+    }
 }
 
 /// How a server is reached.

@@ -35,6 +35,12 @@ impl Mcp {
         Arc::new(McpTool { definition: Arc::new(definition), shared, _keep: () })
     }
 
+    /// Returns a digest of the command or URL that the server is reached by.
+    #[cfg(feature = "agent")]
+    pub(crate) fn endpoint(&self) -> crate::tool::Digest {
+        self.handle.shared.config.endpoint()
+    }
+
     /// How long calls wait.
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.handle.shared.config.timeouts

@@ -14,7 +14,7 @@ use super::redaction;
 use super::session::Session;
 use super::shared::Shared;
 use crate::protocol::{HeaderParams, tool_definition};
-use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput, is_same};
 
 /// A server's tools as of one moment.
 #[derive(Debug)]
@@ -184,6 +184,20 @@ pub(crate) struct McpTool<K> {
     pub(crate) _keep: K,
 }
 
+impl<K> McpTool<K> {
+    /// Fails if the server does not define the tool as it was when it was handed out. A list that the server called changed is
+    /// fetched first.
+    async fn check_unchanged(&self, name: &str, cx: &CallContext) -> Result<(), CallError> {
+        let current = list(&self.shared, cx).await?;
+        let tool = || self.definition.name.clone();
+        match current.get(name) {
+            Some(listed) if is_same(&listed.definition, &self.definition) => Ok(()),
+            Some(_) => Err(CallError::Changed { tool: tool() }),
+            None => Err(CallError::UnknownTool { tool: tool(), nearest: Vec::new() }),
+        }
+    }
+}
+
 impl<K: Send + Sync + 'static> Tool for McpTool<K> {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
@@ -194,7 +208,12 @@ impl<K: Send + Sync + 'static> Tool for McpTool<K> {
             Origin::Server { tool, .. } => tool,
             Origin::Local => self.definition.name.as_str(),
         };
-        Box::pin(call::call_tool(&self.shared, name, arguments, cx))
+        Box::pin(async move {
+            if cx.is_only_unchanged() {
+                self.check_unchanged(name, cx).await?;
+            }
+            call::call_tool(&self.shared, name, arguments, cx).await
+        })
     }
 }
 

@@ -122,6 +122,8 @@ impl Trace {
             CallError::UnknownTool { .. }
             | CallError::InvalidArguments { .. }
             | CallError::Denied { .. }
+            | CallError::Changed { .. }
+            | CallError::Hidden { .. }
             | CallError::Failed { .. } => "_OTHER",
         };
         self.failed(kind);

@@ -47,6 +47,8 @@ pub struct Registry(Arc<Inner>);
 struct Inner {
     tools: Vec<CheckedTool>,
     by_name: HashMap<String, usize>,
+    /// Tools that are there and hidden, each with the reason.
+    hidden: HashMap<String, String>,
     /// Made when it is first asked for.
     index: OnceLock<Arc<Index>>,
     /// The tools as dialects take them, made when one first asks.
@@ -96,6 +98,27 @@ impl Registry {
         self.tools().map(CheckedTool::definition)
     }
 
+    /// Returns the registry with tools that exist and are hidden, by the names that models would call them by, each with the
+    /// reason. A call of one fails with [`CallError::Hidden`].
+    #[must_use]
+    pub fn with_hidden(mut self, hidden: impl IntoIterator<Item = (String, String)>) -> Self {
+        Arc::make_mut(&mut self.0).hidden.extend(hidden);
+        self
+    }
+
+    /// Returns the tools that exist and are hidden, each with the reason.
+    pub fn hidden(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.hidden.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
+    }
+
+    /// Returns why there is no tool of this name.
+    pub(crate) fn missing(&self, name: &str) -> CallError {
+        match self.0.hidden.get(name) {
+            Some(reason) => CallError::Hidden { tool: name.to_owned(), reason: reason.clone() },
+            None => CallError::UnknownTool { tool: name.to_owned(), nearest: self.nearest(name) },
+        }
+    }
+
     /// The tools, ready to be called.
     pub fn tools(&self) -> impl Iterator<Item = &CheckedTool> {
         self.0.tools.iter()
@@ -110,10 +133,7 @@ impl Registry {
     pub async fn call(&self, name: &str, arguments: Arguments, cx: &CallContext) -> Envelope {
         match self.get(name) {
             Some(tool) => tool.call(arguments, cx).await,
-            None => {
-                let error = CallError::UnknownTool { tool: name.to_owned(), nearest: self.nearest(name) };
-                Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, error)
-            }
+            None => Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, self.missing(name)),
         }
     }
 
@@ -160,6 +180,7 @@ impl Registry {
     fn filtered(&self, wants: impl Fn(&CheckedTool) -> bool) -> Self {
         let mut inner = Inner::default();
         self.tools().filter(|tool| wants(tool)).for_each(|tool| inner.push(tool.clone()));
+        inner.hidden.clone_from(&self.0.hidden);
         if inner.tools.len() == self.len() { self.clone() } else { Self(Arc::new(inner)) }
     }
 

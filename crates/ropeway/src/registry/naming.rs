@@ -16,6 +16,14 @@ pub fn tool_name(prefix: &str, alias: &Alias, tool: &str) -> String {
     legal(&(fill(prefix, alias) + tool))
 }
 
+/// What stands before a server's own names, as it stands in the names that models know; empty when nothing does.
+pub(super) fn prefix(prefix: &str, alias: &Alias) -> String {
+    match fill(prefix, alias) {
+        empty if empty.is_empty() => empty,
+        filled => legal(&filled),
+    }
+}
+
 /// A template with the alias in its place.
 pub(super) fn fill(template: &str, alias: &Alias) -> String {
     template.replace(ALIAS, alias.as_str())

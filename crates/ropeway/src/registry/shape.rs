@@ -8,8 +8,11 @@ use super::filter::{glob, own_name};
 use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
 use super::{Filter, Transformer, naming, visible};
 use crate::checked::{self, CheckedTool};
-use crate::config::{Glob, PREFIX, ServerEntry, ToolOverride};
-use crate::tool::{Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+use crate::config::{Glob, PREFIX, ServerEntry, Settings, ToolOverride};
+use crate::tool::{
+    Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
+    ToolOutput, is_same,
+};
 
 /// Why the settings of a server's tools cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,9 @@ pub struct Shape {
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
     description_prefix: Option<Describe>,
+    trust_hints: bool,
+    /// The command or URL of the server.
+    endpoint: Option<Digest>,
 }
 
 impl Shape {
@@ -56,6 +62,11 @@ impl Shape {
             transformers,
             prefix: entry.prefix.clone(),
             description_prefix: entry.description_prefix.as_ref().map(describe),
+            trust_hints: entry.trust_hints,
+            endpoint: match &entry.settings {
+                Settings::Known(config) => Some(config.endpoint()),
+                Settings::Missing { .. } => None,
+            },
         })
     }
 
@@ -67,7 +78,24 @@ impl Shape {
             transformers: Vec::new(),
             prefix: PREFIX.to_owned(),
             description_prefix: None,
+            trust_hints: false,
+            endpoint: None,
         }
+    }
+
+    /// Believes what the server says about the behaviour of its tools, or does not.
+    #[must_use]
+    pub fn with_trusted_hints(mut self, trust: bool) -> Self {
+        self.trust_hints = trust;
+        self
+    }
+
+    /// Sets the digest of the command or URL that the server is reached by.
+    #[cfg(feature = "agent")]
+    #[must_use]
+    pub(crate) fn with_endpoint(mut self, endpoint: Digest) -> Self {
+        self.endpoint = Some(endpoint);
+        self
     }
 
     /// Puts something else before the names; `{alias}` stands for the server's alias.
@@ -144,6 +172,14 @@ impl Shape {
         definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
         // Whose tool it is, is not a matter of taste.
         definition.origin = original.origin.clone();
+        let changed = !is_same(original, &definition);
+        definition.provenance = Provenance {
+            // Tools that the host made of resources and prompts say of themselves what they do.
+            trust_hints: self.trust_hints || original.provenance.trust_hints,
+            prefix: naming::prefix(&self.prefix, &self.alias).into(),
+            server: self.endpoint,
+            original: changed.then(|| Arc::new(original.clone())),
+        };
         let mut hidden: Vec<String> = transformers.iter().flat_map(|transformer| transformer.hidden()).collect();
         if !hidden.is_empty() {
             // A later transformer may have used a hidden name for an argument of its own.

@@ -55,6 +55,11 @@ pub enum Outcome {
         /// How many it has.
         of: usize,
     },
+    /// It is connected, but all of its tools are hidden until they are accepted.
+    Hidden {
+        /// How many it has.
+        of: usize,
+    },
     /// It is switched off.
     Disabled,
 }
@@ -108,6 +113,7 @@ impl fmt::Display for Outcome {
                 write!(f, "is skipped: {} {are} not set", names.join(", "))
             }
             Self::FilteredToZero { of } => write!(f, "is ready, but none of its {} is wanted", Tools(*of)),
+            Self::Hidden { of } => write!(f, "is ready, but {} hidden until they are locked", Tools(*of)),
             Self::Disabled => f.write_str("is switched off"),
         }
     }
@@ -155,6 +161,7 @@ mod tests {
             (secrets(&["A"]), "server `web` is skipped: `A` is not set"),
             (secrets(&["A", "B"]), "server `web` is skipped: `A`, `B` are not set"),
             (Outcome::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
+            (Outcome::Hidden { of: 2 }, "server `web` is ready, but 2 tools hidden until they are locked"),
         ];
         for (outcome, sentence) in sentences {
             assert_eq!(Verdict::new("web", outcome).to_string(), sentence);

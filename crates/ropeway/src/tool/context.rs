@@ -87,6 +87,7 @@ struct Inner {
     progress: Option<ProgressSink>,
     meta: Map<String, Value>,
     trace: Option<TraceParent>,
+    unchanged: bool,
 }
 
 impl Default for CallContext {
@@ -111,6 +112,7 @@ impl CallContext {
             progress: None,
             meta: Map::new(),
             trace: None,
+            unchanged: false,
         }))
     }
 
@@ -164,6 +166,20 @@ impl CallContext {
     pub fn with_traceparent(mut self, parent: TraceParent) -> Self {
         self.inner().trace = Some(parent);
         self
+    }
+
+    /// Makes the call only if the server still defines the tool as [`Tool::definition`](super::Tool::definition) says: a person may
+    /// have approved that definition and no other. Otherwise the call fails with
+    /// [`CallError::Changed`](super::CallError::Changed).
+    #[must_use]
+    pub fn only_unchanged(mut self) -> Self {
+        self.inner().unchanged = true;
+        self
+    }
+
+    /// Returns whether the call is made [only if the tool is unchanged](Self::only_unchanged).
+    pub fn is_only_unchanged(&self) -> bool {
+        self.0.unchanged
     }
 
     /// Adds an entry to the request's `_meta`, such as `tracestate`.

@@ -100,6 +100,21 @@ impl Annotations {
     }
 }
 
+/// What the host knows about where a definition comes from. Neither models nor files see it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Provenance {
+    /// Whether the host believes the server's [annotations](ToolDefinition::annotations).
+    pub trust_hints: bool,
+    /// What stands before the server's own name in the name that a model calls the tool by; empty when nothing does.
+    pub prefix: Arc<str>,
+    /// The command or URL that the server is reached by.
+    #[cfg(feature = "bridge")]
+    pub server: Option<super::Digest>,
+    /// The definition as the server wrote it, where the host changed more than its name.
+    pub original: Option<Arc<ToolDefinition>>,
+}
+
 /// A tool's name, description and schemas, as a model is told of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -130,6 +145,9 @@ pub struct ToolDefinition {
     /// Every other field that the server sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+    /// Where the definition comes from, and how far it is believed.
+    #[serde(skip)]
+    pub provenance: Provenance,
 }
 
 impl ToolDefinition {
@@ -146,6 +164,20 @@ impl ToolDefinition {
             provider_options: Map::new(),
             meta: None,
             extra: Map::new(),
+            provenance: Provenance::default(),
+        }
+    }
+
+    /// Returns the definition as its server wrote it.
+    pub fn source(&self) -> &Self {
+        self.provenance.original.as_deref().unwrap_or(self)
+    }
+
+    /// Returns the server's own name for the tool; of a local tool its only one.
+    pub fn own_name(&self) -> &str {
+        match &self.origin {
+            Origin::Server { tool, .. } => tool,
+            Origin::Local => &self.name,
         }
     }
 
@@ -175,4 +207,13 @@ impl ToolDefinition {
         let annotated = || self.annotations.0.get("title").and_then(Value::as_str);
         self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
     }
+}
+
+/// Returns whether two definitions say the same: title, description, schemas and annotations. Names do not count.
+pub fn is_same(old: &ToolDefinition, new: &ToolDefinition) -> bool {
+    old.title == new.title
+        && old.description == new.description
+        && old.input_schema == new.input_schema
+        && old.output_schema == new.output_schema
+        && old.annotations == new.annotations
 }

@@ -105,6 +105,20 @@ pub enum CallError {
         /// Why not.
         reason: String,
     },
+    /// The server changed the definition of the tool after it was approved; the tool was not called.
+    #[error("tool `{tool}` changed after it was approved and was not called")]
+    Changed {
+        /// The tool.
+        tool: String,
+    },
+    /// The tool is hidden from models and callers until a person accepts it.
+    #[error("tool `{tool}` is hidden: {reason}")]
+    Hidden {
+        /// The tool.
+        tool: String,
+        /// Why, and what makes it visible.
+        reason: String,
+    },
     /// The server answered with a JSON-RPC error.
     #[error("server `{server}` answered error {code}: {message}")]
     Refused {
@@ -161,6 +175,8 @@ impl CallError {
             | Self::UnknownTool { .. }
             | Self::InvalidArguments { .. }
             | Self::Denied { .. }
+            | Self::Changed { .. }
+            | Self::Hidden { .. }
             | Self::Failed { .. } => {}
         }
         self

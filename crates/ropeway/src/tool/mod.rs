@@ -2,6 +2,10 @@
 
 mod context;
 mod definition;
+#[cfg(feature = "bridge")]
+mod difference;
+#[cfg(feature = "bridge")]
+mod digest;
 mod error;
 mod local;
 mod output;
@@ -14,7 +18,13 @@ use std::pin::Pin;
 use serde_json::{Map, Value};
 
 pub use context::{CallContext, CallId, Cancel, Progress};
-pub use definition::{Alias, Annotations, Origin, ToolDefinition};
+pub use definition::{Alias, Annotations, Origin, Provenance, ToolDefinition, is_same};
+#[cfg(feature = "bridge")]
+pub use difference::{Change, differences};
+#[cfg(feature = "bridge")]
+pub(crate) use digest::Hasher;
+#[cfg(feature = "bridge")]
+pub use digest::{Digest, InvalidDigest};
 pub use error::{BoxError, CallError, Clock, Problem};
 pub use local::LocalTool;
 pub use output::ToolOutput;

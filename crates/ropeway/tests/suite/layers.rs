@@ -15,6 +15,7 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("config", 3, &[]),
     ("envelope", 3, &["schema"]),
     ("event", 3, &[]),
+    ("lock", 3, &[]),
     ("protocol", 3, &[]),
     ("schema", 3, &[]),
     ("checked", 4, &[]),

@@ -126,7 +126,7 @@ pub(super) fn translate(tree: &Node) -> Option<Translation> {
     take(&["services", "mcp"], Style::Usual);
     // A list of servers is ours.
     let is_ours =
-        ["defaults", "enabled_servers", "collisions", "secrets_file"].iter().any(|key| tree.get(key).is_some());
+        ["defaults", "enabled_servers", "collisions", "lock", "secrets_file"].iter().any(|key| tree.get(key).is_some());
     if tree.get("servers").is_some_and(Node::is_map) && !is_ours {
         take(&["servers"], Style::Usual);
     }

@@ -96,6 +96,7 @@ pub(super) fn resolve(
         },
     };
     entry.instructions = raw.instructions.unwrap_or(false);
+    entry.trust_hints = raw.trust_hints.unwrap_or(false);
     Ok(Resolved { entry, warnings, files: resolver.files })
 }
 

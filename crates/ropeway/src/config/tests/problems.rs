@@ -35,7 +35,7 @@ fn an_unknown_key_does_not_hide_the_other_mistakes_of_its_server() {
             "ropeway.yaml:6:25: servers[0].timeouts.connect: found `soon`, expected a length of time such as `30s`, `500ms` or `2m`, or a number of seconds",
             "ropeway.yaml:6:31: servers[0].timeouts: found the unknown key `ilde` (did you mean `idle`?)",
             "ropeway.yaml:7:12: servers[0].args[0]: found a list, expected a text",
-            "ropeway.yaml:8:5: servers[0]: found the unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `era`",
+            "ropeway.yaml:8:5: servers[0]: found the unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `trust_hints`, `era`",
         ]
     );
     assert_eq!(

@@ -88,7 +88,11 @@ fn the_settings_say_it_all() {
         "required": ["text"], "additionalProperties": false}));
     expected.origin = Origin::Server { server: "web".into(), tool: "say".into() };
     expected.provider_options = object(json!({"openai": {"strict": true}}));
-    assert_eq!(shaped(&Shape::new(&entry).expect("a shape"), say()), expected);
+    let shaped = shaped(&Shape::new(&entry).expect("a shape"), say());
+    // What the server itself wrote is kept beside it, and which server that was.
+    assert_eq!((shaped.source(), &*shaped.provenance.prefix), (say().definition(), "web-"));
+    expected.provenance = shaped.provenance.clone();
+    assert_eq!(shaped, expected);
 }
 
 #[test]

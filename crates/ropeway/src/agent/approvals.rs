@@ -1,0 +1,199 @@
+//! Approvals: the tools that a person allowed for good, and what they were then.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+use crate::tool::{Alias, Change, Digest, Origin, ToolDefinition, differences};
+
+/// Tools that were allowed for good, each bound to its definition at that time.
+///
+/// Clones share their contents: a host that builds one agent in the place of another gives both the same approvals
+/// ([`AgentBuilder::approvals`](super::AgentBuilder::approvals)).
+#[derive(Clone, Default)]
+pub struct Approvals(Arc<Mutex<Contents>>);
+
+#[derive(Default)]
+struct Contents {
+    tools: HashMap<Key, Approved>,
+    /// Servers whose tools that say `readOnlyHint` are allowed, each with its command or URL at that time.
+    read_only: HashSet<(Alias, Option<Digest>)>,
+}
+
+/// A tool by its server and the server's own name for it.
+type Key = (Option<Alias>, String);
+
+struct Approved {
+    digest: Digest,
+    /// What it was, to tell what changed.
+    definition: Option<Arc<ToolDefinition>>,
+    /// It was something else meanwhile.
+    is_withdrawn: bool,
+}
+
+/// Whether a tool was allowed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ApprovalStatus {
+    /// It was, and it is what it was.
+    Approved,
+    /// It was, and it changed since.
+    Changed(Vec<Change>),
+    /// It was not.
+    Unknown,
+}
+
+impl Approvals {
+    /// Creates an empty set of approvals.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allows a tool for good, as long as it stays what it is.
+    pub fn allow(&self, definition: &ToolDefinition) {
+        let digest = Digest::of_approved(definition);
+        self.insert(key(definition), digest, Some(Arc::new(definition.clone())));
+    }
+
+    /// Allows the tool of a server whose definition has this digest ([`Digest::of_approved`]). What is known of the definition
+    /// serves to tell what changed.
+    pub fn allow_digest(&self, server: &Alias, tool: &str, digest: Digest, definition: Option<ToolDefinition>) {
+        self.insert((Some(server.clone()), tool.to_owned()), digest, definition.map(Arc::new));
+    }
+
+    /// Allows the tools of this tool's server that say `readOnlyHint: true`. Each is bound to its definition when it is first
+    /// [checked](Self::check).
+    pub fn allow_read_only(&self, definition: &ToolDefinition) {
+        if let Origin::Server { server, .. } = &definition.origin {
+            lock(&self.0).read_only.insert((server.clone(), definition.provenance.server));
+        }
+        self.allow(definition);
+    }
+
+    fn insert(&self, key: Key, digest: Digest, definition: Option<Arc<ToolDefinition>>) {
+        lock(&self.0).tools.insert(key, Approved { digest, definition, is_withdrawn: false });
+    }
+
+    /// Returns whether a tool was allowed for good. One that was seen changed is not allowed any more, also if it changes back.
+    pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
+        let mut contents = lock(&self.0);
+        let Contents { tools, read_only } = &mut *contents;
+        if tools.is_empty() && read_only.is_empty() {
+            return ApprovalStatus::Unknown;
+        }
+        let (key, digest) = (key(definition), Digest::of_approved(definition));
+        if let Some(approved) = tools.get_mut(&key) {
+            if approved.digest == digest && !approved.is_withdrawn {
+                return ApprovalStatus::Approved;
+            }
+            approved.is_withdrawn = true;
+            let mut changes =
+                approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
+            if changes.is_empty() {
+                let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
+                changes.push(Change::from_words(back));
+            }
+            return ApprovalStatus::Changed(changes);
+        }
+        let (Some(server), true) = (&key.0, definition.annotations.read_only()) else { return ApprovalStatus::Unknown };
+        if !read_only.contains(&(server.clone(), definition.provenance.server)) {
+            return ApprovalStatus::Unknown;
+        }
+        let definition = Some(Arc::new(definition.clone()));
+        tools.insert(key, Approved { digest, definition, is_withdrawn: false });
+        ApprovalStatus::Approved
+    }
+}
+
+fn key(definition: &ToolDefinition) -> Key {
+    let server = match &definition.origin {
+        Origin::Server { server, .. } => Some(server.clone()),
+        Origin::Local => None,
+    };
+    (server, definition.own_name().to_owned())
+}
+
+impl fmt::Debug for Approvals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Approvals").field("tools", &lock(&self.0).tools.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::Annotations;
+
+    fn tool(name: &str, hints: serde_json::Value) -> ToolDefinition {
+        let mut definition = ToolDefinition::new(format!("mcp_s_{name}")).with_description("Reads");
+        definition.annotations = Annotations(hints.as_object().cloned().unwrap_or_default());
+        definition.origin = Origin::Server { server: "s".into(), tool: name.into() };
+        definition
+    }
+
+    fn changes(status: ApprovalStatus) -> Vec<String> {
+        match status {
+            ApprovalStatus::Changed(changes) => changes.iter().map(ToString::to_string).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_tool_that_was_allowed_stays_so_until_it_changes() {
+        let approvals = Approvals::new();
+        let note = tool("note", json!({}));
+        assert_eq!(approvals.check(&note), ApprovalStatus::Unknown);
+        approvals.allow(&note);
+        let other = approvals.clone();
+        assert_eq!(other.check(&note), ApprovalStatus::Approved);
+        assert_eq!(other.check(&tool("other", json!({}))), ApprovalStatus::Unknown);
+        let shell = tool("note", json!({})).with_description("Runs a shell");
+        assert_eq!(changes(other.check(&shell)), ["description changed"]);
+        assert_eq!(changes(approvals.check(&note)), ["changed and changed back"]);
+        approvals.allow(&shell);
+        assert_eq!(approvals.check(&shell), ApprovalStatus::Approved);
+    }
+
+    #[test]
+    fn another_server_under_the_same_alias_is_not_the_one_that_was_allowed() {
+        let approvals = Approvals::new();
+        let at = |place: &[u8]| {
+            let mut definition = tool("note", json!({"readOnlyHint": true}));
+            definition.provenance.server = Some(Digest::of_bytes(place));
+            definition
+        };
+        approvals.allow_read_only(&at(b"here"));
+        assert_eq!(changes(approvals.check(&at(b"there"))), ["the command or URL of the server changed"]);
+        let mut fresh = at(b"there");
+        fresh.origin = Origin::Server { server: "s".into(), tool: "another".into() };
+        assert_eq!(approvals.check(&fresh), ApprovalStatus::Unknown);
+    }
+
+    #[test]
+    fn the_read_only_tools_of_a_server_are_allowed_until_one_flips() {
+        let approvals = Approvals::new();
+        let read = |name| tool(name, json!({"readOnlyHint": true}));
+        approvals.allow_read_only(&read("a"));
+        assert_eq!([read("a"), read("b")].map(|tool| approvals.check(&tool)), [const { ApprovalStatus::Approved }; 2]);
+        assert_eq!(approvals.check(&tool("c", json!({"readOnlyHint": false}))), ApprovalStatus::Unknown);
+        let flipped = tool("b", json!({"readOnlyHint": false}));
+        assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` flipped to false"]);
+        let changed = read("a").with_description("Runs a shell");
+        assert_eq!(changes(approvals.check(&changed)), ["description changed"]);
+        let mut elsewhere = read("d");
+        elsewhere.origin = Origin::Server { server: "t".into(), tool: "d".into() };
+        assert_eq!(approvals.check(&elsewhere), ApprovalStatus::Unknown);
+    }
+
+    #[test]
+    fn what_was_allowed_by_its_digest_is_checked_like_any_other() {
+        let approvals = Approvals::new();
+        let note = tool("note", json!({}));
+        approvals.allow_digest(&"s".into(), "note", Digest::of_approved(&note), None);
+        assert_eq!(approvals.check(&note), ApprovalStatus::Approved);
+        assert_eq!(changes(approvals.check(&note.clone().with_description("x"))), ["definition changed"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! The lock as a file: read within bounds, and written whole or not at all.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Lock, LockError};
+
+/// Name of the file, beside the configuration file.
+pub const NAME: &str = "ropeway.lock";
+
+/// Largest file that is read or written, in bytes.
+const LARGEST: u64 = 32 << 20;
+
+/// How long another process may take to write the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A lock file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockFile {
+    path: PathBuf,
+}
+
+impl LockFile {
+    /// The lock file beside a configuration file.
+    pub fn beside(config: &Path) -> Self {
+        Self { path: config.with_file_name(NAME) }
+    }
+
+    /// Returns where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file: its lock and the text of that; nothing when there is no file.
+    pub fn read(&self) -> Result<Option<(Lock, String)>, LockError> {
+        let failed = |source| LockError::Read { path: self.path.clone(), source };
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&self.path).is_err() => {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("not a regular file")));
+        }
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| LockError::Broken {
+            path: self.path.clone(),
+            line: None,
+            problem: "not UTF-8".to_owned(),
+        })?;
+        Ok(Some((Lock::parse(&text, &self.path)?, text)))
+    }
+
+    /// Changes the lock as the file has it by now, so that two processes do not undo each other's changes, and returns the text that
+    /// was written and what `change` returned. The file is replaced in one step; one that is no lock is not touched.
+    ///
+    /// `change` gets the lock and the text that it was read from.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Lock, Option<&str>) -> T) -> Result<(String, T), LockError> {
+        let failed = |source| LockError::Write { path: self.path.clone(), source };
+        let folder = match self.path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        // The folder itself is locked: a file for it would be left behind.
+        let _held = hold(folder).map_err(failed)?;
+        let (mut lock, before) = match self.read()? {
+            Some((lock, text)) => (lock, Some(text)),
+            None => (Lock::new(), None),
+        };
+        let changed = change(&mut lock, before.as_deref());
+        let text = lock.to_text();
+        if text.len() as u64 > LARGEST {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        }
+        if before.as_deref() != Some(text.as_str()) {
+            // A link stays one: what it leads to was read and is a lock.
+            let target =
+                if before.is_some() { fs::canonicalize(&self.path).map_err(failed)? } else { self.path.clone() };
+            replace(&target, &text).map_err(failed)?;
+        }
+        Ok((text, changed))
+    }
+}
+
+/// Waits until no other process changes a lock in this folder.
+fn hold(folder: &Path) -> io::Result<File> {
+    let held = File::open(folder)?;
+    let began = Instant::now();
+    loop {
+        match held.try_lock() {
+            Ok(()) => return Ok(held),
+            // Some file systems have no locks.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(held),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => {
+                return Err(io::Error::other("another process is writing it"));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Puts a text in the place of a file, with the permissions that this has.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(name);
+    // Left behind by a process of this number that was killed.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+    let written =
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| match fs::metadata(path) {
+            Ok(metadata) => file.set_permissions(metadata.permissions()),
+            Err(_) => Ok(()),
+        });
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{Origin, ToolDefinition};
+
+    fn tool(server: &str) -> ToolDefinition {
+        let mut definition = ToolDefinition::new("t");
+        definition.origin = Origin::Server { server: server.into(), tool: "t".into() };
+        definition
+    }
+
+    fn file() -> (tempfile::TempDir, LockFile) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = LockFile::beside(&folder.path().join("ropeway.yaml"));
+        (folder, file)
+    }
+
+    #[test]
+    fn a_lock_is_kept_in_a_file() {
+        let (folder, file) = file();
+        assert_eq!(file.read().expect("no file"), None);
+        let (text, ()) = file.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect("written");
+        let (lock, read) = file.read().expect("readable").expect("a file");
+        assert_eq!((read, lock.check(&tool("s"))), (text, None));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn many_writers_at_once_lose_nothing() {
+        let (_folder, file) = file();
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let file = &file;
+                scope.spawn(move || {
+                    let alias = format!("s{number}");
+                    file.update(|lock, _| lock.accept(&alias.as_str().into(), [&tool(&alias)])).expect("written");
+                });
+            }
+        });
+        assert_eq!(file.read().expect("readable").expect("a file").0.servers().count(), 16);
+    }
+
+    #[test]
+    fn a_file_that_is_no_lock_is_not_overwritten() {
+        let (_folder, file) = file();
+        for text in ["precious", "{\"version\": 9}", ""] {
+            fs::write(file.path(), text).expect("a file");
+            file.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect_err("no lock");
+            assert_eq!(fs::read_to_string(file.path()).expect("a file"), text);
+        }
+        fs::write(file.path(), [0xff]).expect("a file");
+        let broken = file.read().expect_err("no text").to_string();
+        assert!(broken.ends_with("ropeway.lock: not UTF-8"), "{broken}");
+        fs::remove_file(file.path()).expect("removed");
+        fs::create_dir(file.path()).expect("a folder");
+        assert!(matches!(file.read(), Err(LockError::Read { .. })));
+        let sparse = File::create(file.path().with_file_name("huge")).expect("a file");
+        sparse.set_len(LARGEST + 1).expect("a size");
+        fs::remove_dir(file.path()).expect("removed");
+        fs::rename(file.path().with_file_name("huge"), file.path()).expect("renamed");
+        let huge = std::error::Error::source(&file.read().expect_err("huge")).map(ToString::to_string);
+        assert_eq!(huge.as_deref(), Some("larger than 32 MiB"));
+    }
+
+    #[test]
+    fn a_link_is_followed_when_it_leads_to_a_lock_and_to_nothing_else() {
+        let (folder, file) = file();
+        let target = folder.path().join("elsewhere");
+        std::os::unix::fs::symlink(&target, file.path()).expect("a link");
+        let accept = || file.update(|lock, _| lock.accept(&"s".into(), [&tool("s")]));
+        accept().expect_err("it leads nowhere");
+        assert!(!target.exists());
+        fs::write(&target, Lock::new().to_text()).expect("a lock");
+        accept().expect("written");
+        assert!(fs::symlink_metadata(file.path()).expect("a link").is_symlink());
+        assert!(fs::read_to_string(&target).expect("a lock").contains("\"s\""));
+    }
+}

@@ -1,0 +1,386 @@
+//! The difference between two versions of a tool definition, in words.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::ToolDefinition;
+
+/// Number of changes that are told; the rest is counted.
+const MOST: usize = 20;
+
+/// Number of characters of a name or a value that are shown.
+const LONGEST: usize = 60;
+
+/// One way in which a definition differs from an earlier version of itself, such as "description changed".
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub struct Change(String);
+
+impl Change {
+    fn new(words: impl Into<String>) -> Self {
+        Self(words.into())
+    }
+
+    /// Creates a change out of words. Control characters are escaped.
+    pub fn from_words(words: &str) -> Self {
+        Self(visible(words, usize::MAX))
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns what changed from one version of a definition to another, in words; nothing when they say the same.
+///
+/// Both are compared as their server wrote them, and as the configuration changed them where it did. The words are bounded, and
+/// free of control characters.
+pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<Change> {
+    let mut words = Words::default();
+    words.compare(old.source(), new.source());
+    if words.0.is_empty() {
+        words.compare(old, new);
+    }
+    if old.provenance.server.is_some()
+        && new.provenance.server.is_some()
+        && old.provenance.server != new.provenance.server
+    {
+        words.say("the command or URL of the server changed".to_owned());
+    }
+    words.bounded()
+}
+
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn say(&mut self, words: String) {
+        if !self.0.contains(&words) {
+            self.0.push(words);
+        }
+    }
+
+    fn bounded(self) -> Vec<Change> {
+        let more = self.0.len().saturating_sub(MOST);
+        let mut changes: Vec<Change> = self.0.into_iter().take(MOST).map(Change::new).collect();
+        if more > 0 {
+            changes.push(Change::new(format!("{more} more changes")));
+        }
+        changes
+    }
+
+    fn compare(&mut self, old: &ToolDefinition, new: &ToolDefinition) {
+        self.text("description", old.description.as_deref(), new.description.as_deref());
+        self.text("title", old.title.as_deref(), new.title.as_deref());
+        self.arguments(&old.input_schema.read(), &new.input_schema.read());
+        self.output(old, new);
+        self.hints(&old.annotations.0, &new.annotations.0);
+    }
+
+    fn text(&mut self, what: &str, old: Option<&str>, new: Option<&str>) {
+        match (old, new) {
+            (None, Some(_)) => self.say(format!("{what} added")),
+            (Some(_), None) => self.say(format!("{what} removed")),
+            (Some(old), Some(new)) if old != new => self.say(format!("{what} changed")),
+            _ => {}
+        }
+    }
+
+    fn arguments(&mut self, old: &Value, new: &Value) {
+        if same_json(old, new) {
+            return;
+        }
+        let before = self.0.len();
+        let (was_required, is_required) = (required(old), required(new));
+        let (properties, others) = (properties(old), properties(new));
+        for (name, schema) in others {
+            let shown = name_of(name);
+            let needed = is_required.contains(name.as_str());
+            match properties.get(name) {
+                None if needed => self.say(format!("required argument {shown} added")),
+                None => self.say(format!("argument {shown} added")),
+                Some(earlier) => {
+                    match (was_required.contains(name.as_str()), needed) {
+                        (false, true) => self.say(format!("argument {shown} is now required")),
+                        (true, false) => self.say(format!("argument {shown} is no longer required")),
+                        _ => {}
+                    }
+                    self.argument(&shown, earlier, schema);
+                }
+            }
+        }
+        for name in properties.keys().filter(|name| !others.contains_key(name.as_str())) {
+            self.say(format!("argument {} removed", name_of(name)));
+        }
+        // Names that are required and not described.
+        for name in is_required.difference(&was_required).filter(|name| !others.contains_key(**name)) {
+            self.say(format!("argument {} is now required", name_of(name)));
+        }
+        for name in was_required.difference(&is_required).filter(|name| !properties.contains_key(**name)) {
+            self.say(format!("argument {} is no longer required", name_of(name)));
+        }
+        if self.0.len() == before || !same_json(&rest(old), &rest(new)) {
+            self.say("input schema changed".to_owned());
+        }
+    }
+
+    fn argument(&mut self, name: &str, old: &Value, new: &Value) {
+        if same_json(old, new) {
+            return;
+        }
+        let before = self.0.len();
+        let (was, is) = (kind(old), kind(new));
+        if was != is {
+            self.say(format!("argument {name} is now {is}, was {was}"));
+        }
+        self.text(&format!("description of argument {name}"), text_of(old), text_of(new));
+        if old.get("enum") != new.get("enum") {
+            self.say(format!("allowed values of argument {name} changed"));
+        }
+        if old.get("default") != new.get("default") {
+            self.say(format!("default of argument {name} changed"));
+        }
+        if self.0.len() == before {
+            self.say(format!("schema of argument {name} changed"));
+        }
+    }
+
+    fn output(&mut self, old: &ToolDefinition, new: &ToolDefinition) {
+        match (&old.output_schema, &new.output_schema) {
+            (None, Some(_)) => self.say("output schema added".to_owned()),
+            (Some(_), None) => self.say("output schema removed".to_owned()),
+            (Some(old), Some(new)) if !same_json(&old.read(), &new.read()) => {
+                self.say("output schema changed".to_owned())
+            }
+            _ => {}
+        }
+    }
+
+    fn hints(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        for (name, value) in new {
+            match (old.get(name), value) {
+                (Some(Value::Bool(was)), Value::Bool(is)) if was != is => {
+                    self.say(format!("hint {} flipped to {is}", name_of(name)));
+                }
+                (None, value) => self.say(format!("hint {} added: {}", name_of(name), value_of(value))),
+                (Some(was), is) if !same_json(was, is) => {
+                    self.say(format!("hint {} changed to {}", name_of(name), value_of(is)));
+                }
+                _ => {}
+            }
+        }
+        for name in old.keys().filter(|name| !new.contains_key(name.as_str())) {
+            self.say(format!("hint {} removed", name_of(name)));
+        }
+    }
+}
+
+/// Are these the same, whatever the order of their keys?
+fn same_json(old: &Value, new: &Value) -> bool {
+    // Maps compare as maps, also where they keep their order.
+    old == new
+}
+
+fn properties(schema: &Value) -> &Map<String, Value> {
+    static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    schema.get("properties").and_then(Value::as_object).unwrap_or(&NONE)
+}
+
+fn required(schema: &Value) -> BTreeSet<&str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A schema without what is told argument by argument.
+fn rest(schema: &Value) -> Value {
+    let mut rest = schema.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        fields.shift_remove("properties");
+        fields.shift_remove("required");
+    }
+    rest
+}
+
+fn text_of(schema: &Value) -> Option<&str> {
+    schema.get("description").and_then(Value::as_str)
+}
+
+/// The type of an argument in words.
+fn kind(schema: &Value) -> String {
+    match schema.get("type") {
+        Some(Value::String(kind)) => match kind.as_str() {
+            "array" | "object" | "integer" => format!("an {kind}"),
+            "null" => "null".to_owned(),
+            _ => format!("a {}", visible(kind, LONGEST)),
+        },
+        Some(Value::Array(kinds)) => {
+            let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).take(8).collect();
+            format!("one of {}", visible(&kinds.join(", "), LONGEST))
+        }
+        _ => "of any type".to_owned(),
+    }
+}
+
+fn name_of(name: &str) -> String {
+    format!("`{}`", visible(name, LONGEST))
+}
+
+fn value_of(value: &Value) -> String {
+    visible(&value.to_string(), LONGEST)
+}
+
+/// Text of a server, cut, and with control and formatting characters as escapes.
+fn visible(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for (number, c) in text.chars().enumerate() {
+        if number == most {
+            shown.push('…');
+            break;
+        }
+        if is_unseen(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Characters that a terminal obeys, or that change the order or the look of others without being seen.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::{Annotations, Digest, is_same};
+
+    fn tool(schema: Value, hints: Value) -> ToolDefinition {
+        let mut definition = ToolDefinition::new("note").with_description("Writes a note").with_input_schema(schema);
+        definition.annotations = Annotations(hints.as_object().cloned().unwrap_or_default());
+        definition
+    }
+
+    fn words(old: &ToolDefinition, new: &ToolDefinition) -> Vec<String> {
+        differences(old, new).iter().map(ToString::to_string).collect()
+    }
+
+    fn note() -> ToolDefinition {
+        tool(
+            json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
+            json!({"readOnlyHint": true}),
+        )
+    }
+
+    #[test]
+    fn equal_definitions_have_no_differences_whatever_the_order_of_keys() {
+        let one = tool(json!({"a": 1, "properties": {"x": {"type": "string", "title": "X"}}}), json!({"a": 1, "b": 2}));
+        let other =
+            tool(json!({"properties": {"x": {"title": "X", "type": "string"}}, "a": 1}), json!({"b": 2, "a": 1}));
+        assert_eq!(words(&one, &other), [""; 0]);
+        assert!(is_same(&one, &other));
+    }
+
+    #[test]
+    fn a_note_that_becomes_a_shell_is_told_in_words() {
+        let shell = tool(
+            json!({"type": "object", "properties": {"text": {"type": "array"}, "shell": {"type": "string"}}, "required": ["text", "shell"]}),
+            json!({"readOnlyHint": false, "destructiveHint": true}),
+        )
+        .with_description("Runs a command");
+        assert_eq!(
+            words(&note(), &shell),
+            [
+                "description changed",
+                "argument `text` is now an array, was a string",
+                "required argument `shell` added",
+                "hint `readOnlyHint` flipped to false",
+                "hint `destructiveHint` added: true",
+            ]
+        );
+    }
+
+    #[test]
+    fn arguments_that_come_go_and_become_required_are_told() {
+        let with = |properties: Value, required: Value| {
+            tool(json!({"properties": properties, "required": required}), json!({}))
+        };
+        let string = json!({"type": "string"});
+        let cases = [
+            (with(json!({"a": string, "b": string}), json!([])), "argument `b` added"),
+            (with(json!({}), json!([])), "argument `a` removed"),
+            (with(json!({"a": string}), json!(["a"])), "argument `a` is now required"),
+            (with(json!({"a": string}), json!(["z"])), "argument `z` is now required"),
+            (
+                with(json!({"a": {"type": ["string", "null"]}}), json!([])),
+                "argument `a` is now one of string, null, was a string",
+            ),
+            (
+                with(json!({"a": {"type": "string", "description": "x"}}), json!([])),
+                "description of argument `a` added",
+            ),
+            (
+                with(json!({"a": {"type": "string", "enum": ["x"]}}), json!([])),
+                "allowed values of argument `a` changed",
+            ),
+            (with(json!({"a": {"type": "string", "maxLength": 1}}), json!([])), "schema of argument `a` changed"),
+        ];
+        for (new, said) in cases {
+            assert_eq!(words(&with(json!({"a": string}), json!([])), &new), [said]);
+        }
+        let back = with(json!({"a": string}), json!(["a"]));
+        assert_eq!(words(&back, &with(json!({"a": string}), json!([]))), ["argument `a` is no longer required"]);
+    }
+
+    #[test]
+    fn whatever_differs_is_told_somehow() {
+        let plain = tool(json!({"properties": {"a": {}}}), json!({}));
+        let cases = [
+            (tool(json!({"properties": {"a": {}}, "additionalProperties": false}), json!({})), "input schema changed"),
+            (tool(json!({"properties": {"a": {}}}), json!({"x": {"y": 1}})), r#"hint `x` added: {"y":1}"#),
+            (plain.clone().with_output_schema(json!({})), "output schema added"),
+        ];
+        for (new, said) in cases {
+            assert_eq!(words(&plain, &new), [said]);
+        }
+        let mut untold = plain.clone();
+        untold.description = None;
+        assert_eq!(words(&plain, &untold), ["description removed"]);
+    }
+
+    #[test]
+    fn what_the_host_put_in_the_place_of_the_servers_words_does_not_hide_a_change() {
+        let described = |by_server: &str| {
+            let mut definition = note().with_description("by the host");
+            definition.provenance.original = Some(Arc::new(note().with_description(by_server)));
+            definition
+        };
+        assert_eq!(words(&described("old"), &described("new")), ["description changed"]);
+        let mut moved = described("old");
+        moved.provenance.server = Some(Digest::of_bytes(b"there"));
+        let mut here = described("old");
+        here.provenance.server = Some(Digest::of_bytes(b"here"));
+        assert_eq!(words(&here, &moved), ["the command or URL of the server changed"]);
+    }
+
+    #[test]
+    fn words_are_bounded_and_free_of_escapes() {
+        let properties: Map<String, Value> = (0..100).map(|n| (format!("{n}"), json!({}))).collect();
+        let said = words(&note(), &tool(json!({"properties": properties}), json!({})));
+        assert_eq!((said.len(), said[20].as_str()), (21, "83 more changes"));
+        let evil = tool(json!({"properties": {"\u{1b}[2J\u{202e}x": {}, "a".repeat(1000): {}}}), json!({}));
+        let said = words(&tool(json!({"properties": {}}), json!({})), &evil);
+        assert_eq!(said[0], r"argument `\u{1b}[2J\u{202e}x` added");
+        assert_eq!(said[1], format!("argument `{}…` added", "a".repeat(60)));
+    }
+}
