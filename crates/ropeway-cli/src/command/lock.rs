@@ -75,7 +75,7 @@ struct Review {
 
 impl Lock {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers()?;
+        let servers = self.server.servers(&setting)?;
         let Source::File(config) = servers.source.clone() else {
             let failure = Failure::usage("there is no configuration file whose servers could be locked");
             return Err(failure.hint("`ropeway add` adds a server to one"));

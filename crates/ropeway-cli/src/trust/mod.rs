@@ -10,3 +10,4 @@ pub(crate) use self::gate::{
     Follower, Mode, VARIABLE, admit, admit_as, ask, before, can_ask, remember, shown, warning,
 };
 pub(crate) use self::store::{Status, Store, StoreError};
+pub(crate) use self::summary::Summary;
