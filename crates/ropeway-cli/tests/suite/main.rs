@@ -14,6 +14,7 @@ mod examples;
 mod home;
 mod import;
 mod listing;
+mod lock;
 mod many;
 mod mark;
 mod picture;
