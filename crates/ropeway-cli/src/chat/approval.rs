@@ -68,9 +68,6 @@ impl Offers {
 }
 
 /// Tools that the model may call. Others are asked about, or not called where nobody can be asked
-///
-/// GLOB is SERVER.TOOL, such as `files.read_*` or `*.list`, or the name that models use: `mcp_files_read`, or `mcp_files_*` for all
-/// tools of a server. A wildcard never reaches from the server into the tool, except with --ask and --deny, where that is safe.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Approval")]
 pub(crate) struct Rules {

@@ -52,7 +52,11 @@ You are asked about each tool before it is called; where nobody can be asked, it
 --allow or --yes says so. Tools that say that they are read-only are called without asking if the server
 has `trust_hints: true` in its entry, or --trust-hints is given. --deny wins over --ask, and --ask over
 --allow; options win over the file, except over its `deny`. \"Always\" holds for the tool as it is: one
-that the server changes is asked about again, with what changed.";
+that the server changes is asked about again, with what changed.
+
+A GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses: mcp_files_read, or
+mcp_files_* for all tools of a server. A wildcard never reaches from the server into the tool: for some
+tools of server my, write my.files_*, not mcp_my_files_*. --ask and --deny match those, too, to be safe.";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
@@ -255,7 +259,10 @@ impl Chat {
             let listing = session.listing();
             if !no_tools {
                 let tools: Vec<_> = listing.registry.definitions().collect();
-                let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
+                // Of a server whose tools are hidden not all are known either.
+                let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
+                let absent =
+                    listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome) || hides(&verdict.server));
                 let unseen: Vec<_> = absent
                     .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))

@@ -196,7 +196,6 @@ impl Review {
                         text.push_str(&faint(&format!("    was: {}\n    now: {}\n", shown(was), shown(now))));
                     }
                 }
-                _ => {}
             }
         }
         if self.differences.is_empty() && exists {

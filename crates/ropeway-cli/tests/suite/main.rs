@@ -15,6 +15,7 @@ mod examples;
 mod home;
 mod import;
 mod listing;
+mod lock;
 mod many;
 mod mark;
 mod picture;

@@ -140,8 +140,13 @@ pub(super) fn call(scripted: &Scripted, call: &Call) -> Outcome {
         }
         "grow" => {
             let name = text_of("name").unwrap_or("grown").to_owned();
-            let definition = json!({ "name": name, "inputSchema": { "type": "object" } });
-            scripted.set(|script| script.extra_tools.push(super::ExtraTool::new(definition, text("grown"))));
+            // A definition may take the place of another one of the same name.
+            let definition = arguments.get("definition").cloned();
+            let definition = definition.unwrap_or_else(|| json!({ "name": name, "inputSchema": { "type": "object" } }));
+            scripted.set(|script| {
+                script.extra_tools.retain(|tool| tool.definition["name"] != definition["name"]);
+                script.extra_tools.push(super::ExtraTool::new(definition, text("grown")));
+            });
             scripted.changed("tools");
             Outcome::Answer(text(&name))
         }

@@ -50,7 +50,7 @@ pub struct MissingSecrets {
     pub key: Vec<String>,
 }
 
-/// Which tools a model may call, by globs over the names that it knows them by.
+/// Which tools a model may call, by patterns such as `files.read_*`: SERVER.TOOL, or the name that the model uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolApproval {

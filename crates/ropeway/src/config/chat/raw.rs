@@ -48,12 +48,12 @@ pub struct RawChat {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_steps: Option<u32>,
-    /// Which tools the model may call, by globs over the names that it knows them by.
+    /// Which tools the model may call, by patterns such as `files.read_*`: SERVER.TOOL, or the name that the model uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<RawApproval>,
 }
 
-/// Which tools a model may call, by globs over the names that it knows them by.
+/// Which tools a model may call, by patterns such as `files.read_*`: SERVER.TOOL, or the name that the model uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveSerialize, DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{known, parse, parse_with};
 use crate::config::{
-    Collisions, Config, EraChoice, HttpServer, Secret, Secrets, ServerConfig, ServerEntry, Settings, Start,
+    Collisions, Config, EraChoice, HttpServer, LockPolicy, Secret, Secrets, ServerConfig, ServerEntry, Settings, Start,
     StdioServer, ToolOverride, Transport,
 };
 
@@ -333,4 +333,23 @@ fn every_file_that_takes_part_is_known() {
     let config = Config::parse(text, &folder.path().join("ropeway.yaml"), &Secrets::none()).unwrap();
     let names: Vec<_> = config.files.iter().map(|file| file.strip_prefix(folder.path()).unwrap()).collect();
     assert_eq!(names, [".env", "secrets", "variables", "token"].map(std::path::Path::new));
+}
+
+#[test]
+fn hints_are_believed_and_locks_followed_only_where_the_file_says_so() {
+    let file = |more: &str, top: &str| format!("servers:\n  - alias: a\n    command: x\n{more}{top}");
+    let config = parse(&file("", "")).unwrap();
+    assert_eq!((config.servers[0].trust_hints, config.lock), (false, None));
+    let config = parse(&file("    trust_hints: true\n", "lock: off\n")).unwrap();
+    assert_eq!((config.servers[0].trust_hints, config.lock), (true, Some(LockPolicy::Off)));
+    assert_eq!(parse(&file("", "lock: strict\n")).unwrap().lock, Some(LockPolicy::Strict));
+    let wrong = parse(&file("", "lock: strickt\n")).unwrap_err().to_string();
+    assert!(wrong.contains("did you mean `strict`?"), "{wrong}");
+    // Whoever adds a server later decides anew.
+    let wrong = parse("defaults: {trust_hints: true}\nservers: []\n").unwrap_err().to_string();
+    assert!(wrong.contains("found `trust_hints`, expected it at each server that needs it"), "{wrong}");
+    // Files of other clients never say so.
+    let foreign = r#"{"mcpServers": {"a": {"command": "x", "trust_hints": true}}}"#;
+    let config = Config::parse(foreign, std::path::Path::new("nowhere/mcp.json"), &Secrets::none()).unwrap();
+    assert!(!config.servers[0].trust_hints);
 }

@@ -168,7 +168,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
         ("servers:\n  - a\n", "ropeway.yaml:2:5: servers[0]: found `a`, expected a map"),
         (
             "- a\n",
-            "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `collisions`, `secrets_file`, `chat`",
+            "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `collisions`, `lock`, `secrets_file`, `chat`",
         ),
         (
             "servers: []\nservers: []\n",

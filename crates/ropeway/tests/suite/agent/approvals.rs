@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropeway::agent::{Agent, AgentBuilder, Approval, ApprovalRequest, End, Limits, Permission, Policy};
+use ropeway::agent::{Agent, AgentBuilder, Approval, ApprovalRequest, Approvals, End, Limits, Permission, Policy};
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
 use ropeway::testing::Saying;
@@ -241,4 +241,37 @@ async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
         fine(&agent, dialect).await;
         assert_eq!(results(&agent.history()), [ok("asked", "asked"), ok("free", "free")], "{dialect}");
     }
+}
+
+/// A tool of the host that describes itself so.
+fn note(description: &str) -> LocalTool {
+    let definition = ToolDefinition::new("note").with_description(description);
+    LocalTool::new(definition, |_, _| std::future::ready(Ok::<_, BoxError>("noted")))
+}
+
+#[tokio::test]
+async fn another_agent_goes_by_what_was_allowed_and_asks_about_what_changed() {
+    let approvals = Approvals::new();
+    let asked: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
+    let run = async |description: &str| {
+        let log = asked.clone();
+        let agent = calling(Dialect::Chat, &["note"])
+            .tool(note(description))
+            .policy(Policy::new().ask("note"))
+            .approvals(approvals.clone())
+            .on_approval(move |request: ApprovalRequest| {
+                log.lock().expect("no poison").push(request.changes.iter().map(ToString::to_string).collect());
+                async { Approval::Always }
+            })
+            .build()
+            .expect("an agent");
+        fine(&agent, Dialect::Chat).await;
+        assert_eq!(results(&agent.history()), [ok("note", "noted")]);
+    };
+    run("Writes a note").await;
+    run("Writes a note").await;
+    run("Runs a shell").await;
+    run("Runs a shell").await;
+    let asked = asked.lock().expect("no poison").clone();
+    assert_eq!(asked, [vec![], vec!["description changed".to_owned()]]);
 }

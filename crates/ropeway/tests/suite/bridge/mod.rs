@@ -1,6 +1,7 @@
 //! Many servers under one roof.
 
 mod life;
+mod lock;
 
 use std::collections::BTreeMap;
 
