@@ -341,6 +341,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
 
 /// The name of a field, borrowed from the JSON where that is possible.
 #[derive(Deserialize)]
+#[serde(transparent)]
 pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// The fields of a block: those that make up a part apart, the others in the order they came.

@@ -5,6 +5,12 @@
 //! [`schema`], [`envelope`]), then parts that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection
 //! ([`mcp`]), tools as a model's dialect takes them ([`lowering`]); above them the tools of many servers as one value ([`registry`])
 //! and a model that is asked ([`provider`]), the servers under one roof ([`bridge`]), and a model that uses tools ([`agent`]).
+//!
+//! # Features
+//!
+//! `agent` (default) is everything but `testing`; `mcp` is one connection, `bridge` many of them, `providers` models alone.
+//! `arbitrary-precision` keeps every digit of numbers that only pass through. It turns on the feature of `serde_json` of the same name,
+//! for the whole program: types that read an `f64` out of an untagged, flattened or tagged place then refuse fractions. See [`json`].
 
 #[cfg(feature = "agent")]
 pub mod agent;

@@ -6,8 +6,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Number;
 
 /// A text that may be a secret, or hold one; a number or a truth in the file is its text.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -88,10 +90,15 @@ impl Serialize for Wait {
     }
 }
 
+/// A fraction as JSON text with arbitrary precision shows it: as a map that only a [`Number`] understands.
+pub(super) fn fraction<'de, A: MapAccess<'de>>(map: A) -> Option<f64> {
+    Number::deserialize(MapAccessDeserializer::new(map)).ok()?.as_f64()
+}
+
 impl<'de> Deserialize<'de> for Wait {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Waits;
-        impl Visitor<'_> for Waits {
+        impl<'de> Visitor<'de> for Waits {
             type Value = Wait;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,6 +115,13 @@ impl<'de> Deserialize<'de> for Wait {
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Wait, E> {
                 Wait::seconds(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Wait, A::Error> {
+                match fraction(map) {
+                    Some(number) => self.visit_f64(number),
+                    None => Err(de::Error::invalid_type(Unexpected::Map, &self)),
+                }
             }
         }
         deserializer.deserialize_any(Waits)

@@ -1,5 +1,6 @@
 //! The inbox of a link: answers find their requests, everything else finds the host.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -152,6 +153,12 @@ impl Inbox {
         if let Some((id, range)) = protocol::quick_answer(text) {
             self.settle(id, Ok(Answer::likely(text.slice(range), text.clone())));
             return Ok(());
+        }
+        // Of a batch each message is parsed by itself, and one that cannot be parsed is passed over.
+        if text.trim_ascii_start().starts_with(b"[")
+            && let Cow::Owned(repaired) = json::decodable(text)
+        {
+            return self.receive_messages(&repaired.into(), reply, owner);
         }
         match self.receive_messages(text, reply, owner) {
             Err(Malformed::NotJson(error)) => match json::repair(text) {

@@ -161,7 +161,8 @@ impl CallArguments {
         if text.trim().is_empty() {
             return Self::Object(Map::new());
         }
-        match json::from_str(text) {
+        // A number that no value can hold is no text, either: the model is told, and the tool is not called with something else.
+        match serde_json::from_str(&json::without_lone_surrogates(text)) {
             Ok(Value::Object(arguments)) => Self::Object(arguments),
             Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", kind(&other))),
             Err(error) => Self::broken(text, format!("the arguments are not valid JSON: {error}")),

@@ -229,12 +229,15 @@ impl Remains {
 
 /// Writes the answer to a request of the other side.
 pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
-    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
+    // The id goes back as it came: not every JSON text that can be an id can be a `Value`.
+    let id = json::compact(id.get());
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
 /// Writes the refusal of a request of the other side.
 pub fn encode_refusal(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
-    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+    let (id, message) = (json::compact(id.get()), Value::from(message));
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
 
 /// Writes a notification.
@@ -291,6 +294,21 @@ mod tests {
             error(r#"{"id":1,"error":{"code":1e300,"message":"m","data":[1]}}"#).data,
             Some(serde_json::json!([1]))
         );
+    }
+
+    #[test]
+    fn an_id_of_the_other_side_goes_back_as_it_came() {
+        for id in ["1e400", "18446744073709551616", "-0", "1.10", r#""\ud83d""#, r#"{"a": [1]}"#] {
+            let request = format!(r#"{{"id":{id},"method":"ping"}}"#);
+            let messages = all(request.as_bytes()).expect("a message");
+            let Incoming::Request { id: found, .. } = &messages[0] else { panic!("a request") };
+            let id = id.replace(' ', "");
+            let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            assert_eq!(text(encode_answer(found, &serde_json::json!({}))), answer);
+            let refusal = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"\"no\""}}}}"#);
+            assert_eq!(text(encode_refusal(found, -1, "\"no\"")), refusal);
+        }
     }
 
     #[test]

@@ -203,6 +203,8 @@ impl<'a> Turns<'a, '_> {
         };
         let extra = native.then_some(&call.extra);
         let written = extra.and_then(|extra| extra.get(WRITTEN)?.as_str());
+        // A provider may not take what only we can read.
+        let written = written.filter(|text| matches!(json::without_lone_surrogates(text), Cow::Borrowed(_)));
         let written = written.filter(|text| match (&call.arguments, json::from_str(text)) {
             (CallArguments::Object(now), Ok(then)) => match tool {
                 Some(tool) => tool.from_wire(then) == *now,

@@ -658,7 +658,7 @@ mod tests {
         casts(kind("integer"), json!(3.0), json!(3), &[" was 3.0"]);
         casts(kind("integer"), json!("18446744073709551615"), json!(u64::MAX), &[" was \"18446744073709551615\""]);
         casts(kind("number"), json!("3.5"), json!(3.5), &[" was \"3.5\""]);
-        casts(kind("number"), json!("1e3"), json!(1000.0), &[" was \"1e3\""]);
+        casts(kind("number"), json!("1e3"), serde_json::from_str("1e3").expect("JSON"), &[" was \"1e3\""]);
         casts(kind("boolean"), json!("true"), json!(true), &[" was \"true\""]);
         casts(kind("boolean"), json!("False"), json!(false), &[" was \"False\""]);
         casts(kind("string"), json!(3), json!("3"), &[" was 3"]);
@@ -679,6 +679,8 @@ mod tests {
             ("integer", json!("03")),
             ("integer", json!("3.5")),
             ("integer", json!(3.5)),
+            // With arbitrary precision a number can hold all digits.
+            #[cfg(not(feature = "arbitrary-precision"))]
             ("integer", json!("123456789012345678901234567890")),
             ("number", json!("0.12345678901234567890")),
             ("number", json!("NaN")),

@@ -1,5 +1,6 @@
 //! An output: what a tool answered.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
@@ -158,28 +159,28 @@ impl ToolOutput {
                 }
                 ("content", Value::Null) => output.content.clear(),
                 ("content", block) => output.content = vec![ContentPart::from_value(block)],
-                (_, value) => output.insert(key, value),
+                (_, value) => output.insert(key.into(), value),
             }
         }
         output
     }
 
     /// Takes a field of a result; its content is not one of them.
-    fn insert(&mut self, key: String, value: Value) {
-        match (key.as_str(), value) {
+    fn insert(&mut self, key: Cow<'_, str>, value: Value) {
+        match (&*key, value) {
             ("structuredContent", value) => self.structured = Some(value),
             ("isError", Value::Bool(flag)) => self.is_error = flag,
             ("isError" | "_meta", Value::Null) => {}
             ("isError", odd) => {
                 // Some servers write "true" or 1.
                 self.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
-                self.extra.insert(key, odd);
+                self.extra.insert(key.into_owned(), odd);
             }
             ("_meta", Value::Object(meta)) => self.meta = Some(meta),
             // The usual kind of result says nothing; another one tells how to go on.
             ("resultType", kind) if kind == "complete" => {}
             (_, value) => {
-                self.extra.insert(key, value);
+                self.extra.insert(key.into_owned(), value);
             }
         }
     }
@@ -202,7 +203,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
                 while let Some(Key(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
-                        _ => output.insert(key.into_owned(), map.next_value()?),
+                        _ => output.insert(key, map.next_value()?),
                     }
                 }
                 Ok(output)

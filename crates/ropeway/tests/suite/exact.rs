@@ -11,12 +11,13 @@ use ropeway::envelope::Envelope;
 use ropeway::json;
 use ropeway::mcp::Mcp;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Exchange, Reply};
-use ropeway::testing::{Fault, On, Saying, Script, replaying};
+use ropeway::provider::{ChatRequest, Exchange, Reply, Settings, encode};
+use ropeway::testing::{Fault, Noise, On, Rule, Saying, Script, replaying};
 use ropeway::tool::{CallContext, CallId, LocalTool, Origin, ToolDefinition, ToolOutput};
+use ropeway::web::{SseEvent, SseParser};
 use serde_json::{Value, json};
 
-use crate::hasty::{arguments, at, call, chain, child, connect, hasty, in_process, listening, still_works};
+use crate::hasty::{arguments, at, call, chain, child, connect, hasty, in_process, listening, still_works, until};
 use crate::scene::scene;
 
 /// A character that JavaScript cut in two, as it writes it.
@@ -83,6 +84,23 @@ fn a_lone_surrogate_spoils_nothing_that_a_server_sends() {
 }
 
 #[test]
+fn a_request_of_the_server_may_have_any_id() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        for (nth, id) in ["1e400", r#""\ud83d""#, "123456789012345678901234567890"].into_iter().enumerate() {
+            let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+            scripted.set(|script| {
+                script.faults = vec![Rule { on: On::tool("echo"), fault: Noise::Bytes(ping.into_bytes()).into() }];
+            });
+            still_works(&server).await;
+            let is_answer = |message: &&Value| message.get("result").is_some() || message.is_string();
+            until("the ping is answered", || scripted.received().iter().filter(is_answer).count() > nth).await;
+        }
+        server.close().await;
+    });
+}
+
+#[test]
 fn a_number_spoils_nothing_that_a_server_sends() {
     scene(|_| async {
         let output = format!(
@@ -100,6 +118,9 @@ fn a_number_spoils_nothing_that_a_server_sends() {
             assert_eq!(json!(output.meta).to_string(), NUMBERS);
             assert_eq!(text, format!("a\n{{\"type\":\"odd\",\"n\":{NUMBERS}}}\n1.10\n-0"));
             assert_eq!(output.extra["more"].to_string(), "1e+400");
+            // It is written as it should be, not as it came.
+            let mut output = output;
+            output.extra.shift_remove("isError");
             let again = serde_json::to_string(&output).expect("JSON");
             assert_eq!(json::from_str::<ToolOutput>(&again).expect("an output"), output);
         } else {
@@ -163,10 +184,34 @@ fn an_emoji_that_is_split_over_two_deltas_does_not_end_a_stream() {
 }
 
 #[test]
+fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
+    for dialect in Dialect::ALL {
+        let conversation = Conversation::new().with("hi");
+        let request = ChatRequest::new("model", &conversation);
+        let settings = Settings::new(dialect).with_base_url("http://127.0.0.1:1").with_key("a-key-for-tests");
+        let mut decoder = encode(&settings, &request).expect("a request").decoder();
+        // As a byte of its own: `§` is two bytes in UTF-8, of which one is lost.
+        let mut bytes = Saying::text("so § far").events(dialect).into_bytes();
+        bytes.retain(|byte| *byte != "§".as_bytes()[0]);
+        let mut events = Vec::new();
+        let feed = |event: SseEvent| {
+            if !event.data.is_empty() && !decoder.is_over() {
+                decoder.frame(&event.data, &mut events).expect("a frame");
+            }
+        };
+        SseParser::new(1 << 20).push(&bytes, feed);
+        let reply = decoder.end(&mut events).unwrap_or_else(|error| panic!("{dialect}: {}", chain(&error)));
+        assert_eq!(reply.message.to_text(), "so \u{fffd} far", "{dialect}");
+    }
+}
+
+#[test]
 fn arguments_of_a_model_are_as_it_wrote_them() {
     scene(|_| async {
         for dialect in Dialect::ALL {
-            let written = format!(r#"{{"n":{NUMBERS},"text":"MARK"}}"#);
+            // A number that a value cannot hold would be a problem that the model is told of.
+            let numbers = if EXACT { NUMBERS } else { r#"{"one":1.0}"# };
+            let written = format!(r#"{{"n":{numbers},"text":"MARK"}}"#);
             // Gemini writes arguments as JSON, the others as JSON text within JSON.
             let cut = if dialect == Dialect::Gemini { r"\ud83d" } else { r"\\ud83d" };
             let saying = Saying::written_call(

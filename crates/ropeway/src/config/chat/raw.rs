@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 
 use super::ProviderName;
-use crate::config::unit::Text;
+use crate::config::unit::{Text, fraction};
 use crate::message::Effort;
 
 /// Which model `ropeway chat` talks to, how, and which tools it may call.
@@ -109,7 +109,7 @@ impl Serialize for RawTemperature {
 impl<'de> Deserialize<'de> for RawTemperature {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Temperatures;
-        impl Visitor<'_> for Temperatures {
+        impl<'de> Visitor<'de> for Temperatures {
             type Value = RawTemperature;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,6 +124,13 @@ impl<'de> Deserialize<'de> for RawTemperature {
                 match (0.0..=2.0).contains(&number) {
                     true => Ok(RawTemperature(number)),
                     false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawTemperature, A::Error> {
+                match fraction(map) {
+                    Some(number) => self.visit_f64(number),
+                    None => Err(de::Error::invalid_type(Unexpected::Map, &self)),
                 }
             }
         }

@@ -115,7 +115,7 @@ impl Decoder {
     }
 
     fn start_block(&mut self, index: u64, block: Option<&RawValue>, events: &mut Vec<ReplyEvent>) {
-        let Some(mut block) = read::<Map<String, Value>>(block) else { return };
+        let Some(mut block) = read_value::<Map<String, Value>>(block) else { return };
         let draft = &mut self.draft;
         let (slot, kind) = match block.get("type").and_then(Value::as_str).unwrap_or_default() {
             "text" => {
@@ -185,7 +185,7 @@ impl Decoder {
                 }
             }
             (Kind::Text | Kind::Private { .. }, "citations_delta") => {
-                if let (Some(extra), Some(citation)) = (draft.extra(slot), read::<Value>(delta.citation)) {
+                if let (Some(extra), Some(citation)) = (draft.extra(slot), read_value::<Value>(delta.citation)) {
                     add(extra, "citations", Value::Array(vec![citation]));
                 }
             }
@@ -228,7 +228,7 @@ impl Decoder {
 
     /// The container that the model's code runs in: the next request names it.
     fn container(&mut self, container: Option<&RawValue>) {
-        if let Some(container @ Value::Object(_)) = read(container) {
+        if let Some(container @ Value::Object(_)) = read_value(container) {
             self.draft.extra.insert("container".to_owned(), container);
         }
     }
@@ -280,6 +280,11 @@ fn error(data: &[u8]) -> ProviderError {
 /// Reads a part of a frame; one of another shape than usual is not there.
 fn read<'a, T: serde::Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     json.and_then(|json| serde_json::from_str(json.get()).ok())
+}
+
+/// The same for JSON that is kept as it came, whatever numbers it holds.
+fn read_value<T: serde::de::DeserializeOwned>(json: Option<&RawValue>) -> Option<T> {
+    json.and_then(|json| json::from_str(json.get()).ok())
 }
 
 fn take(block: &mut Map<String, Value>, name: &str) -> String {

@@ -331,7 +331,7 @@ fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
         let (_, rest) = body.split_once("\"input\":").expect("an input");
         rest.split_once('}').expect("an end").0.to_owned()
     };
-    let read: Value = serde_json::from_str("{\"at\": 12345678901234567890123, \"b\": 1.1}").expect("JSON");
+    let read: Value = serde_json::from_str("{\"at\": 12345678901234567890123, \"b\": 1.10}").expect("JSON");
     assert_eq!(input(read), "{\"at\": 12345678901234567890123, \"b\":1.10");
     assert_eq!(input(json!({"at": "hidden"})), "{\"at\":\"hidden\"");
 }

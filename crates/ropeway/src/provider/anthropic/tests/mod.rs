@@ -19,7 +19,7 @@ fn settings() -> Settings {
 
 /// A conversation out of its saved messages.
 fn conversation(messages: Value) -> Conversation {
-    serde_json::from_value(json!({"messages": messages})).expect("a conversation")
+    crate::json::from_str(&json!({"messages": messages}).to_string()).expect("a conversation")
 }
 
 fn user(text: &str) -> Value {

@@ -10,7 +10,7 @@ use crate::provider::{ChatRequest, encode};
 fn sent_back(frames: Vec<Value>) -> Value {
     let mut conversation = conversation(json!([user("hi")]));
     let answer = Message::Assistant(reply(frames).message);
-    conversation.push(serde_json::from_value::<Message>(json!(answer)).expect("a message"));
+    conversation.push(crate::json::from_str::<Message>(&json!(answer).to_string()).expect("a message"));
     let encoded = encode(&settings(), &ChatRequest::new("claude", &conversation)).expect("a request");
     body(&encoded)["messages"][1]["content"].take()
 }

@@ -280,6 +280,7 @@ fn arguments_that_are_no_object_are_broken() {
     assert_eq!(problem("[1]"), ("[1]".to_owned(), "the arguments must be a JSON object, not an array".to_owned()));
     assert_eq!(problem(r#""x""#).1, "the arguments must be a JSON object, not a string");
     // What no value can hold spoils the call, not the answer.
+    #[cfg(not(feature = "arbitrary-precision"))]
     assert!(problem(r#"{"a": 1e999}"#).1.starts_with("the arguments are not valid JSON"));
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(500), "]".repeat(500));
     assert!(problem(&deep).1.starts_with("the arguments are not valid JSON"));
