@@ -22,12 +22,13 @@ Examples:
   ropeway trust --list
   ropeway trust --revoke
 
-A project file is a ropeway.yaml in the current folder or above. Until it is trusted, no command runs
-its servers, reads its secrets or expands its variables. A changed file has to be trusted again. Files
-named by --config or ROPEWAY_CONFIG and the user's own file need no trust.
+A project file is a ropeway.yaml in the current folder or above. Until it is
+trusted, no command runs its servers, reads its secrets or expands its
+variables. A changed file has to be trusted again. Files named by --config or
+ROPEWAY_CONFIG and the user's own file need no trust.
 
-What is accepted is the text of the file. The programs that it names, and the values in .env, are not
-part of it.";
+What is accepted is the text of the file. The programs that it names, and the
+values in .env, are not part of it.";
 
 const FAINT: Style = Style::new().dimmed();
 

@@ -96,11 +96,11 @@ impl Window {
     }
 
     /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
-    pub(crate) fn interrupt(&self) {
+    fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.running.child.id().try_into().expect("an id")).expect("an id");
         kill_process(id, signal).expect("a process");
     }

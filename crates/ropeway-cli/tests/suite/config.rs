@@ -175,7 +175,7 @@ fn the_places_of_the_file_are_told_in_their_order() {
     let places: Vec<Value> = report["places"].as_array().expect("places").clone();
     let expected = json!([
         {"reason": "folder", "path": home.path("work/ropeway.yaml"), "exists": false},
-        {"reason": "folder", "path": home.path("ropeway.yaml"), "exists": true},
+        {"reason": "folder", "path": home.path("ropeway.yaml"), "exists": true, "trust": "untrusted"},
     ]);
     assert_eq!(Value::from(places[..2].to_vec()), expected);
     let own = json!({"reason": "user", "path": home.path(".config/ropeway/ropeway.yml"), "exists": true});

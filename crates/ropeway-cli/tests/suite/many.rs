@@ -231,7 +231,10 @@ fn every_command_has_its_json() {
     let call = json("call a.echo message=hi", 0);
     assert_eq!((&call["tool"], &call["origin"]["server"]), (&json!("mcp_a_echo"), &json!("a")));
     let welcome = json("", 0);
-    assert_eq!(welcome, json!({"config": place.path().join("ropeway.yaml"), "servers": ["a", "broken"]}));
+    assert_eq!(
+        welcome,
+        json!({"config": place.path().join("ropeway.yaml"), "servers": ["a", "broken"], "trusted": true})
+    );
 }
 
 #[test]

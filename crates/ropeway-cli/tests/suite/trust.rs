@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::chat::Model;
@@ -274,12 +275,13 @@ fn at_a_terminal_the_person_sees_the_review_and_is_asked_once() {
 }
 
 #[test]
-fn ctrl_c_at_the_question_ends_the_command() {
+fn signals_at_the_question_end_the_command() {
     let project = Project::with_demo();
-    for arguments in [&["tools"][..], &["chat", "--model", "m"]] {
+    // Before a chat begins nobody listens for SIGINT, which a shell without job control makes its children ignore.
+    for (arguments, signal) in [(&["tools"][..], Signal::INT), (&["chat", "--model", "m"], Signal::TERM)] {
         let mut window = Window::open(project.command(arguments));
         window.see(QUESTION);
-        window.interrupt();
+        window.signal(signal);
         assert!(window.end().code != Some(0));
     }
     assert!(!project.store().exists());
