@@ -128,7 +128,9 @@ impl Session {
             never = session.start() => match never {},
         };
         let done = done.map_err(|failure| session.explain(failure));
-        session.tell_differences();
+        if done.is_ok() {
+            session.tell_differences();
+        }
         session.close().await;
         done
     }
