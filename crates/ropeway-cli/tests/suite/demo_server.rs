@@ -153,7 +153,7 @@ fn a_request_that_breaks_the_rules_of_its_era_is_refused() {
 #[test]
 fn garbage_is_answered_and_does_no_harm() {
     let mut server = Server::legacy();
-    for (line, code) in [("{\"half\":", -32700), ("[]", -32600), ("42", -32600), ("\"\\ud800\"", -32700)] {
+    for (line, code) in [("{\"half\":", -32700), ("[]", -32600), ("42", -32600), ("\"\\ud800\"", -32600)] {
         server.write(line);
         let reply = server.read();
         assert_eq!((&reply["id"], &reply["error"]["code"]), (&Value::Null, &json!(code)), "{line}");

@@ -43,7 +43,7 @@ fn arguments_reach_the_server_digit_for_digit() {
     let place = Place::new();
     let record = place.path().join("record");
     let script = Script { record_file: Some(record.clone()), ..Script::default() };
-    let shape = json!({"preset": {"echo": {"preset": "PRESET"}}});
+    let shape = json!({"tools": {"preset": {"echo": {"preset": "PRESET"}}}});
     place.configure(&[having(entry("a", &script), shape)]);
     let path = place.path().join("ropeway.yaml");
     let file = std::fs::read_to_string(&path).expect("a file").replace("\"PRESET\"", NUMBERS);
@@ -66,7 +66,7 @@ fn a_schema_judges_numbers_by_their_digits() {
     let tools = compact(tools);
     let script = Script::default().fault(On::method("tools/list"), Fault::Body(format!(r#""result":{tools}"#)));
     place.configure(&[entry("a", &script)]);
-    let call = |argument: &str| place.ropeway(&["call", "a.echo", argument]).run();
+    let call = |argument: &str| place.ropeway(&["call", "a.echo", argument, "message:=\"hi\""]).run();
     for fits in ["n=123456789012345678901234567890", "n=1e2", "n:=-0", "m=1.10", "n:=1e-0", "m:=1e400", "m:=1E+2"] {
         call(fits).expect(0);
     }

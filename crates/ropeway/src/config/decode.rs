@@ -211,11 +211,13 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         let Self { node, hides, exact } = self;
-        let number = |text: &str| serde_json::from_str::<Number>(text).ok().filter(|_| exact);
+        let is_json = |text: &str| exact && serde_json::from_str::<Number>(text).is_ok();
         let value = match &node.kind {
             Kind::Scalar { text, plain: false } => visitor.visit_str(text),
-            Kind::Scalar { text, plain: true } if let Some(number) = number(text) => {
-                number.deserialize_any(visitor).map_err(Mistake::custom)
+            // The text, and not the number: that would not say `-0`.
+            Kind::Scalar { text, plain: true } if is_json(text) => {
+                let mut json = serde_json::Deserializer::from_reader(text.as_bytes());
+                de::Deserializer::deserialize_any(&mut json, visitor).map_err(Mistake::custom)
             }
             Kind::Scalar { text, plain: true } => match plain(text) {
                 Plain::Nothing => visitor.visit_unit(),
