@@ -122,8 +122,9 @@ impl Link {
     ) -> Result<Answer, Fault> {
         match self {
             Self::Lines(link) => link.request(request, cx, clocks).await,
-            Self::Http(link) => link.request(request, cx, clocks).await,
-            Self::Sse(link) => link.request(request, cx, clocks).await,
+            // Boxed, so that a request over a pipe is not as large as one over HTTP.
+            Self::Http(link) => Box::pin(link.request(request, cx, clocks)).await,
+            Self::Sse(link) => Box::pin(link.request(request, cx, clocks)).await,
         }
     }
 
