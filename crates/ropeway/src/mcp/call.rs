@@ -31,11 +31,11 @@ pub(crate) async fn call_tool(
     let trace = Trace::of_tool(shared, tool, cx);
     let mut told =
         Told { shared, tool, arguments: &arguments, cx, trace: &trace, started: clocks.started, done: false };
-    let driving = drive_tool(shared, tool, &arguments, cx, clocks, &trace);
-    let outcome = match trace.span.is_disabled() {
-        // Nobody traces: to enter and leave nothing at every step would cost a twentieth of the call.
-        true => driving.await,
-        false => driving.instrument(trace.span.clone()).await,
+    let outcome = if trace.span.is_disabled() {
+        // Entering and leaving a disabled span at every poll would cost a twentieth of the call.
+        drive_tool(shared, tool, &arguments, cx, clocks, &trace).await
+    } else {
+        Box::pin(drive_tool(shared, tool, &arguments, cx, clocks, &trace).instrument(trace.span.clone())).await
     };
     told.tell(Some(&outcome));
     outcome
@@ -88,6 +88,10 @@ impl Drop for Told<'_> {
     }
 }
 
+/// Makes the call.
+///
+/// A future is moved, as large as it may ever get, into the one that awaits it. Rare steps are therefore boxed, here
+/// and in everything that a call awaits: a call that is answered at once does not pay for them.
 async fn drive_tool(
     shared: &Arc<Shared>,
     tool: &str,
@@ -102,14 +106,14 @@ async fn drive_tool(
     let mut call = Call::new(shared, cx, clocks, trace, "tools/call", Some(tool), params);
     let wants_headers = session.wants_headers();
     if wants_headers || session.info.can(&["tasks", "requests", "tools", "call"]) {
-        call.learn(tool, arguments, &session, false).await?;
+        Box::pin(call.learn(tool, arguments, &session, false)).await?;
     }
     match call.rounds(|output: &ToolOutput| &output.extra, session).await {
         // The schema that the headers were made by is old.
         Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) if wants_headers => {
             let session = shared.session(cx, clocks).await?;
-            call.learn(tool, arguments, &session, true).await?;
-            call.rounds(|output: &ToolOutput| &output.extra, session).await
+            Box::pin(call.learn(tool, arguments, &session, true)).await?;
+            Box::pin(call.rounds(|output: &ToolOutput| &output.extra, session)).await
         }
         outcome => outcome,
     }
@@ -300,25 +304,27 @@ impl<'a> Call<'a> {
                         return Err(self.broken(format!("it asked for input {rounds} times")));
                     }
                     let mut params = self.params.clone();
-                    let answers = self.answer_inputs(fields.get("inputRequests")).await?;
+                    let answers = Box::pin(self.answer_inputs(fields.get("inputRequests"))).await?;
                     if answers.is_empty() {
                         // Nothing was asked: the server only wants to be asked again.
-                        self.sleep(Duration::from_millis(50 << rounds.min(5))).await?;
+                        Box::pin(self.sleep(Duration::from_millis(50 << rounds.min(5)))).await?;
                     }
                     add_field(&mut params, "inputResponses", &Value::Object(answers));
                     if let Some(state) = fields.get("requestState") {
                         add_field(&mut params, "requestState", state);
                     }
-                    (result, session) = self.send(&params, None).await?;
+                    (result, session) = Box::pin(self.send(&params, None)).await?;
                 }
                 Some("task") if session.era() == Era::Modern => {
                     let task = Task::read(fields, "pollIntervalMs");
-                    return self.finish(task, Era::Modern).await;
+                    return Box::pin(self.finish(task, Era::Modern)).await;
                 }
                 None | Some("complete") => {
                     let task = fields.get("task").and_then(Value::as_object);
                     return match task {
-                        Some(task) if self.as_task => self.finish(Task::read(task, "pollInterval"), Era::Legacy).await,
+                        Some(task) if self.as_task => {
+                            Box::pin(self.finish(Task::read(task, "pollInterval"), Era::Legacy)).await
+                        }
                         _ => Ok(result),
                     };
                 }

@@ -47,6 +47,8 @@ pub(crate) struct Inbox {
 struct Open {
     slots: HashMap<u64, Slot, BuildHasherDefault<CountHasher>>,
     standing: usize,
+    /// How many callers wait, also those whose answer has come and who have not taken it yet.
+    callers: usize,
     /// Set once the link is no more: no request can be opened then.
     lost: Option<Arc<ConnectError>>,
     /// The last error that named no request, while several were waiting.
@@ -140,7 +142,8 @@ impl Inbox {
             return Err(Fault::Lost { started: false, cause: cause.clone() });
         }
         open.insert(id, slot);
-        Ok(Waiting { inbox: self, id, started, answer: receiver, alone: open.waiting() == 1 })
+        open.callers += usize::from(!standing);
+        Ok(Waiting { inbox: self, id, started, answer: receiver, standing, alone: open.callers == 1 })
     }
 
     /// Does the request still wait for its answer?
@@ -307,6 +310,7 @@ pub(crate) struct Waiting<'a> {
     id: u64,
     started: Instant,
     answer: oneshot::Receiver<Result<Answer, Fault>>,
+    standing: bool,
     alone: bool,
 }
 
@@ -315,7 +319,8 @@ impl Waiting<'_> {
         self.id
     }
 
-    /// No other request was waiting when this one was opened.
+    /// No other caller was waiting when this request was opened. One whose answer has come counts until it takes the
+    /// answer: when many are answered at once, the first of them is not alone, and what they send next goes together.
     pub(crate) fn alone(&self) -> bool {
         self.alone
     }
@@ -354,6 +359,33 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.inbox.open().remove(self.id);
+        let mut open = self.inbox.open();
+        open.remove(self.id);
+        open.callers -= usize::from(!self.standing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Events;
+    use crate::mcp::host::Handlers;
+    use crate::secret::Mask;
+
+    #[test]
+    fn a_caller_counts_until_it_has_taken_its_answer() {
+        let inbox = Inbox::new(Arc::new(Host::new("s".into(), Handlers::new(), Events::default(), Mask::default())));
+        let (cx, request) = (CallContext::default(), Request::new("ping", b"{}"));
+        let open = || inbox.expect(&cx, &request).expect("a link that is there");
+        let (first, second) = (open(), open());
+        assert!(first.alone() && !second.alone());
+        for waiting in [&first, &second] {
+            inbox.settle(waiting.id(), Ok(Answer::certain(Bytes::from_static(b"{}"))));
+        }
+        drop(first);
+        let third = open();
+        assert!(!third.alone(), "the second has not taken its answer yet");
+        drop((second, third));
+        assert!(open().alone());
     }
 }

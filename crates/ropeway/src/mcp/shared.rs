@@ -173,7 +173,7 @@ impl Shared {
     pub(crate) async fn session(&self, cx: &CallContext, clocks: Clocks) -> Result<Arc<Session>, CallError> {
         match self.current() {
             Some(session) => Ok(session),
-            None => self.next_session(cx, clocks, None).await,
+            None => Box::pin(self.next_session(cx, clocks, None)).await,
         }
     }
 
@@ -245,8 +245,8 @@ impl Shared {
             && !is_final(cause)
         {
             self.discard(&session);
-            session = self.next_session(cx, clocks, Some(cause.clone())).await?;
-            fault = match session.request(request, cx, clocks).await {
+            session = Box::pin(self.next_session(cx, clocks, Some(cause.clone()))).await?;
+            fault = match Box::pin(session.request(request, cx, clocks)).await {
                 Ok(answer) => return Ok((answer, session)),
                 Err(fault) => fault,
             };

@@ -131,8 +131,13 @@ pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
 /// A whole number at the beginning, and what follows it.
 fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
-    let number = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
-    Some((number, &text[digits..]))
+    if digits == 0 {
+        return None;
+    }
+    let (digits, rest) = text.split_at(digits);
+    let number =
+        digits.iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
+    Some((number, rest))
 }
 
 fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {

@@ -32,7 +32,7 @@ const KEEP: usize = 1 << 20;
 
 /// How many messages are gathered before they are written from where the last one came: few enough that the server
 /// has work while more are made, and enough to spare it a wake-up for each.
-const GATHER: usize = 8;
+const GATHER: usize = 16;
 
 /// How many bytes may wait for a server that does not read; one message may be larger.
 const BACKLOG: usize = 64 << 20;

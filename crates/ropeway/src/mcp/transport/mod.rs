@@ -64,11 +64,10 @@ impl Request<'_> {
     /// The request as one line of JSON.
     pub(crate) fn encode(&self, id: u64, cx: &CallContext) -> Vec<u8> {
         let mut line = Vec::with_capacity(128 + self.params.len() + self.meta.len());
-        let id = id.to_string();
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        line.extend_from_slice(id.as_bytes());
-        line.extend_from_slice(br#","method":"#);
         // Writing to a vector cannot fail.
+        let _ = serde_json::to_writer(&mut line, &id);
+        line.extend_from_slice(br#","method":"#);
         let _ = serde_json::to_writer(&mut line, self.method);
         line.extend_from_slice(br#","params":"#);
         let params = self.params.trim_ascii().strip_suffix(b"}").unwrap_or(b"{").trim_ascii_end();
@@ -77,7 +76,7 @@ impl Request<'_> {
             line.push(b',');
         }
         line.extend_from_slice(br#""_meta":{"progressToken":"#);
-        line.extend_from_slice(id.as_bytes());
+        let _ = serde_json::to_writer(&mut line, &id);
         for (key, value) in cx.meta() {
             // What the protocol itself says here is not the caller's to say, and no key may stand twice.
             if !self.is_own(key) {
@@ -123,8 +122,9 @@ impl Link {
     ) -> Result<Answer, Fault> {
         match self {
             Self::Lines(link) => link.request(request, cx, clocks).await,
-            Self::Http(link) => link.request(request, cx, clocks).await,
-            Self::Sse(link) => link.request(request, cx, clocks).await,
+            // Boxed, so that a request over a pipe is not as large as one over HTTP.
+            Self::Http(link) => Box::pin(link.request(request, cx, clocks)).await,
+            Self::Sse(link) => Box::pin(link.request(request, cx, clocks)).await,
         }
     }
 
