@@ -249,13 +249,15 @@ pub struct Limits {
     pub pages: usize,
     /// The most rounds in which a call may ask for more input.
     pub input_rounds: usize,
+    /// The most questions that the server may ask the user during one call.
+    pub questions: usize,
     /// How many bytes of the child's stderr are kept.
     pub stderr_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message_bytes: 64 << 20, pages: 1000, input_rounds: 10, stderr_bytes: 64 << 10 }
+        Self { message_bytes: 64 << 20, pages: 1000, input_rounds: 10, questions: 10, stderr_bytes: 64 << 10 }
     }
 }
 

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::questions::QuestionBudget;
 use super::transport::stdio::Stderr;
+use crate::config::Limits;
 use crate::event::{Event, Events};
 use crate::protocol::{self, Era, code, meta};
 use crate::secret::Mask;
@@ -190,6 +192,8 @@ pub(crate) struct Host {
     /// Wakes whoever keeps the tool list fresh.
     pub(crate) tools_stale: Notify,
     requests: Mutex<JoinSet<()>>,
+    /// How much the server may still ask the user.
+    pub(crate) questions: QuestionBudget,
     /// Lines on the server's output that were no messages.
     noise: AtomicU64,
     /// What the server's process says beside the protocol, also after its end.
@@ -207,9 +211,20 @@ impl Host {
             prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
+            questions: QuestionBudget::new(Limits::default().questions),
             noise: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
+    }
+
+    /// Bounds the questions to the user per call.
+    pub(crate) fn with_questions(self, per_call: usize) -> Self {
+        Self { questions: QuestionBudget::new(per_call), ..self }
+    }
+
+    /// Can the user be asked something?
+    pub(crate) fn elicits(&self) -> bool {
+        self.handlers.elicitation.is_some()
     }
 
     pub(crate) fn alias(&self) -> &Alias {
@@ -384,6 +399,7 @@ impl Host {
         match (method, &self.handlers) {
             ("elicitation/create", Handlers { elicitation: Some(handler), .. }) => {
                 let request = self.elicitation(params)?;
+                self.questions.take()?;
                 let schema = match &request.mode {
                     ElicitationMode::Form { schema } => Some(schema.clone()),
                     ElicitationMode::Url { .. } => None,

@@ -11,6 +11,7 @@ mod host;
 mod inbox;
 mod pages;
 mod prompts;
+mod questions;
 mod resources;
 mod session;
 mod shared;
@@ -104,7 +105,8 @@ impl Mcp {
 
     /// The same for a host that answers servers' requests and gathers the events of several connections.
     pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
-        let host = Arc::new(Host::new(config.alias.clone(), handlers, events, config.secrets()));
+        let host = Host::new(config.alias.clone(), handlers, events, config.secrets());
+        let host = Arc::new(host.with_questions(config.limits.questions));
         let shared = Arc::new(Shared::new(config, host));
         Self { handle: Arc::new(Handle { shared, running: Mutex::default() }) }
     }

@@ -24,6 +24,7 @@ pub(super) fn limits(raw: &RawLimits) -> Limits {
         message_bytes: size(raw.message_bytes, usual.message_bytes),
         pages: count(raw.pages, usual.pages),
         input_rounds: count(raw.input_rounds, usual.input_rounds),
+        questions: count(raw.questions, usual.questions),
         stderr_bytes: size(raw.stderr_bytes, usual.stderr_bytes),
     }
 }
