@@ -44,6 +44,7 @@ pub(crate) use self::shared::chain;
 pub use self::signals::{end_children_on_signals, end_children_on_termination};
 #[cfg(feature = "agent")]
 pub(crate) use self::trace::is_seen;
+pub use self::transport::orphans::{become_subreaper, end_descendants};
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
 pub use crate::web::TlsTrouble;
