@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 
 use crate::literal;
-use crate::text::{clean, columns, cut};
+use crate::text::{clean, clusters, columns, cut};
 
 const FAINT: Style = Style::new().dimmed();
 const HERE: Style = AnsiColor::Red.on_default().bold();
@@ -28,9 +28,11 @@ pub(crate) fn excerpt(text: &str, line: usize, column: usize, width: usize) -> S
 fn visible(line: &str, column: usize) -> [String; 2] {
     let at = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
     let mut parts = [String::new(), String::new()];
-    let secrets = literal::in_line(line);
+    let mut secrets = literal::in_line(line).into_iter().peekable();
     for (from, c) in line.char_indices() {
-        match secrets.iter().find(|secret| secret.contains(&from)) {
+        // They come in order, and do not overlap.
+        while secrets.next_if(|secret| secret.end <= from).is_some() {}
+        match secrets.peek().filter(|secret| secret.contains(&from)) {
             // What is hidden belongs to the place, should that lie within it.
             Some(secret) if from == secret.start => parts[usize::from(secret.end > at)].push_str(HIDDEN),
             Some(_) => {}
@@ -57,8 +59,15 @@ fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
 
 /// The end of a text, in so many columns at most.
 fn ending(text: &str, most: usize) -> &str {
-    let starts = text.char_indices().map(|(at, _)| at);
-    starts.map(|at| &text[at..]).find(|end| columns(end) <= most).unwrap_or_default()
+    let (mut used, mut start) = (0, text.len());
+    for (cluster, columns) in clusters(text).rev() {
+        used += columns;
+        if used > most {
+            break;
+        }
+        start -= cluster.len();
+    }
+    &text[start..]
 }
 
 #[cfg(test)]

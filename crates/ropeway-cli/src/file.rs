@@ -22,7 +22,8 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Puts a text in the place of what was there when it was read. A new file gets the mode; one that is there keeps its own.
+/// Puts a text in the place of what was there when it was read. A new file gets the mode; one that is there keeps its own,
+/// unless only the user may read it now.
 pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) -> Result<(), Failure> {
     if read(path)?.as_deref() != before {
         return Err(Failure::usage(format!("`{}` was changed by somebody else meanwhile", path.display()))
@@ -48,7 +49,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     if there.as_ref().is_some_and(|there| !there.is_file()) {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let kept = there.map(|metadata| metadata.permissions());
+    let kept = there.map(|metadata| metadata.permissions()).filter(|_| mode != PRIVATE);
     let (mut file, beside) = beside(&path, kept.as_ref().map_or(mode, |kept| kept.mode() & 0o7777))?;
     let written = write_beside(&mut file, text, kept).and_then(|()| std::fs::rename(&beside, &path));
     if written.is_err() {
@@ -117,6 +118,19 @@ mod tests {
         replace(&old, Some("one"), "two", SHARED).expect("written");
         assert_eq!((std::fs::read_to_string(&old).expect("a file").as_str(), mode(&old)), ("two", 0o640));
         assert_eq!(names(folder.path()), ["deep", "old"]);
+    }
+
+    #[test]
+    fn what_only_the_user_may_read_is_so_whatever_was_there_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(".env");
+        for before in [0o644, 0o666, 0o400, 0o600] {
+            std::fs::write(&path, "one").expect("a file");
+            std::fs::set_permissions(&path, Permissions::from_mode(before)).expect("permissions");
+            replace(&path, Some("one"), "two", PRIVATE).expect("written");
+            assert_eq!(mode(&path), 0o600, "{before:o}");
+            std::fs::remove_file(&path).expect("a file");
+        }
     }
 
     #[test]

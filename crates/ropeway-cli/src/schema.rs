@@ -1,11 +1,37 @@
 //! A JSON Schema as a person reads it: types that look like code.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// How deep a type is spelled out; below, it is named by its kind.
 const DEPTH: usize = 3;
 /// How many choices of an enumeration are spelled out.
 const CHOICES: usize = 8;
+/// How many types are spelled out for one schema. References let a small schema describe very many.
+const MOST_TYPES: usize = 5_000;
+/// How many alternatives of a type are spelled out.
+const ALTERNATIVES: usize = 50;
+
+/// The schema that references point into, and how many more types are spelled out.
+struct Root<'a> {
+    schema: &'a Value,
+    left: Cell<usize>,
+}
+
+impl<'a> Root<'a> {
+    fn new(schema: &'a Value) -> Self {
+        Self { schema, left: Cell::new(MOST_TYPES) }
+    }
+
+    /// Takes one of them, if any is left.
+    fn spells(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+}
 
 /// One argument of a tool, or one field of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +50,18 @@ pub(crate) struct Field {
 
 /// The fields of an object schema: required ones first, else in the schema's own order.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
-    let root = schema;
-    let schema = resolve(schema, root);
+    let root = &Root::new(schema);
+    let schema = resolve(schema, schema);
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
+    let required = required(schema.get("required"));
     let mut fields: Vec<Field> = properties
         .iter()
         .map(|(name, property)| Field {
             name: name.clone(),
-            required: is_required(schema, name),
+            required: required.contains(name.as_str()),
             kind: type_at(property, root, DEPTH),
             default: property.get("default").and_then(short_literal),
-            description: resolve(property, root).get("description").and_then(Value::as_str).map(str::to_owned),
+            description: resolve(property, root.schema).get("description").and_then(Value::as_str).map(str::to_owned),
         })
         .collect();
     fields.sort_by_key(|field| !field.required);
@@ -43,7 +70,7 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field> {
 
 /// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`.
 pub(crate) fn type_name(schema: &Value) -> String {
-    type_at(schema, schema, DEPTH)
+    type_at(schema, &Root::new(schema), DEPTH)
 }
 
 /// The schema of one property of an object schema, and the schema that its references point into.
@@ -57,22 +84,24 @@ pub(crate) fn is_open(schema: &Value) -> bool {
     schema.get("additionalProperties") != Some(&Value::Bool(false)) || schema.get("patternProperties").is_some()
 }
 
-fn is_required(schema: &Value, name: &str) -> bool {
-    let required = schema.get("required").and_then(Value::as_array);
-    required.is_some_and(|names| names.iter().any(|required| required == name))
+fn required(names: Option<&Value>) -> HashSet<&str> {
+    names.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// The JSON types that a schema allows; none when it does not say.
 pub(crate) fn kinds(schema: &Value, root: &Value) -> Vec<String> {
     let mut kinds = Vec::new();
-    collect_kinds(schema, root, DEPTH * 2, &mut kinds);
+    collect_kinds(schema, &Root::new(root), DEPTH * 2, &mut kinds);
     kinds
 }
 
-fn collect_kinds(schema: &Value, root: &Value, depth: usize, kinds: &mut Vec<String>) {
-    let schema = resolve(schema, root);
+fn collect_kinds(schema: &Value, root: &Root<'_>, depth: usize, kinds: &mut Vec<String>) {
+    if !root.spells() {
+        return;
+    }
+    let schema = resolve(schema, root.schema);
     let mut add = |kind: &str| {
-        if !kinds.iter().any(|known| known == kind) {
+        if kinds.len() < ALTERNATIVES && !kinds.iter().any(|known| known == kind) {
             kinds.push(kind.to_owned());
         }
     };
@@ -116,8 +145,11 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
-fn type_at(schema: &Value, root: &Value, depth: usize) -> String {
-    let schema = resolve(schema, root);
+fn type_at(schema: &Value, root: &Root<'_>, depth: usize) -> String {
+    if !root.spells() {
+        return "any".to_owned();
+    }
+    let schema = resolve(schema, root.schema);
     let Some(words) = schema.as_object() else { return "any".to_owned() };
     if let Some(choices) = words.get("enum").and_then(Value::as_array) {
         return enumeration(choices);
@@ -156,7 +188,7 @@ fn type_at(schema: &Value, root: &Value, depth: usize) -> String {
     }
 }
 
-fn kind_at(kind: &str, words: &Map<String, Value>, root: &Value, depth: usize) -> String {
+fn kind_at(kind: &str, words: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String {
     match kind {
         "array" => match words.get("items") {
             Some(items) if depth > 0 => match type_at(items, root, depth - 1) {
@@ -170,7 +202,7 @@ fn kind_at(kind: &str, words: &Map<String, Value>, root: &Value, depth: usize) -
     }
 }
 
-fn object_at(words: &Map<String, Value>, root: &Value, depth: usize) -> String {
+fn object_at(words: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String {
     let properties = words.get("properties").and_then(Value::as_object).filter(|properties| !properties.is_empty());
     if depth == 0 {
         return "object".to_owned();
@@ -181,12 +213,11 @@ fn object_at(words: &Map<String, Value>, root: &Value, depth: usize) -> String {
             _ => "object".to_owned(),
         };
     };
-    let required = words.get("required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let required = required(words.get("required"));
     let fields: Vec<String> = properties
         .iter()
         .map(|(name, property)| {
-            let mark = if is_required(name) { "" } else { "?" };
+            let mark = if required.contains(name.as_str()) { "" } else { "?" };
             format!("{name}{mark}: {}", type_at(property, root, depth - 1))
         })
         .collect();
@@ -205,6 +236,10 @@ fn enumeration(choices: &[Value]) -> String {
 fn union(types: impl Iterator<Item = String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for part in types {
+        if distinct.len() == ALTERNATIVES {
+            distinct.push("…".to_owned());
+            break;
+        }
         if !distinct.contains(&part) {
             distinct.push(part);
         }
@@ -226,6 +261,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_small_schema_that_describes_very_many_types_is_read_quickly() {
+        let many = |schema: Value| (0..3000).map(|at| (format!("p{at}"), schema.clone())).collect::<Map<_, _>>();
+        let node = json!({"properties": many(json!({"$ref": "#/$defs/node"})), "required": (0..3000).map(|at| format!("p{at}")).collect::<Vec<_>>()});
+        let any = json!({"anyOf": vec![json!({"$ref": "#/$defs/any"}); 3000]});
+        let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": node, "any": any}});
+        let began = std::time::Instant::now();
+        assert_eq!(fields(&schema).len(), 3000);
+        assert!(type_name(&schema).len() < 10_000_000);
+        assert!(kinds(&json!({"$ref": "#/$defs/any"}), &schema).is_empty());
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
 
     #[test]
     fn schemas_read_like_types() {

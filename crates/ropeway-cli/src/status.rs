@@ -16,6 +16,9 @@ const FRAME: Duration = Duration::from_millis(80);
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const BAR: usize = 20;
 
+/// How much of a message is kept, in bytes: no line has room for more.
+const LONGEST_MESSAGE: usize = 4 << 10;
+
 /// Shows what is being waited for.
 #[derive(Clone)]
 pub(crate) struct Status {
@@ -31,7 +34,11 @@ impl Status {
     }
 
     /// Hears how far the step has come.
-    pub(crate) fn progress(&self, progress: Progress) {
+    pub(crate) fn progress(&self, mut progress: Progress) {
+        if let Some(message) = progress.message.as_mut().filter(|message| message.len() > LONGEST_MESSAGE) {
+            message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+            message.shrink_to_fit();
+        }
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
 

@@ -3,15 +3,25 @@
 /// No more than so many are suggested.
 pub(crate) const MOST: usize = 3;
 
+/// Nobody types a name that is longer than this, in characters.
+const LONGEST: usize = 200;
+
 /// The names that somebody who typed `word` may have meant, best first.
 pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_lowercase();
+    let length = word.chars().count();
+    if length > LONGEST {
+        return Vec::new();
+    }
+    let most = (length.max(3) / 3).max(1);
     let mut ranked: Vec<(usize, &str)> = names
         .into_iter()
         .filter_map(|name| {
             let lower = name.to_lowercase();
-            let distance = strsim::damerau_levenshtein(&word, &lower);
-            let near = distance <= (word.chars().count().max(3) / 3).max(1);
+            // The distance is at least the difference in length: a name that is much longer is not compared letter by letter.
+            let longer = lower.chars().count().abs_diff(length);
+            let distance = if longer > most { longer } else { strsim::damerau_levenshtein(&word, &lower) };
+            let near = distance <= most;
             let within = word.len() >= 3 && (lower.contains(&word) || word.contains(&lower));
             (near || within).then_some((distance, name))
         })
@@ -47,6 +57,17 @@ mod tests {
         assert_eq!(closest("Calculat", NAMES), ["calculate"]);
         assert_eq!(closest("weather", NAMES), ["get_weather"]);
         assert_eq!(question("tmie", NAMES).as_deref(), Some("did you mean `time`?"));
+    }
+
+    #[test]
+    fn very_long_and_very_many_names_are_compared_quickly() {
+        let long = "x".repeat(1_000_000);
+        let many: Vec<String> = (0..10_000).map(|number| format!("tool_{number}")).collect();
+        let names = || many.iter().map(String::as_str).chain([long.as_str(), "chart"]);
+        let began = std::time::Instant::now();
+        assert_eq!(closest("chrat", names()), ["chart"]);
+        assert!(closest(&long, names()).is_empty());
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 
     #[test]

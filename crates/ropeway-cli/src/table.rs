@@ -94,6 +94,7 @@ impl Table {
         };
         let mut widths: Vec<usize> = (0..count).map(natural).collect();
         let (Some(most), Some((last, others))) = (most, widths.split_last_mut()) else { return widths };
+        others.iter_mut().for_each(|width| *width = (*width).min(most));
         // The widest of the others gives way until the last has room.
         let room = most.saturating_sub(GAP * others.len() + (*last).min(self.narrowest_last));
         while others.iter().sum::<usize>() > room

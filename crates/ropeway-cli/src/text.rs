@@ -2,7 +2,15 @@
 
 use std::os::fd::AsFd;
 
-use unicode_width::UnicodeWidthStr as _;
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A character carries at most so many combining marks when it is shown, as in Unicode's stream-safe text (UAX #15, D4); no
+/// language needs more, and a terminal would stack them over the lines around.
+const MOST_MARKS: usize = 30;
+
+/// The longest grapheme cluster that may stand for one picture. Longer ones are chains of emoji, which terminals show one by one.
+const LONGEST_CLUSTER: usize = 64;
 
 /// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
 /// change the direction of reading. Line breaks and tabs stay (S14.5).
@@ -15,7 +23,11 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// The same for a text that comes piece by piece, wherever it is cut.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cleaner(Place);
+pub(crate) struct Cleaner {
+    place: Place,
+    /// How many characters without a width stand at the end.
+    marks: usize,
+}
 
 /// Where in a text a piece has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,14 +54,23 @@ impl Cleaner {
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let mut clean = String::with_capacity(piece.len());
         for c in piece.chars() {
-            self.0 = self.0.behind(c, &mut clean);
+            let before = clean.len();
+            self.place = self.place.behind(c, &mut clean);
+            if !c.is_ascii() && clean.len() > before && c.width() == Some(0) {
+                self.marks += 1;
+                if self.marks > MOST_MARKS {
+                    clean.truncate(before);
+                }
+            } else if clean.len() > before {
+                self.marks = 0;
+            }
         }
         clean
     }
 
     /// What is still to be said when no more pieces come; then another text may begin.
     pub(crate) fn end(&mut self) -> &'static str {
-        match std::mem::take(&mut self.0) {
+        match std::mem::take(self).place {
             Place::Return => "\n",
             _ => "",
         }
@@ -106,21 +127,39 @@ pub(crate) fn clean_line(text: &str) -> String {
 
 /// How many columns of a terminal one line of text takes.
 pub(crate) fn columns(text: &str) -> usize {
-    text.width()
+    if text.is_ascii() { text.width() } else { clusters(text).map(|(_, columns)| columns).sum() }
+}
+
+/// The grapheme clusters of a text, each with the columns that it takes.
+pub(crate) fn clusters(text: &str) -> impl DoubleEndedIterator<Item = (&str, usize)> {
+    text.graphemes(true).map(|cluster| {
+        let columns = match cluster.len() {
+            1 => 1,
+            2..=LONGEST_CLUSTER => cluster.width(),
+            _ => cluster.chars().filter_map(char::width).sum(),
+        };
+        (cluster, columns)
+    })
 }
 
 /// Text in so many columns at most; what does not fit is cut, and `…` says so.
 pub(crate) fn cut(text: &str, most: usize) -> String {
-    if columns(text) <= most {
-        return text.to_owned();
+    // Up to where the text fits beside `…`, in bytes; no more is looked at than is needed.
+    let (mut used, mut length, mut kept) = (0, 0, 0);
+    for (cluster, columns) in clusters(text) {
+        used += columns;
+        length += cluster.len();
+        if used > most {
+            return match most {
+                0 => String::new(),
+                _ => format!("{}…", text[..kept].trim_end_matches(['\u{200d}', ' '])),
+            };
+        }
+        if used < most {
+            kept = length;
+        }
     }
-    let ends = text.char_indices().map(|(at, _)| at).take_while(|at| columns(&text[..*at]) < most);
-    // Half of a joined character is none.
-    let kept = text[..ends.last().unwrap_or(0)].trim_end_matches(['\u{200d}', ' ']);
-    match most {
-        0 => String::new(),
-        _ => format!("{kept}…"),
-    }
+    text.to_owned()
 }
 
 /// JSON whose strings hold no character that a terminal would obey; it still means the same.
@@ -264,6 +303,7 @@ mod tests {
             ("\u{1b}", ""),
             ("\u{1b}[", ""),
             ("\u{1b}[31", ""),
+            ("e\u{301}\u{302}", "e\u{301}\u{302}"),
         ] {
             assert_eq!(clean(dirty), harmless, "{dirty:?}");
             assert_eq!(clean(&clean(dirty)), harmless, "{dirty:?} twice");
@@ -310,6 +350,49 @@ mod tests {
             ("cafe\u{301}s", 5, "cafe\u{301}s"),
         ] {
             assert_eq!(cut(text, most), expected, "{text} in {most}");
+        }
+    }
+
+    #[test]
+    fn stacks_of_combining_marks_are_shown_up_to_a_height() {
+        let marks = |count| "\u{301}".repeat(count);
+        let stacks = format!("a{} b{}", marks(80_000), marks(40));
+        assert_eq!(clean(&stacks), format!("a{} b{}", marks(MOST_MARKS), marks(MOST_MARKS)));
+        let mut cleaner = Cleaner::default();
+        let pieces: String = stacks.chars().map(|c| cleaner.push(&c.to_string())).collect();
+        assert_eq!(pieces, clean(&stacks));
+        assert_eq!(columns(&clean(&stacks)), 3);
+        for family in ["👩‍👩‍👧‍👦", "🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}", "각", "ที่", "👩🏽‍❤️‍💋‍👨🏽"]
+        {
+            assert_eq!(clean(family), family);
+        }
+    }
+
+    /// Each of these took seconds to minutes when every prefix was measured anew.
+    #[test]
+    fn work_on_text_is_linear_in_its_length() {
+        let texts = [
+            format!("a{}", "\u{301}".repeat(500_000)),
+            "👩\u{200d}".repeat(150_000),
+            "🇩🇪".repeat(125_000),
+            "a".repeat(1_000_000),
+            "a\t".repeat(500_000),
+            "a\n".repeat(500_000),
+            "日".repeat(300_000),
+            "क्".repeat(150_000),
+            "لا".repeat(250_000),
+            ". A".repeat(300_000),
+            "\u{200b}".repeat(300_000),
+        ];
+        for text in texts {
+            let began = std::time::Instant::now();
+            let all = columns(&text);
+            assert!(columns(&cut(&text, 40)) <= 40 && columns(&cut(&text, all / 2)) <= all / 2);
+            wrap(&text, 80, 2);
+            first_sentence(&text);
+            clean_json(&clean_line(&text));
+            let head: String = text.chars().take(4).collect();
+            assert!(began.elapsed().as_secs() < 20, "{head:?} took {:?}", began.elapsed());
         }
     }
 

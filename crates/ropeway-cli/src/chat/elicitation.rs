@@ -7,43 +7,54 @@ use serde_json::{Map, Value};
 use super::line::{Editor, Typed};
 use super::tell;
 use crate::help::faint;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::text::{clean, clean_line, cut, width, wrap};
 
 const NAME: Style = Style::new().bold();
 
-/// Asks a person for what a server wants to know.
-pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> ElicitationAnswer {
+/// How much of a server's text is shown, in bytes; who writes more wants it not to be read.
+const LONGEST_TEXT: usize = 8 << 10;
+
+/// How many columns the question for one value takes at most.
+const LONGEST_PROMPT: usize = 500;
+
+/// Why a form is not sent: the answer to the server, or Ctrl-C.
+type Unsent = Option<ElicitationAnswer>;
+
+/// Asks a person for what a server wants to know; `None` for Ctrl-C.
+pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<ElicitationAnswer> {
     let server = clean_line(elicitation.server.as_str());
-    tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(&elicitation.message), width(), 2)));
+    tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(start(&elicitation.message)), width(), 2)));
     match &elicitation.mode {
         ElicitationMode::Url { url } => {
-            tell(&format!("  {}\n{}", clean_line(url), faint("  it is not opened for you\n")));
+            tell(&format!("  {}\n{}", clean_line(start(url)), faint("  it is not opened for you\n")));
             agreed(editor, "Have you done so? [y]es / [n]o: ")
                 .await
-                .map_or_else(|answer| answer, |()| ElicitationAnswer::Accept(Map::new()))
+                .map_or_else(|unsent| unsent, |()| Some(ElicitationAnswer::Accept(Map::new())))
         }
         ElicitationMode::Form { schema } => {
             tell(&faint("  Ctrl-C declines\n"));
-            match form(schema, editor).await {
-                Ok(values) => ElicitationAnswer::Accept(values),
-                Err(answer) => answer,
-            }
+            form(schema, editor).await.map_or_else(|unsent| unsent, |values| Some(ElicitationAnswer::Accept(values)))
         }
     }
 }
 
-async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, ElicitationAnswer> {
+/// The beginning of a text, as much as a person may want to read.
+fn start(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
+}
+
+async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Unsent> {
     let mut values = Map::new();
     for field in fields(schema) {
         if let Some(description) = &field.description {
-            tell(&faint(&wrap(&clean(description), width(), 2)));
+            tell(&faint(&wrap(&clean(start(description)), width(), 2)));
         }
         let mut typed = editor.question(&field.prompt()).await;
         loop {
             let line = match typed {
                 Typed::Line(line) => line,
-                Typed::Interrupted { .. } => return Err(ElicitationAnswer::Decline),
-                Typed::End => return Err(ElicitationAnswer::Cancel),
+                Typed::Interrupted { .. } => return Err(None),
+                Typed::End => return Err(Some(ElicitationAnswer::Cancel)),
             };
             match field.read(&line) {
                 Ok(value) => {
@@ -58,17 +69,17 @@ async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Eli
     agreed(editor, "Send this? [y]es / [n]o: ").await.map(|()| values)
 }
 
-async fn agreed(editor: &Editor, prompt: &str) -> Result<(), ElicitationAnswer> {
+async fn agreed(editor: &Editor, prompt: &str) -> Result<(), Unsent> {
     let mut typed = editor.question(prompt).await;
     loop {
         match typed {
             Typed::Line(line) => match line.trim().to_lowercase().as_str() {
                 "y" | "yes" => return Ok(()),
-                "n" | "no" => return Err(ElicitationAnswer::Decline),
+                "n" | "no" => return Err(Some(ElicitationAnswer::Decline)),
                 _ => {}
             },
-            Typed::Interrupted { .. } => return Err(ElicitationAnswer::Decline),
-            Typed::End => return Err(ElicitationAnswer::Cancel),
+            Typed::Interrupted { .. } => return Err(None),
+            Typed::End => return Err(Some(ElicitationAnswer::Cancel)),
         }
         typed = editor.again(prompt).await;
     }
@@ -196,7 +207,7 @@ impl Field {
         };
         let about = [kind, empty].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         let about = if about.is_empty() { about } else { format!(" ({about})") };
-        format!("{}: ", clean_line(&format!("{}{about}", self.title)))
+        format!("{}: ", cut(&clean_line(&format!("{}{about}", self.title)), LONGEST_PROMPT))
     }
 
     /// What is typed, as the server wants to have it; nothing where nothing need be said.

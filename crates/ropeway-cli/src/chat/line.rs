@@ -1,7 +1,8 @@
 //! A line that a person types: with editing, history and completion, on a thread of its own.
 
+use std::fs::Permissions;
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -194,6 +195,8 @@ impl Desk {
         if let Some(file) = self.history.as_ref().filter(|_| is_new) {
             // A line that cannot be remembered was typed all the same.
             let _ = self.messages.append_history(file);
+            // Whatever was there before, it is nobody else's business.
+            let _ = std::fs::set_permissions(file, Permissions::from_mode(0o600));
         }
     }
 }

@@ -11,13 +11,14 @@ mod screen;
 mod show;
 mod slash;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use ropeway::message::Conversation;
-use ropeway::tool::{CallError, Origin};
+use ropeway::tool::{Alias, CallError, Origin};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
@@ -41,8 +42,8 @@ use crate::veil;
 /// What stands before what a person types.
 const PROMPT: &str = "› ";
 
-/// Whoever presses Ctrl-C twice within this time wants to leave.
-const IMPATIENCE: Duration = Duration::from_secs(1);
+/// Questions of one server that a person is asked in one turn; further ones are answered with `cancel`.
+const MOST_QUESTIONS: usize = 30;
 
 /// How long a turn that was cancelled may take to end.
 const LAST_STEPS: Duration = Duration::from_millis(500);
@@ -68,8 +69,12 @@ pub(crate) struct Chat<'a> {
     recipe: Recipe,
     agent: Agent,
     screen: Screen,
-    questions: mpsc::UnboundedReceiver<Question>,
+    questions: mpsc::Receiver<Question>,
     save: Option<PathBuf>,
+    /// How often Ctrl-C was pressed since the last line was typed.
+    presses: usize,
+    /// How many questions each server has asked in this turn.
+    asked: HashMap<Alias, usize>,
 }
 
 /// What a turn is waiting for has come.
@@ -93,6 +98,19 @@ enum Cut {
     Unread,
 }
 
+/// What a person wants after a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// The turn goes on.
+    GoOn,
+    /// Ctrl-C instead of an answer to a server: that question is declined, and the next Ctrl-C means the turn.
+    Decline,
+    /// Ctrl-C.
+    Interrupt,
+    /// The turn is to end.
+    Quit,
+}
+
 /// What becomes of the chat after a turn.
 enum Next {
     GoOn(Box<Outcome>),
@@ -105,11 +123,11 @@ impl<'a> Chat<'a> {
         recipe: Recipe,
         history: Conversation,
         screen: Screen,
-        questions: mpsc::UnboundedReceiver<Question>,
+        questions: mpsc::Receiver<Question>,
         save: Option<PathBuf>,
     ) -> Result<Self, Failure> {
         let agent = recipe.agent(history)?;
-        Ok(Self { session, recipe, agent, screen, questions, save })
+        Ok(Self { session, recipe, agent, screen, questions, save, presses: 0, asked: HashMap::new() })
     }
 
     /// One message, and the end.
@@ -160,11 +178,14 @@ impl<'a> Chat<'a> {
                 }
                 Typed::End => return Ok(Exit::Done),
             };
-            wants_to_leave = false;
             let began = Instant::now();
             let quiet = Quiet::begin();
+            self.presses = 0;
+            forget(&mut person.interrupts).await;
             let done = self.typed(&line, Some(&mut person)).await;
             drop(quiet);
+            // Twice in a turn that is over now: the third time means the program.
+            wants_to_leave = self.presses > 1;
             match done {
                 Ok(Some(Next::Leave(exit))) => return Ok(exit),
                 Ok(Some(Next::GoOn(outcome))) => self.account(&outcome, began.elapsed()),
@@ -200,7 +221,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Does what a line says: a command, or a message to the model.
-    async fn typed(&mut self, line: &str, person: Option<&mut Person>) -> Result<Option<Next>, Failure> {
+    async fn typed(&mut self, line: &str, mut person: Option<&mut Person>) -> Result<Option<Next>, Failure> {
         if line.trim().is_empty() {
             return Ok(None);
         }
@@ -209,13 +230,21 @@ impl<'a> Chat<'a> {
             Some(command) => match command? {
                 Slash::Quit => return Ok(Some(Next::Leave(Exit::Done))),
                 Slash::Retry => self.agent.resume(),
-                Slash::Prompt { name, words } => self.agent.send(self.prompt(&name, &words).await?),
+                Slash::Prompt { name, words } => tokio::select! {
+                    biased;
+                    () = interrupt(person.as_deref_mut()) => return Ok(cancelled()),
+                    prompt = self.prompt(&name, &words) => self.agent.send(prompt?),
+                },
                 // Lines may come from anywhere: what is in them must not choose files.
                 Slash::Save { .. } | Slash::Load { .. } if person.is_none() => {
                     let failure = Failure::usage("`/save` and `/load` are only for somebody at a terminal");
                     return Err(failure.hint("here, `--save FILE` and `--resume FILE` do the same"));
                 }
-                other => return self.order(other).await.map(|()| None),
+                other => tokio::select! {
+                    biased;
+                    () = interrupt(person.as_deref_mut()) => return Ok(cancelled()),
+                    done = self.order(other) => return done.map(|()| None),
+                },
             },
         };
         self.follow(turn, person).await.map(Some)
@@ -224,7 +253,12 @@ impl<'a> Chat<'a> {
     /// Follows a turn to its end, and keeps what was said.
     async fn follow(&mut self, mut turn: Turn, person: Option<&mut Person>) -> Result<Next, Failure> {
         self.session.tell_differences();
+        self.asked.clear();
         let cut = self.watch(&mut turn, person).await?;
+        if cut.is_some() {
+            // What servers wanted to know belongs to a turn that is no more.
+            while self.questions.try_recv().is_ok() {}
+        }
         let finished = match cut {
             None | Some(Cut::Interrupt) => Some(turn.finish().await),
             // It need not be waited for for long.
@@ -248,20 +282,21 @@ impl<'a> Chat<'a> {
 
     /// Shows the steps of a turn and asks what has to be asked, until there are no more or nobody waits for them.
     async fn watch(&mut self, turn: &mut Turn, mut person: Option<&mut Person>) -> Result<Option<Cut>, Failure> {
-        let mut interrupted: Option<Instant> = None;
+        let mut is_cancelled = false;
         loop {
             let came = {
                 let Self { session, screen, questions, .. } = self;
                 tokio::select! {
                     biased;
-                    step = screen.waiting(&session.status, turn.next()) => Came::Step(step),
-                    Some(question) = questions.recv() => Came::Question(question),
+                    // Before the steps: there may always be one more of those.
                     () = interrupt(person.as_deref_mut()) => Came::Interrupt,
                     () = late(session) => Came::Late,
+                    step = screen.waiting(&session.status, turn.next()) => Came::Step(step),
+                    Some(question) = questions.recv() => Came::Question(question),
                 }
             };
-            let wants_end = match came {
-                Came::Step(None) => return Ok(interrupted.map(|_| Cut::Interrupt)),
+            let wish = match came {
+                Came::Step(None) => return Ok(is_cancelled.then_some(Cut::Interrupt)),
                 Came::Step(Some(step)) => {
                     self.screen.step(&step, &self.session.help, &self.session.status)?;
                     self.advise(&step);
@@ -269,53 +304,73 @@ impl<'a> Chat<'a> {
                         turn.cancel();
                         return Ok(Some(Cut::Unread));
                     }
-                    false
+                    Wish::GoOn
                 }
+                // Nobody waits for the answer.
+                Came::Question(_) if is_cancelled => Wish::GoOn,
                 Came::Question(question) => {
                     self.screen.end()?;
                     let session = self.session;
                     match person.as_deref_mut() {
-                        Some(person) => tokio::select! {
+                        Some(Person { editor, interrupts }) => tokio::select! {
                             biased;
-                            is_answered = self.ask(question, person) => !is_answered,
+                            wish = self.ask(question, editor) => wish,
+                            // While a line is read Ctrl-C is a key: this one came in between, or from elsewhere.
+                            Some(()) = interrupts.recv() => Wish::Decline,
                             () = late(session) => {
                                 turn.cancel();
                                 return Ok(Some(Cut::Late));
                             }
                         },
-                        None => false,
+                        None => Wish::GoOn,
                     }
                 }
                 Came::Interrupt => {
                     self.screen.wipe_echo();
-                    true
+                    Wish::Interrupt
                 }
                 Came::Late => {
                     turn.cancel();
                     return Ok(Some(Cut::Late));
                 }
             };
-            if wants_end {
-                turn.cancel();
-                match interrupted.replace(Instant::now()) {
-                    Some(first) if first.elapsed() < IMPATIENCE => return Ok(Some(Cut::Impatience)),
-                    _ => {}
+            self.presses += usize::from(matches!(wish, Wish::Decline | Wish::Interrupt));
+            match wish {
+                Wish::GoOn => {}
+                Wish::Decline if self.presses < 2 => tell(&faint("declined; Ctrl-C again ends the turn\n")),
+                Wish::Decline | Wish::Interrupt | Wish::Quit => {
+                    turn.cancel();
+                    if std::mem::replace(&mut is_cancelled, true) {
+                        return Ok(Some(Cut::Impatience));
+                    }
                 }
             }
         }
     }
 
-    /// Asks a person. Whoever does not want to answer wants the turn to end.
-    async fn ask(&mut self, question: Question, person: &mut Person) -> bool {
+    /// Asks a person.
+    async fn ask(&mut self, question: Question, editor: &Editor) -> Wish {
         match question {
             // What belongs to a turn that is over.
-            Question::Server(_, answer) if answer.is_closed() => true,
-            Question::Call(_, answer) if answer.is_closed() => true,
+            Question::Server(_, answer) if answer.is_closed() => Wish::GoOn,
+            Question::Call(_, answer) if answer.is_closed() => Wish::GoOn,
             Question::Server(elicitation, answer) => {
-                let given = elicitation::ask(&elicitation, &person.editor).await;
+                let count = self.asked.entry(elicitation.server.clone()).or_default();
+                *count += 1;
+                if *count > MOST_QUESTIONS {
+                    if *count == MOST_QUESTIONS + 1 {
+                        let server = elicitation.server.as_str();
+                        self.screen
+                            .warn(&format!("server `{server}` asks too much: its questions are no longer shown"));
+                    }
+                    let _ = answer.send(ElicitationAnswer::Cancel);
+                    return Wish::GoOn;
+                }
+                let given = elicitation::ask(&elicitation, editor).await;
+                let wish = if given.is_some() { Wish::GoOn } else { Wish::Decline };
                 // It may have gone away meanwhile.
-                let _ = answer.send(given);
-                true
+                let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
+                wish
             }
             Question::Call(request, answer) => {
                 let name = show::name(&request.tool, &request.origin);
@@ -323,21 +378,22 @@ impl<'a> Chat<'a> {
                 let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
                 let wording = approval::question(&name, &request.arguments, &changes, offers, width());
                 tell(&wording.before);
-                let mut typed = person.editor.question(&wording.prompt).await;
+                let mut typed = editor.question(&wording.prompt).await;
                 let reply = loop {
                     let reply = match typed {
                         Typed::Line(line) => Reply::read(&line),
-                        Typed::Interrupted { .. } | Typed::End => Some(Reply::Quit),
+                        Typed::Interrupted { .. } => return Wish::Interrupt,
+                        Typed::End => Some(Reply::Quit),
                     };
                     match reply {
                         Some(Reply::Show) => tell(&wording.whole),
                         Some(reply) if offers.offer(&reply) => break reply,
                         _ => tell(&faint(&offers.help(&server_of(&request.origin)))),
                     }
-                    typed = person.editor.again(&wording.prompt).await;
+                    typed = editor.again(&wording.prompt).await;
                 };
                 let approval = match reply {
-                    Reply::Quit | Reply::Show => return false,
+                    Reply::Quit | Reply::Show => return Wish::Quit,
                     Reply::Said(approval) => approval,
                     Reply::Keep => {
                         self.keep(&request);
@@ -345,7 +401,7 @@ impl<'a> Chat<'a> {
                     }
                 };
                 let _ = answer.send(approval);
-                true
+                Wish::GoOn
             }
         }
     }
@@ -402,6 +458,23 @@ fn server_of(origin: &Origin) -> String {
 fn tell(text: &str) {
     // A terminal that is gone has nobody before it.
     let _ = write(&veil::over(text));
+}
+
+/// A command that Ctrl-C has ended.
+fn cancelled() -> Option<Next> {
+    tell(&faint("cancelled\n"));
+    None
+}
+
+/// Forgets Ctrl-C that was pressed before: it meant something else.
+async fn forget(interrupts: &mut Signal) {
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = interrupts.recv() => {}
+            () = std::future::ready(()) => return,
+        }
+    }
 }
 
 /// Waits for Ctrl-C of a person.

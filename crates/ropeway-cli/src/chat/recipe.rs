@@ -25,7 +25,7 @@ pub(crate) struct Recipe {
     pub(crate) approvals: Approvals,
     pub(crate) bridge: Option<Bridge>,
     /// Where questions about calls go, when there is somebody to be asked.
-    pub(crate) desk: Option<mpsc::UnboundedSender<Question>>,
+    pub(crate) desk: Option<mpsc::Sender<Question>>,
     /// The configuration file beside which approvals are kept, when there is one.
     pub(crate) lock: Option<PathBuf>,
     /// Where the servers come from.
@@ -51,10 +51,13 @@ impl Recipe {
         }
         if let Some(desk) = self.desk.clone() {
             builder = builder.on_approval(move |request| {
-                let (reply, replied) = oneshot::channel();
-                // Nobody left to ask is nobody who agrees.
-                let _ = desk.send(Question::Call(Box::new(request), reply));
-                async move { replied.await.unwrap_or_else(|_| Approval::deny()) }
+                let desk = desk.clone();
+                async move {
+                    let (reply, replied) = oneshot::channel();
+                    // Nobody left to ask is nobody who agrees.
+                    let _ = desk.send(Question::Call(Box::new(request), reply)).await;
+                    replied.await.unwrap_or_else(|_| Approval::deny())
+                }
             });
         }
         builder.build().map_err(|error| Failure::usage(error.to_string()))

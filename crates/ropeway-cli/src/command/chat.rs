@@ -58,6 +58,9 @@ A GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the mode
 mcp_files_* for all tools of a server. A wildcard never reaches from the server into the tool: for some
 tools of server my, write my.files_*, not mcp_my_files_*. --ask and --deny match those, too, to be safe.";
 
+/// How many questions wait for a person; further ones wait where they come from.
+const MOST_WAITING: usize = 64;
+
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
@@ -207,7 +210,8 @@ impl Chat {
             .iter()
             .map(|entry| (entry.alias.clone(), filled(&entry.prefix, &entry.alias)))
             .collect();
-        let (asks, questions) = mpsc::unbounded_channel();
+        // A server that asks, leaves and asks again finds no room here for more.
+        let (asks, questions) = mpsc::channel(MOST_WAITING);
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
         if self.allow_sampling {
@@ -298,17 +302,15 @@ impl Chat {
 }
 
 /// Who answers what servers ask: a person, where there is one.
-fn handlers(desk: Option<mpsc::UnboundedSender<Question>>) -> Handlers {
+fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
     Handlers::new().on_elicitation(move |elicitation| {
-        let asked = desk.as_ref().and_then(|desk| {
-            let (answer, answered) = oneshot::channel();
-            desk.send(Question::Server(Box::new(elicitation), answer)).ok().map(|()| answered)
-        });
+        let desk = desk.clone();
         async move {
-            Ok(match asked {
-                Some(answered) => answered.await.unwrap_or(ElicitationAnswer::Cancel),
-                None => ElicitationAnswer::Decline,
-            })
+            let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
+            let (answer, answered) = oneshot::channel();
+            // Nobody left to ask is somebody who went away.
+            let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
+            Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
         }
     })
 }

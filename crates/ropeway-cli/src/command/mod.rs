@@ -19,17 +19,19 @@ mod tools;
 mod trust;
 mod welcome;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
-use ropeway::mcp::{end_children, end_children_on_signals, end_children_on_termination};
+use ropeway::mcp::{
+    become_subreaper, end_children, end_children_on_signals, end_children_on_termination, end_descendants,
+};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
@@ -150,15 +152,18 @@ impl CommandLine {
         if verbose > 0 {
             show_logs(verbose);
         }
+        // What a server has started and let go of comes to us, and goes with us. Where that cannot be, the servers still end.
+        let _ = become_subreaper();
         // Without it there is still the ordinary end.
         let _ = match &self.command {
-            Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave_terminal),
-            _ => end_children_on_signals(leave_terminal),
+            Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
+            _ => end_children_on_signals(leave),
         };
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(run(self.command, setting));
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
             end_children();
+            end_descendants();
             runtime.shutdown_background();
             done
         });
@@ -168,10 +173,15 @@ impl CommandLine {
     }
 }
 
-/// Writes down what happens, at the end of a file. What tools are called with and answer is nobody else's business.
+/// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
+/// what tools are called with and answer goes into it.
 fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
-    let mode = if payloads { 0o600 } else { 0o666 };
-    let file = OpenOptions::new().create(true).append(true).mode(mode).open(path);
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).and_then(|file| {
+        if payloads && file.metadata()?.is_file() {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        Ok(file)
+    });
     file.and_then(|file| EventLog::start(events, VeiledJson(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
@@ -221,12 +231,18 @@ fn watch(deadline: Deadline) {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         end_children();
-        leave_terminal();
+        leave();
         say(&deadline.failure().render());
         std::process::exit(Exit::Timeout as i32);
     });
     // Without a thread there is still the ordinary clock.
     drop(watchdog);
+}
+
+/// Leaves nothing behind when the process ends in the midst of something.
+fn leave() {
+    end_descendants();
+    leave_terminal();
 }
 
 /// Leaves the terminal as it should be when the process ends in the midst of something.

@@ -360,6 +360,48 @@ fn a_conversation_is_saved_and_gone_on_with() {
     assert_eq!(model.server.bodies().len(), 3);
 }
 
+#[test]
+fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_it_ends() {
+    let long = json!({"name": "long", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
+    let result = json!({"content": [{"type": "text", "text": "secret ".repeat(30_000)}]});
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
+        let call = Saying::call("a", "mcp_scripted_long", json!({})).answer(Dialect::Chat);
+        let model = Model::answering([call, ModelAnswer::silence()]);
+        model.place.configure(&[entry("scripted", &Script::default().tool(long.clone(), result.clone()))]);
+        let temporary = model.place.path().join("tmp");
+        std::fs::create_dir(&temporary).expect("a folder");
+        let mut running = model
+            .chat(&["-p", "go", "--yes"])
+            .with(|command| {
+                command.env("TMPDIR", &temporary);
+            })
+            .start();
+        // By now the output is kept: the model is told of it.
+        model.asked(2);
+        let told = model.server.bodies()[1]["messages"].to_string();
+        assert!(told.contains("call `read_more` with output"), "{told}");
+        let id = Pid::from_raw(running.child.id().try_into().expect("an id")).expect("an id");
+        kill_process(id, signal).expect("a process");
+        running.child.wait().expect("an end");
+        // After SIGKILL the server sees the end of its input, and takes a moment.
+        let began = std::time::Instant::now();
+        while !running.others().is_empty() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let left: Vec<_> = std::fs::read_dir(&temporary).expect("a folder").flatten().map(|file| file.path()).collect();
+        assert!(left.is_empty(), "{signal:?} leaves {left:?}");
+    }
+}
+
+#[test]
+fn a_conversation_is_for_its_owner_alone_whatever_was_there_before() {
+    let model = Model::saying([Saying::text("Hello!")]);
+    let path = model.place.write("talk.json", "");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("permissions");
+    model.run(&["-p", "hi", "--no-tools", "--save", "talk.json"]).expect(0);
+    assert_eq!(mode(&path), 0o600);
+}
+
 fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).expect("a file").permissions().mode() & 0o777

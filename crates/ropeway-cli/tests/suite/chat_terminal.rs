@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, Saying, Script};
+use ropeway::testing::{Fault, ModelAnswer, On, Saying, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -602,6 +602,88 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
     assert_eq!(results.len(), 3, "{results:?}");
     assert!(results.iter().zip(words).all(|(result, word)| result.contains(word)), "{results:?}");
     assert!(results[0].contains("Ada"), "{results:?}");
+}
+
+#[test]
+fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
+    for script in [Script::legacy(), Script::modern()] {
+        for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Have you done so? [y]es / [n]o: ")] {
+            let ask = Saying::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
+            let model = Model::saying([ask]);
+            model.place.configure(&[entry("scripted", &script)]);
+            let mut window = Window::open(model.chat(&["--yes"]));
+            window.say("ask me");
+            window.see(prompt);
+            window.press(CTRL_C);
+            window.see("Ctrl-C again ends the turn");
+            window.see(prompt);
+            window.press(CTRL_C);
+            window.see("cancelled · ");
+            window.see(PROMPT);
+            window.press(CTRL_C);
+            window.end().expect(130);
+        }
+    }
+}
+
+#[test]
+fn a_server_asks_ten_questions_in_one_call_and_no_more() {
+    let ask = Saying::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
+    let model = Model::saying([ask, Saying::text("Enough.")]);
+    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    let mut window = Window::open(model.chat(&["--yes"]));
+    window.say("ask me");
+    for _ in 0..10 {
+        window.see("Have you done so? [y]es / [n]o: ");
+        window.press("n\r");
+    }
+    let rest = window.see("Enough.");
+    assert!(rest.contains("it asked the user more than 10 questions") && !rest.contains("Have you"), "{rest}");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let told = model.server.bodies()[1]["messages"].to_string();
+    assert!(told.contains("it asked the user more than 10 questions"), "{told}");
+}
+
+#[test]
+fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() {
+    let model = Model::saying([Saying::call("a", "fail", json!({}))]);
+    let mut window = Window::open(model.chat(&["--ask", "*"]));
+    window.say("go");
+    window.see("[q]uit turn: ");
+    window.press(CTRL_C);
+    window.see("cancelled · ");
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see(PROMPT);
+    window.press(CTRL_C);
+    window.end().expect(130);
+}
+
+#[test]
+fn ctrl_c_ends_a_command_that_waits_for_a_server() {
+    let model = Model::saying([]);
+    let hangs = Script::legacy().fault(On::method("prompts/get"), Fault::Hang);
+    model.place.configure(&[entry("scripted", &hangs)]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("/prompt scripted.greet name=Ada");
+    window.see("\u{1b}[?2004l");
+    let began = Instant::now();
+    // The first may come before the command has begun.
+    loop {
+        window.interrupt();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let shown = window.shown.0.lock().expect("what is shown");
+        if String::from_utf8_lossy(&shown.bytes[window.seen..]).contains("cancelled") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE);
+    }
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
 }
 
 #[test]

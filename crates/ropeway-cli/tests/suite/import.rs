@@ -78,8 +78,12 @@ fn a_second_import_changes_nothing() {
 #[test]
 fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
     let home = Home::with_clients();
+    // A file that others could read so far.
+    std::fs::write(home.path("work/.env"), "MINE=1\n").expect("a file");
+    std::fs::set_permissions(home.path("work/.env"), std::fs::Permissions::from_mode(0o644)).expect("permissions");
     let run = home.run(&["import", "--secrets"]).expect(0);
     let kept = home.read("work/.env");
+    assert!(kept.starts_with("MINE=1\n"), "{kept}");
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
     }

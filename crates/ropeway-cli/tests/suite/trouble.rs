@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use ropeway::testing::{Fault, Grandchild, HttpFault, Noise, On, Process, Script, UnknownMethods};
 use serde_json::json;
 
-use crate::mark::signal;
-use crate::trial::{Site, Trial, run_url};
+use crate::mark::{command_line, signal};
+use crate::place::Place;
+use crate::trial::{Site, Trial, binary, run_url};
 use crate::{Ropeway, Run};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -237,6 +238,55 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
             signal(name, id);
             assert_eq!(running.child.wait().expect("an end").code(), Some(code));
             assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+        }
+    }
+}
+
+#[test]
+fn sigquit_ends_the_servers_too_and_shows_in_the_status() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let hangs = stubborn(Grandchild::HoldingPipes).fault(On::method("tools/list"), Fault::Hang);
+    let mut running = Trial::scripted("tools", &hangs).within(30 * SECOND).start();
+    let began = Instant::now();
+    // The server and its child.
+    while running.others().len() < 2 {
+        assert!(began.elapsed() < 20 * SECOND);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal("QUIT", running.child.id());
+    let status = running.child.wait().expect("an end");
+    assert_eq!((status.code(), status.signal()), (None, Some(3)));
+    // What is left is found when the mark goes.
+}
+
+/// The processes with this word in their command line.
+fn running_with(word: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| command_line(*id).split(' ').any(|argument| argument == word)).collect()
+}
+
+#[test]
+fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
+    let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
+    // One that can be told by its environment, and one that only its parent can be told of, which has ended.
+    for (way, how) in [("setsid", 1), ("env -i setsid", 2), ("env -i setsid setsid", 3)] {
+        let word = format!("7{}.{}{how}", std::process::id(), std::process::id());
+        let server = format!("({way} sleep {word} </dev/null >/dev/null 2>&1 &) ; exec \"$0\" \"$1\"");
+        let place = Place::with(&[json!({"alias": "s", "command": "sh", "args": ["-c", server, binary(), script]})]);
+        let run = place.run("call s.echo message=hi").expect(0);
+        assert_eq!(run.stdout, "hi\n");
+        let began = Instant::now();
+        loop {
+            let left = running_with(&word);
+            if left.is_empty() {
+                break;
+            }
+            if began.elapsed() > 2 * SECOND {
+                left.iter().for_each(|id| signal("KILL", *id));
+                panic!("{way}: {left:?} are left");
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -227,7 +227,8 @@ impl Rest {
             Self::Dropped => too_large.to_owned(),
             Self::Kept(kept) => match kept.file(part) {
                 Some(file) => format!("{too_large}, and kept as `{file}`"),
-                None => format!("{too_large}, and could not be kept"),
+                None if kept.keeps_data() => format!("{too_large}, and could not be kept"),
+                None => too_large.to_owned(),
             },
             Self::Lost => format!("{too_large}, and could not be kept"),
         }

@@ -23,6 +23,7 @@ mod server;
 mod sources;
 mod spill;
 mod step;
+mod steps;
 mod trace;
 mod turn;
 mod wish;
@@ -223,7 +224,7 @@ impl Agent {
         self.inner.sources.offer().all.clone()
     }
 
-    /// Where outputs are kept that were too large for the model, when there are some.
+    /// Where outputs are kept that were too large for the model, when there are some that have names: see [`Spill::below`].
     pub fn spill_folder(&self) -> Option<PathBuf> {
         self.inner.crew.spill.as_ref().and_then(Spill::folder)
     }

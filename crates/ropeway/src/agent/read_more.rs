@@ -1,15 +1,13 @@
 //! `read_more`: the tool that a model pages through a kept output with.
 
-use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
 
 use memchr::{memmem, memrchr};
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 
 use super::budget::Budgets;
-use super::spill::Spill;
+use super::spill::{Spill, StoredText, TextReader};
 use super::written::{cut_at, in_a_line, thousands};
 use crate::content::ContentPart;
 use crate::tool::{
@@ -71,7 +69,7 @@ impl ReadMore {
 
     async fn answer(&self, arguments: Arguments) -> Result<ToolOutput, CallError> {
         let Question { output, from, find } = Question::read(&arguments)?;
-        let (path, length) = match self.spill.find(&output) {
+        let (text, length) = match self.spill.find(&output) {
             Ok(found) => found,
             Err(names) => return Ok(ToolOutput::error(unknown(&output, &names))),
         };
@@ -84,7 +82,7 @@ impl ReadMore {
         }
         let page = self.page;
         let needle = find.clone();
-        let read = spawn_blocking(move || Page::read(&path, length, from, needle.as_deref(), page)).await;
+        let read = spawn_blocking(move || Page::read(&text, length, from, needle.as_deref(), page)).await;
         let failed = |source: io::Error| CallError::Failed {
             tool: READ_MORE.to_owned(),
             source: Box::new(Unreadable { output: output.clone(), source }),
@@ -187,8 +185,8 @@ struct Page {
 
 impl Page {
     /// Reads a page and no more; `None` if the text that it must begin with is not there.
-    fn read(path: &Path, length: u64, from: u64, find: Option<&str>, page: usize) -> io::Result<Option<Self>> {
-        let mut file = File::open(path)?;
+    fn read(text: &StoredText, length: u64, from: u64, find: Option<&str>, page: usize) -> io::Result<Option<Self>> {
+        let mut file = text.open()?;
         let mut start = from;
         if let Some(find) = find {
             match line_with(&mut file, from, find.as_bytes(), page as u64)? {
@@ -198,7 +196,7 @@ impl Page {
         }
         // A character that begins before is shown whole.
         let early = start.saturating_sub(3);
-        file.seek(SeekFrom::Start(early))?;
+        file.seek(early);
         let mut bytes = Vec::new();
         file.take((start - early).saturating_add(page as u64)).read_to_end(&mut bytes)?;
         let mut skip = ((start - early) as usize).min(bytes.len());
@@ -261,9 +259,9 @@ fn is_inside(byte: u8) -> bool {
 }
 
 /// Where the next line begins that contains the text at some byte or behind it; never before that byte.
-fn line_with(file: &mut File, from: u64, text: &[u8], page: u64) -> io::Result<Option<u64>> {
+fn line_with(file: &mut TextReader, from: u64, text: &[u8], page: u64) -> io::Result<Option<u64>> {
     let finder = memmem::Finder::new(text);
-    file.seek(SeekFrom::Start(from))?;
+    file.seek(from);
     let mut window = Vec::with_capacity(CHUNK + text.len());
     // Where the window begins, and the line that it begins in.
     let (mut offset, mut line) = (from, from);
@@ -446,7 +444,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_output_whose_file_has_gone_is_an_error_that_says_so() {
-        let tool = kept("x").await;
+        let spill = Spill::new().below(std::env::temp_dir());
+        spill.keep(&[ContentPart::text("x")], Budget::default()).await.expect("it is kept");
+        let tool = ReadMore::new(spill);
         let folder = tool.spill.folder().expect("a folder");
         std::fs::write(folder.join("o1.txt"), "").expect("it is emptied");
         let arguments = json!({"output": "o1"}).as_object().cloned().expect("an object");

@@ -1,10 +1,10 @@
-//! Spilled outputs: what was too large for the model, kept in files that it can page through.
+//! Spilled outputs: what was too large for the model, kept in files that it can page through and that end with the process.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,9 +25,17 @@ const CHUNK: usize = 256 << 10;
 /// Of one output, at most this many parts become files of their own.
 const MOST_FILES: usize = 100;
 
-/// Outputs that were too large for the model, kept in a folder of their own until the last clone is dropped.
+/// Without a folder of its own, a spill holds a file descriptor for each output, and at most so many.
+const MOST_OPEN: usize = 64;
+
+/// Outputs that were too large for the model, kept until the last clone is dropped.
 ///
-/// Cheap to clone. The folder is made when the first output is kept; only its owner can look into it.
+/// Cheap to clone. By default the text of an output goes to a file in the system's folder for temporary files that has no name:
+/// only [`ReadMore`](super::ReadMore) reaches it, and the system deletes it when the process ends, however it ends. The 64
+/// newest outputs are kept, each with an open file descriptor, and data such as images is not.
+///
+/// [`Spill::below`] keeps files with names, data included, in a folder that only its owner can look into. It is deleted with
+/// the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
 pub struct Spill(Arc<Inner>);
 
@@ -39,7 +47,8 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 struct Settings {
-    below: PathBuf,
+    /// Where a folder for files with names is made.
+    below: Option<PathBuf>,
     limit: u64,
 }
 
@@ -67,21 +76,62 @@ struct Output {
     length: u64,
     /// What it takes in all.
     bytes: u64,
-    /// The text first.
+    text: StoredText,
+    /// Those that have names.
     files: Vec<PathBuf>,
+}
+
+/// Where the text of an output is.
+#[derive(Clone, Debug)]
+pub(super) enum StoredText {
+    /// In a file with a name.
+    Named(PathBuf),
+    /// In a file without one.
+    Unnamed(Arc<File>),
+}
+
+impl StoredText {
+    pub(super) fn open(&self) -> io::Result<TextReader> {
+        let file = match self {
+            Self::Named(path) => Arc::new(File::open(path)?),
+            Self::Unnamed(file) => file.clone(),
+        };
+        Ok(TextReader { file, position: 0 })
+    }
+}
+
+/// Reads a stored text. Several may read one file at once: the position is the reader's own.
+pub(super) struct TextReader {
+    file: Arc<File>,
+    position: u64,
+}
+
+impl TextReader {
+    pub(super) fn seek(&mut self, position: u64) {
+        self.position = position;
+    }
+}
+
+impl io::Read for TextReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
 }
 
 /// An output that is kept: what a model asks for it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     name: String,
-    files: Vec<(usize, String)>,
+    /// The files of its data; none where data is not kept.
+    files: Option<Vec<(usize, String)>>,
 }
 
 impl Kept {
     /// An output that somebody keeps under this name.
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), files: Vec::new() }
+        Self { name: name.into(), files: Some(Vec::new()) }
     }
 
     /// Its name, such as `o3`.
@@ -89,20 +139,25 @@ impl Kept {
         &self.name
     }
 
+    /// Is data kept, besides text?
+    pub(super) fn keeps_data(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// The file, in the folder of the spill, that holds the data of a part; parts are counted from 1.
     pub(super) fn file(&self, part: usize) -> Option<&str> {
-        self.files.iter().find(|(number, _)| *number == part).map(|(_, file)| file.as_str())
+        self.files.iter().flatten().find(|(number, _)| *number == part).map(|(_, file)| file.as_str())
     }
 }
 
 impl Default for Spill {
     fn default() -> Self {
-        Self::of(Settings { below: std::env::temp_dir(), limit: LIMIT })
+        Self::of(Settings { below: None, limit: LIMIT })
     }
 }
 
 impl Spill {
-    /// A spill in the system's folder for temporary files, of at most 1 GiB.
+    /// A spill of at most 1 GiB, in files without names in the system's folder for temporary files.
     pub fn new() -> Self {
         Self::default()
     }
@@ -117,13 +172,13 @@ impl Spill {
         Self::of(Settings { limit: bytes, ..self.0.settings.clone() })
     }
 
-    /// An empty spill that makes its folder below another one.
+    /// An empty spill with files that have names, in a folder that it makes below another one.
     #[must_use]
     pub fn below(self, folder: impl Into<PathBuf>) -> Self {
-        Self::of(Settings { below: folder.into(), ..self.0.settings.clone() })
+        Self::of(Settings { below: Some(folder.into()), ..self.0.settings.clone() })
     }
 
-    /// Where the outputs are, when there are some.
+    /// Where the outputs are, when there are some that have names.
     pub fn folder(&self) -> Option<PathBuf> {
         self.0.shelf().folder.as_ref().map(|folder| folder.path.clone())
     }
@@ -161,7 +216,8 @@ impl Spill {
         (before, now): (Budget, Budget),
         rest: Option<&Rest>,
     ) -> Cow<'a, [ContentPart]> {
-        let data = |budget| data_left_out(content, budget).take(MOST_FILES).count();
+        let most_files = self.most_files();
+        let data = |budget| data_left_out(content, budget).take(most_files).count();
         match rest {
             Some(rest) if data(now) <= data(before) => fit(content, now, rest),
             rest => {
@@ -171,6 +227,11 @@ impl Spill {
                 self.fit(content, now).await
             }
         }
+    }
+
+    /// How many parts of an output become files. Nobody could open one without a name.
+    fn most_files(&self) -> usize {
+        if self.0.settings.below.is_some() { MOST_FILES } else { 0 }
     }
 
     /// Deletes an output that the model was not told of.
@@ -187,7 +248,7 @@ impl Spill {
     /// room for as files.
     pub(super) async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
         let length = written_len(content) as u64;
-        let data: Vec<(usize, Data<'_>)> = data_left_out(content, budget).take(MOST_FILES).collect();
+        let data: Vec<(usize, Data<'_>)> = data_left_out(content, budget).take(self.most_files()).collect();
         let bytes = length + data.iter().map(|(_, data)| data.size() as u64).sum::<u64>();
         let (pieces, received) = mpsc::channel(4);
         // The writer has a clone of its own: the folder stays until it is done with it, also when nobody waits any more.
@@ -205,11 +266,11 @@ impl Spill {
         shelf.count = shelf.count.max(first.saturating_sub(1));
     }
 
-    /// The file and the length of an output's text, or the names of those that are there, the newest first.
-    pub(super) fn find(&self, name: &str) -> Result<(PathBuf, u64), Vec<String>> {
+    /// The text of an output and its length, or the names of those that are there, the newest first.
+    pub(super) fn find(&self, name: &str) -> Result<(StoredText, u64), Vec<String>> {
         let shelf = self.0.shelf();
         let found = shelf.outputs.iter().find(|output| output.name == name);
-        let place = found.and_then(|output| Some((output.files.first()?.clone(), output.length)));
+        let place = found.map(|output| (output.text.clone(), output.length));
         place.ok_or_else(|| shelf.outputs.iter().rev().map(|output| output.name.clone()).collect())
     }
 }
@@ -268,18 +329,19 @@ impl Inner {
 
     fn write(&self, length: u64, bytes: u64, mut received: mpsc::Receiver<Piece>) -> io::Result<Kept> {
         let mut draft = self.begin(length, bytes)?;
-        let mut text = draft.create(".txt".to_owned())?;
+        let text = draft.create_text()?;
         while let Some(piece) = received.blocking_recv() {
             match piece {
-                Piece::Text(chunk) => text.write_all(&chunk)?,
+                Piece::Text(chunk) => (&*text).write_all(&chunk)?,
                 Piece::Data { part, extension, base64 } => {
                     // What is no base64 cannot be kept as what it is; the text tells of it.
                     let Ok(bytes) = decode_base64(&base64) else { continue };
                     let file = format!("-{part}.{extension}");
                     draft.create(file.clone())?.write_all(&bytes)?;
-                    draft.kept.files.push((part, format!("{}{file}", draft.kept.name)));
+                    let name = format!("{}{file}", draft.kept.name);
+                    draft.kept.files.get_or_insert_default().push((part, name));
                 }
-                Piece::End => return Ok(draft.finish()),
+                Piece::End => return Ok(draft.finish(text)),
             }
         }
         Err(io::Error::other("nobody waits for it"))
@@ -293,18 +355,19 @@ impl Inner {
         if (shelf.bytes - kept).saturating_add(bytes) > self.settings.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let folder = match &shelf.folder {
-            Some(folder) if folder.is_there() => folder.path.clone(),
-            _ => {
+        let folder = match (&self.settings.below, &shelf.folder) {
+            (None, _) => None,
+            (Some(_), Some(folder)) if folder.is_there() => Some(folder.path.clone()),
+            (Some(below), _) => {
                 // Somebody has tidied up: what was in it is gone.
                 let lost: u64 = shelf.outputs.drain(..).map(|output| output.bytes).sum();
                 shelf.bytes -= lost;
-                let folder = Folder::make(&self.settings.below)?;
-                shelf.folder.insert(folder).path.clone()
+                let folder = Folder::make(below)?;
+                Some(shelf.folder.insert(folder).path.clone())
             }
         };
         let mut oldest = Vec::new();
-        while shelf.bytes + bytes > self.settings.limit
+        while (shelf.bytes + bytes > self.settings.limit || folder.is_none() && shelf.outputs.len() >= MOST_OPEN)
             && let Some(output) = shelf.outputs.pop_front()
         {
             shelf.bytes -= output.bytes;
@@ -315,7 +378,8 @@ impl Inner {
         let name = format!("o{}", shelf.count);
         drop(shelf);
         remove(&oldest);
-        Ok(Draft { inner: self, folder, length, bytes, files: Vec::new(), kept: Kept::new(name), is_whole: false })
+        let files = folder.is_some().then(Vec::new);
+        Ok(Draft { inner: self, folder, length, bytes, files: Vec::new(), kept: Kept { name, files }, is_whole: false })
     }
 }
 
@@ -351,7 +415,8 @@ impl Folder {
 /// An output that is being written. Dropped before it is whole, it leaves nothing behind.
 struct Draft<'a> {
     inner: &'a Inner,
-    folder: PathBuf,
+    /// Where files with names go.
+    folder: Option<PathBuf>,
     length: u64,
     bytes: u64,
     files: Vec<PathBuf>,
@@ -361,17 +426,25 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     fn create(&mut self, ending: String) -> io::Result<File> {
-        let path = self.folder.join(format!("{}{ending}", self.kept.name));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let folder = self.folder.as_deref().ok_or(io::ErrorKind::NotFound)?;
+        let path = folder.join(format!("{}{ending}", self.kept.name));
+        let file = private_file(&path)?;
         self.files.push(path);
         Ok(file)
     }
 
-    fn finish(mut self) -> Kept {
+    fn create_text(&mut self) -> io::Result<Arc<File>> {
+        let file = if self.folder.is_some() { self.create(".txt".to_owned()) } else { unnamed_file() };
+        file.map(Arc::new)
+    }
+
+    fn finish(mut self, text: Arc<File>) -> Kept {
         self.is_whole = true;
         let kept = std::mem::replace(&mut self.kept, Kept::new(""));
         let files = std::mem::take(&mut self.files);
-        let output = Output { name: kept.name.clone(), length: self.length, bytes: self.bytes, files };
+        // A file with a name need not stay open.
+        let text = files.first().map_or(StoredText::Unnamed(text), |path| StoredText::Named(path.clone()));
+        let output = Output { name: kept.name.clone(), length: self.length, bytes: self.bytes, text, files };
         self.inner.shelf().outputs.push_back(output);
         kept
     }
@@ -382,6 +455,26 @@ impl Drop for Draft<'_> {
         if !self.is_whole {
             remove(&self.files);
             self.inner.shelf().bytes -= self.bytes;
+        }
+    }
+}
+
+/// A new file for its owner only; never one that was there, and never behind a link.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// A new file that has lost its name before anything is written to it: the system deletes it when it is closed, also when the
+/// process is killed.
+fn unnamed_file() -> io::Result<File> {
+    let folder = std::env::temp_dir();
+    let mut tries = 0;
+    loop {
+        let path = folder.join(format!("ropeway-{:016x}", fastrand::u64(..)));
+        match private_file(&path) {
+            Ok(file) => return fs::remove_file(&path).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 10 => tries += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -429,6 +522,37 @@ mod tests {
         let content = text(10);
         assert!(matches!(spill.fit(&content, LITTLE).await, Cow::Borrowed(_)));
         assert_eq!((spill.folder(), names(below.path())), (None, vec![]));
+    }
+
+    #[tokio::test]
+    async fn by_default_an_output_has_no_name_on_disk_and_only_text_is_kept() {
+        let spill = Spill::new();
+        let content = [ContentPart::text("first and long"), ContentPart::Image(Blob::new("image/png", &[7; 1000]))];
+        let fitted = spill.fit(&content, LITTLE).await.into_owned();
+        let expected = [
+            "first and \n[31 of 41 bytes are left out; call `read_more` with output \"o1\" and from 10 for the rest]",
+            "[image, image/png, 1.0 kB: it is too large to be shown]",
+        ];
+        assert_eq!(fitted, expected.map(ContentPart::text));
+        assert_eq!(spill.folder(), None);
+        let (text, length) = spill.find("o1").expect("it is kept");
+        let mut read = String::new();
+        io::Read::read_to_string(&mut text.open().expect("it can be read"), &mut read).expect("a text");
+        assert_eq!((read.as_str(), length), ("first and long\n[image, image/png, 1.0 kB]", 41));
+        let StoredText::Unnamed(file) = text else { panic!("it has a name") };
+        let metadata = file.metadata().expect("a file");
+        assert_eq!((metadata.nlink(), metadata.mode() & 0o777), (0, 0o600));
+    }
+
+    #[tokio::test]
+    async fn few_file_descriptors_are_held_open() {
+        let spill = Spill::new();
+        for _ in 0..MOST_OPEN + 5 {
+            spill.keep(&text(20), LITTLE).await.expect("it is kept");
+        }
+        assert_eq!(spill.0.shelf().outputs.len(), MOST_OPEN);
+        assert_eq!(spill.0.shelf().bytes, 20 * MOST_OPEN as u64);
+        assert!(spill.find("o5").is_err() && spill.find("o6").is_ok());
     }
 
     #[tokio::test]
@@ -529,7 +653,7 @@ mod tests {
         fs::remove_dir_all(folder(&spill)).expect("somebody tidies up");
         assert_eq!(spill.keep(&text(50), LITTLE).await.expect("it is kept").name(), "o2");
         assert_eq!(names(&folder(&spill)), ["o2.txt"]);
-        assert_eq!(spill.find("o1"), Err(vec!["o2".to_owned()]));
+        assert_eq!(spill.find("o1").expect_err("it is gone"), ["o2"]);
         assert_eq!(spill.0.shelf().bytes, 50);
         drop(spill);
         assert_eq!(names(below.path()), [""; 0]);

@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::steps::{self, StepReceiver, StepSender, WeakStepSender};
 use super::{Limit, Step};
 use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::Cancel;
@@ -144,7 +145,7 @@ impl Control {
 /// A turn that is going on. Dropping it cancels it.
 #[must_use = "dropping a turn cancels it; `detach` lets it go on"]
 pub struct Turn {
-    steps: mpsc::UnboundedReceiver<Step>,
+    steps: StepReceiver,
     outcome: oneshot::Receiver<Result<Outcome, AgentError>>,
     control: Control,
     /// Cancels when the handle is gone.
@@ -164,14 +165,14 @@ impl Drop for Guard {
 /// Where a turn tells its steps.
 #[derive(Clone)]
 pub(super) struct Sink {
-    steps: mpsc::UnboundedSender<Step>,
+    steps: StepSender,
     tracer: Option<Tracer>,
 }
 
 /// The same for whoever may live longer than the turn: a call that was given up must not keep its end open.
 #[derive(Clone)]
 pub(super) struct WeakSink {
-    steps: mpsc::WeakUnboundedSender<Step>,
+    steps: WeakStepSender,
     tracer: Option<Tracer>,
 }
 
@@ -182,8 +183,7 @@ impl Sink {
         if let Some(tracer) = &self.tracer {
             tracer(&step);
         }
-        // Nobody need listen.
-        let _ = self.steps.send(step);
+        self.steps.send(step);
     }
 
     pub(super) fn downgrade(&self) -> WeakSink {
@@ -213,7 +213,7 @@ pub(super) struct Task {
 
 impl Turn {
     pub(super) fn new(tracer: Option<Tracer>) -> (Self, Task) {
-        let (steps, receiver) = mpsc::unbounded_channel();
+        let (steps, receiver) = steps::channel();
         let (outcome, awaited) = oneshot::channel();
         let control = Control::default();
         let guard = Guard(Some(control.clone()));
@@ -222,8 +222,11 @@ impl Turn {
     }
 
     /// The next step; `None` after the last one.
+    ///
+    /// The turn never waits for its reader. Steps that nobody has taken yet are merged where nothing is lost by it: of the
+    /// progress of one call only the newest waits, and adjacent pieces of text are joined.
     pub async fn next(&mut self) -> Option<Step> {
-        self.steps.recv().await
+        std::future::poll_fn(|cx| self.steps.poll_recv(cx)).await
     }
 
     /// Waits for the end of the turn; steps that were not read are passed over.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -82,10 +83,10 @@ impl Memory {
                 _ => Err(error),
             });
         }
-        fs::create_dir_all(&self.folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         // Whoever reads meanwhile sees the old file or the new one, never half of one.
         let path = self.path(config);
-        let new = path.with_extension(format!("{}.new", std::process::id()));
+        let new = path.with_extension(format!("{:016x}.new", fastrand::u64(..)));
         let written = private_file(&new).and_then(|mut file| file.write_all(text.as_bytes()));
         written.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| drop(fs::remove_file(&new)))
     }
@@ -118,8 +119,7 @@ impl Memory {
 
 /// Definitions are nobody else's business: a description may tell what a person works on.
 fn private_file(path: &Path) -> io::Result<fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]
@@ -151,6 +151,21 @@ mod tests {
         memory.keep(&config("a"), &remembered()).expect("kept");
         assert_eq!(memory.recall(&config("a")), Some(remembered()));
         assert_eq!(memory.recall(&config("b")), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_for_its_owner_only_whatever_was_there_before() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(folder.path().join("new"));
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        for _ in 0..2 {
+            memory.keep(&config("a"), &remembered()).expect("kept");
+            let path = memory.path(&config("a"));
+            assert_eq!((mode(&memory.folder), mode(&path)), (0o700, 0o600));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("permissions");
+        }
+        assert_eq!(fs::read_dir(&memory.folder).expect("a folder").count(), 1);
     }
 
     #[test]

@@ -293,6 +293,9 @@ pub struct RawLimits {
     /// The most rounds in which a call may ask for more input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_rounds: Option<u32>,
+    /// The most questions that the server may ask the user during one call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<u32>,
     /// How many bytes of the program's stderr are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<Size>,

@@ -273,6 +273,8 @@ pub struct Limits {
     pub list_bytes: usize,
     /// The most rounds in which a call may ask for more input.
     pub input_rounds: usize,
+    /// The most questions that the server may ask the user during one call.
+    pub questions: usize,
     /// How many bytes of the child's stderr are kept.
     pub stderr_bytes: usize,
 }
@@ -285,6 +287,7 @@ impl Default for Limits {
             list_entries: 10_000,
             list_bytes: 32 << 20,
             input_rounds: 10,
+            questions: 10,
             stderr_bytes: 64 << 10,
         }
     }

@@ -31,11 +31,12 @@ pub(crate) async fn call_tool(
     let trace = Trace::of_tool(shared, tool, cx);
     let mut told =
         Told { shared, tool, arguments: &arguments, cx, trace: &trace, started: clocks.started, done: false };
+    let driving = within_questions(shared, drive_tool(shared, tool, &arguments, cx, clocks, &trace));
     let outcome = if trace.span.is_disabled() {
         // Entering and leaving a disabled span at every poll would cost a twentieth of the call.
-        drive_tool(shared, tool, &arguments, cx, clocks, &trace).await
+        driving.await
     } else {
-        Box::pin(drive_tool(shared, tool, &arguments, cx, clocks, &trace).instrument(trace.span.clone())).await
+        Box::pin(driving.instrument(trace.span.clone())).await
     };
     told.tell(Some(&outcome));
     outcome
@@ -86,6 +87,14 @@ impl Drop for Told<'_> {
     fn drop(&mut self) {
         self.tell(None);
     }
+}
+
+/// Ends a call whose server asks the user too many questions.
+async fn within_questions<T>(
+    shared: &Shared,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    if shared.host.elicits() { Box::pin(shared.host.questions.during(shared.alias(), call)).await } else { call.await }
 }
 
 /// Makes the call.
@@ -167,7 +176,7 @@ pub(crate) async fn request(
         call.idempotent = is_idempotent(method);
         call.rounds(|result: &Map<String, Value>| result, session).await.map(Value::Object)
     };
-    let outcome = asking.instrument(trace.span.clone()).await;
+    let outcome = within_questions(shared, asking).instrument(trace.span.clone()).await;
     if let Err(error) = &outcome {
         trace.has_failed(error);
     }
@@ -352,6 +361,9 @@ impl<'a> Call<'a> {
             };
             let answer = match answer {
                 Ok(answer) => answer,
+                Err(refusal) if refusal == self.shared.host.questions.refusal() => {
+                    return Err(self.shared.host.questions.error(self.shared.alias()));
+                }
                 // There is no way to refuse but to leave.
                 Err(_) if method == "elicitation/create" => json!({"action": "cancel"}),
                 Err(refusal) => {

@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::pace::Allowance;
+use super::questions::QuestionBudget;
 use super::transport::stdio::Stderr;
+use crate::config::Limits;
 use crate::event::{Event, Events};
 use crate::json;
 use crate::protocol::{self, Era, code, meta};
@@ -228,6 +230,8 @@ pub(crate) struct Host {
     allowance: Mutex<Allowance>,
     dropped_replies: Dropped,
     dropped_events: Dropped,
+    /// How much the server may still ask the user.
+    pub(crate) questions: QuestionBudget,
     /// Lines on the server's output that were no messages.
     noise: AtomicU64,
     /// What the server's process says beside the protocol, also after its end.
@@ -249,9 +253,20 @@ impl Host {
             allowance: Mutex::new(Allowance::new(EVENT_BURST, EVENTS_PER_SECOND)),
             dropped_replies: Dropped::default(),
             dropped_events: Dropped::default(),
+            questions: QuestionBudget::new(Limits::default().questions),
             noise: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
+    }
+
+    /// Bounds the questions to the user per call.
+    pub(crate) fn with_questions(self, per_call: usize) -> Self {
+        Self { questions: QuestionBudget::new(per_call), ..self }
+    }
+
+    /// Can the user be asked something?
+    pub(crate) fn elicits(&self) -> bool {
+        self.handlers.elicitation.is_some()
     }
 
     pub(crate) fn alias(&self) -> &Alias {
@@ -473,6 +488,7 @@ impl Host {
         match (method, &self.handlers) {
             ("elicitation/create", Handlers { elicitation: Some(handler), .. }) => {
                 let request = self.elicitation(params)?;
+                self.questions.take()?;
                 let schema = match &request.mode {
                     ElicitationMode::Form { schema } => Some(schema.clone()),
                     ElicitationMode::Url { .. } => None,

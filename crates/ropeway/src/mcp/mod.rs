@@ -12,6 +12,7 @@ mod inbox;
 mod pace;
 mod pages;
 mod prompts;
+mod questions;
 mod redaction;
 mod resources;
 mod session;
@@ -47,6 +48,7 @@ pub(crate) use self::shared::chain;
 pub use self::signals::{end_children_on_signals, end_children_on_termination};
 #[cfg(feature = "agent")]
 pub(crate) use self::trace::is_seen;
+pub use self::transport::orphans::{become_subreaper, end_descendants};
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
 pub use crate::web::TlsTrouble;
@@ -108,7 +110,8 @@ impl Mcp {
 
     /// The same for a host that answers servers' requests and gathers the events of several connections.
     pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
-        let host = Arc::new(Host::new(config.alias.clone(), handlers, events, config.secrets()));
+        let host = Host::new(config.alias.clone(), handlers, events, config.secrets());
+        let host = Arc::new(host.with_questions(config.limits.questions));
         let shared = Arc::new(Shared::new(config, host));
         Self { handle: Arc::new(Handle { shared, running: Mutex::default() }) }
     }

@@ -8,18 +8,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::end_children;
 
-/// From here on SIGINT, SIGTERM and SIGHUP end this process, and with it all servers that it has started.
+/// From here on SIGINT, SIGTERM, SIGHUP and SIGQUIT end this process, and with it all servers that it has started.
 ///
 /// For a host that does not handle these signals itself: they end a process without running its destructors, and a
 /// server that does not mind the end of its input would live on. `last` runs just before the end; the exit code is
-/// 128 plus the signal's number. Signals are heard on a thread of its own, so that a busy host hears them as well.
+/// 128 plus the signal's number. After SIGQUIT the process ends by that signal, with a core file where those are written. Signals are heard on a thread of its own, so that a busy host hears them as well.
+///
+/// SIGKILL cannot be handled: a server then sees the end of its input, and one that ignores that lives on. SIGTSTP stops this
+/// process only; servers wait until it goes on.
 pub fn end_children_on_signals(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    end_on([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()], last)
+    end_on([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()], last)
 }
 
-/// The same on SIGTERM and SIGHUP only, for a host to whom SIGINT means something else.
+/// The same on SIGTERM, SIGHUP and SIGQUIT only, for a host to whom SIGINT means something else.
 pub fn end_children_on_termination(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    end_on([SignalKind::terminate(), SignalKind::hangup()], last)
+    end_on([SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()], last)
 }
 
 fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -30,19 +33,23 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + 
         kinds.into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>()?
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let code = runtime.block_on(code(signals));
+        let signal = runtime.block_on(received(signals));
         end_children();
         last();
-        std::process::exit(code);
+        if signal == SignalKind::quit() {
+            // Whoever sends it wants to see it in the status, and in a core file.
+            let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw_value());
+        }
+        std::process::exit(128 + signal.as_raw_value());
     })?;
     Ok(())
 }
 
-/// Waits for a signal and says with which exit code it ends the process.
-async fn code(mut signals: Vec<(SignalKind, Signal)>) -> i32 {
+/// Waits for a signal.
+async fn received(mut signals: Vec<(SignalKind, Signal)>) -> SignalKind {
     let came = poll_fn(|cx| {
         let came = signals.iter_mut().find_map(|(kind, signal)| signal.poll_recv(cx).is_ready().then_some(*kind));
         came.map_or(Poll::Pending, Poll::Ready)
     });
-    128 + came.await.as_raw_value()
+    came.await
 }

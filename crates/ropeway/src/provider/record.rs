@@ -32,13 +32,18 @@ impl Recorder {
         Self::at(Place::Memory(Recording::default()))
     }
 
-    /// Adds exchanges to a file, one line for each when it is over. A new file is for its owner only.
+    /// Adds exchanges to a file, one line for each when it is over. The file is for its owner only, whatever it was before.
     pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Self::at(Place::File { file: options.open(path)?, trouble: None }))
+        let file = options.open(path)?;
+        #[cfg(unix)]
+        if file.metadata()?.is_file() {
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        }
+        Ok(Self::at(Place::File { file, trouble: None }))
     }
 
     fn at(place: Place) -> Self {

@@ -47,9 +47,13 @@ fn start_grandchild(holds: Grandchild) -> Option<u32> {
     const STUBBORN: &str = r#"trap "" TERM HUP INT; i=0; while [ $i -lt 120 ]; do sleep 1; i=$((i+1)); done"#;
     let pipe = || match holds {
         Grandchild::HoldingPipes => Stdio::inherit(),
-        Grandchild::Detached => Stdio::null(),
+        Grandchild::Detached | Grandchild::OwnSession => Stdio::null(),
     };
-    let child = Command::new("sh").args(["-c", STUBBORN]).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
+    let mut command = Command::new(if holds == Grandchild::OwnSession { "setsid" } else { "sh" });
+    if holds == Grandchild::OwnSession {
+        command.arg("sh");
+    }
+    let child = command.args(["-c", STUBBORN]).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
     child.ok().map(|child| child.id())
 }
 

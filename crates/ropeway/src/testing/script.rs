@@ -211,6 +211,8 @@ pub enum Grandchild {
     HoldingPipes,
     /// Nothing.
     Detached,
+    /// Nothing, in a session of its own.
+    OwnSession,
 }
 
 /// How a server behind a URL behaves.

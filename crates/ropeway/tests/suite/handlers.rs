@@ -276,6 +276,34 @@ fn a_server_that_never_stops_asking_is_stopped() {
 }
 
 #[test]
+fn questions_to_the_user_are_bounded_for_each_call() {
+    scene(|_| async {
+        over_every_way(Script::default(), async |_, _, mut config| {
+            config.limits.questions = 3;
+            config.limits.input_rounds = 1000;
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counting = asked.clone();
+            let handlers = Handlers::new().on_elicitation(move |_| {
+                counting.fetch_add(1, Ordering::Relaxed);
+                async { Ok(ElicitationAnswer::Decline) }
+            });
+            let server = connect_with(handlers, config).await;
+            for round in 1..=2 {
+                let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
+                assert_eq!(chain(&error), "server `peer` broke the protocol: it asked the user more than 3 questions");
+                assert_eq!(asked.load(Ordering::Relaxed), 3 * round);
+            }
+            // What the next call may ask is its own.
+            assert_eq!(parsed(&text(&server, "elicit", json!({"rounds": 3})).await), json!({"action": "decline"}));
+            assert_eq!(asked.load(Ordering::Relaxed), 9);
+            still_works(&server).await;
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {

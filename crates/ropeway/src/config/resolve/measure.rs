@@ -26,6 +26,7 @@ pub(super) fn limits(raw: &RawLimits) -> Limits {
         list_entries: count(raw.list_entries, usual.list_entries),
         list_bytes: size(raw.list_bytes, usual.list_bytes),
         input_rounds: count(raw.input_rounds, usual.input_rounds),
+        questions: count(raw.questions, usual.questions),
         stderr_bytes: size(raw.stderr_bytes, usual.stderr_bytes),
     }
 }

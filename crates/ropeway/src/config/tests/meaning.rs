@@ -52,7 +52,7 @@ servers:
     required: true
     start: lazy
     timeouts: {idle: 500ms, total: 1h}
-    limits: {message_bytes: 1M, pages: 3, list_entries: 5, list_bytes: 6M, input_rounds: 4, stderr_bytes: 2 KiB}
+    limits: {message_bytes: 1M, pages: 3, list_entries: 5, list_bytes: 6M, input_rounds: 4, questions: 5, stderr_bytes: 2 KiB}
     reconnect: {enabled: false, first: 1s, longest: 5s}
     resources: {tools: true, context: ["file:///*"], context_bytes: 1k}
     prompts: true
@@ -91,6 +91,7 @@ servers:
     expected.limits.list_entries = 5;
     expected.limits.list_bytes = 6 << 20;
     expected.limits.input_rounds = 4;
+    expected.limits.questions = 5;
     expected.limits.stderr_bytes = 2048;
     expected.reconnect.enabled = false;
     expected.reconnect.first = Duration::from_secs(1);

@@ -2,9 +2,11 @@
 
 mod cancel;
 mod errands;
+mod groups;
 pub(crate) mod http;
 pub(crate) mod lines;
 mod loss;
+pub(crate) mod orphans;
 mod outgoing;
 pub(crate) mod sse;
 pub(crate) mod stdio;

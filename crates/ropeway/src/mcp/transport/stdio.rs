@@ -1,8 +1,8 @@
 //! A server that is a child process: started in a process group of its own, and ended with all of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -11,7 +11,9 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::groups::groups;
 use super::lines::Lines;
+use super::orphans::{self, Mark};
 use crate::config::{Limits, StdioServer};
 use crate::mcp::fault::ConnectError;
 use crate::mcp::inbox::Inbox;
@@ -49,13 +51,6 @@ const PIPE: usize = 1 << 20;
 /// The longest line of stderr that is kept whole.
 const LONGEST_LINE: usize = 4 << 10;
 
-/// All process groups that we started and have not seen the end of.
-static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-
-fn groups() -> MutexGuard<'static, BTreeSet<i32>> {
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Ends every server process that this process has started, at once and for good.
 ///
 /// For a host that is about to end without running its destructors: call it before `std::process::exit` and when
@@ -64,6 +59,7 @@ pub fn end_children() {
     for group in std::mem::take(&mut *groups()) {
         kill(Pid::from_raw(group), Signal::KILL);
     }
+    orphans::kill_all();
 }
 
 fn kill(group: Option<Pid>, signal: Signal) {
@@ -88,6 +84,8 @@ pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) ->
 #[derive(Debug)]
 pub(crate) struct ChildGroup {
     group: Option<Pid>,
+    /// What finds the rest of it, until that is known to be gone.
+    mark: Option<Mark>,
     child: Child,
 }
 
@@ -101,6 +99,8 @@ impl ChildGroup {
             command.env_clear();
             command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         }
+        let mark = Mark::new();
+        command.envs([mark.variable()]);
         command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
         if let Some(folder) = &server.cwd {
             command.current_dir(folder);
@@ -114,7 +114,7 @@ impl ChildGroup {
             (child, group)
         };
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let this = Self { group, child };
+        let this = Self { group, mark: Some(mark), child };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(spawn_error(std::io::Error::other("it has no standard streams")));
         };
@@ -138,19 +138,35 @@ impl ChildGroup {
             kill(self.group, Signal::TERM);
             let _ = tokio::time::timeout(patience, self.child.wait()).await;
         } else if self.alone() {
-            return self.over();
+            return self.end_orphans().await;
         }
         // What the child has left behind gets a moment to end in good order.
         kill(self.group, Signal::TERM);
         for _ in 0..10 {
             if self.alone() {
-                return self.over();
+                return self.end_orphans().await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         kill(self.group, Signal::KILL);
         let _ = tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await;
+        self.end_orphans().await;
+    }
+
+    /// Ends what the child has started outside of its group, too: it may have a session of its own.
+    async fn end_orphans(&mut self) {
         self.over();
+        let Some(mark) = &self.mark else { return };
+        if mark.signal(Signal::TERM) {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                if !mark.is_carried() {
+                    break;
+                }
+            }
+            mark.kill();
+        }
+        self.mark = None;
     }
 
     /// Is nobody left in the group?
@@ -170,6 +186,9 @@ impl Drop for ChildGroup {
     fn drop(&mut self) {
         kill(self.group, Signal::KILL);
         self.over();
+        if let Some(mark) = &self.mark {
+            mark.kill();
+        }
     }
 }
 

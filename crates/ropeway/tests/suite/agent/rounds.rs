@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{Agent, Approval, End, Generate, Limit, Limits, Policy, Step, generate};
+use ropeway::agent::{Agent, Approval, End, Generate, Limit, Limits, Policy, Spill, Step, generate};
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect};
 use ropeway::testing::{Saying, model};
-use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition, ToolOutput};
+use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, Progress, ToolDefinition, ToolOutput};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
@@ -151,6 +151,42 @@ async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
     }
 }
 
+#[tokio::test]
+async fn progress_that_nobody_reads_fills_no_memory_and_the_rest_is_there() {
+    let flood = tool("flood", |_, cx: CallContext| async move {
+        for number in 0..200_000 {
+            let message = Some("x".repeat(1000));
+            cx.report(Progress { progress: f64::from(number), total: None, message });
+        }
+        Ok("done".to_owned())
+    });
+    let agent = agent(Dialect::Chat, [calls(2, "flood"), Saying::text("fine")]).tool(flood).build().expect("an agent");
+    let mut turn = agent.send("q");
+    // Nobody looks until all has been said: that would be 400 MB of messages.
+    while agent.history().messages.last().is_none_or(|last| !format!("{last:?}").contains("fine")) {
+        tokio::task::yield_now().await;
+    }
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(step) = turn.next().await {
+        seen.push(match step {
+            Step::CallProgress { call, progress } => format!("progress {} {}", call.0, progress.progress),
+            Step::CallStarted { call, .. } => format!("started {}", call.0),
+            Step::CallFinished { call, .. } => format!("finished {}", call.0),
+            Step::Text { text } => text,
+            _ => continue,
+        });
+    }
+    let place = |step: &str| seen.iter().position(|seen| seen == step).unwrap_or_else(|| panic!("{step}: {seen:?}"));
+    for call in ["c0", "c1"] {
+        let steps = ["started", "progress", "finished"].map(|step| match step {
+            "progress" => place(&format!("progress {call} 199999")),
+            step => place(&format!("{step} {call}")),
+        });
+        assert!(steps.is_sorted(), "{seen:?}");
+    }
+    assert_eq!((seen.len(), seen.last().map(String::as_str)), (7, Some("fine")));
+}
+
 /// A tool whose output is 60,000 times the letter that it is given.
 fn letters() -> LocalTool {
     tool("letters", |arguments: Arguments, _| {
@@ -163,6 +199,11 @@ fn writing(letters: &[&str]) -> Saying {
     letters
         .iter()
         .fold(Saying::nothing(), |saying, letter| saying.and_call(*letter, "letters", json!({"letter": letter})))
+}
+
+/// A spill whose files can be looked at.
+fn named() -> Spill {
+    Spill::new().below(std::env::temp_dir())
 }
 
 /// The names of all files that are kept.
@@ -182,7 +223,7 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
     for (count, shown) in [(4, 50_000), (5, 40_000)] {
         let written = &letters_of[..count];
         let agent = agent(Dialect::Chat, [writing(written), Saying::text("done")]).tool(letters());
-        let agent = agent.build().expect("an agent");
+        let agent = agent.spill(named()).build().expect("an agent");
         done(agent.send("q")).await;
         let files = kept(&agent);
         assert_eq!(files, (1..=count).map(|number| format!("o{number}.txt")).collect::<Vec<_>>());
@@ -217,7 +258,7 @@ async fn pages_that_are_too_much_together_are_shorter_pages() {
         saying.and_call(format!("p{at}"), "read_more", json!({"output": "o1", "from": at * 50_000}))
     };
     let sayings = [calls(1, "long"), (0..5).fold(Saying::nothing(), page), Saying::text("done")];
-    let agent = agent(Dialect::Chat, sayings).tool(long).build().expect("an agent");
+    let agent = agent(Dialect::Chat, sayings).tool(long).spill(named()).build().expect("an agent");
     done(agent.send("q")).await;
     let line = |start: usize| {
         let [from, to] = [start * 50, start * 50 + 40].map(|thousands| match thousands {
@@ -235,7 +276,8 @@ async fn pages_that_are_too_much_together_are_shorter_pages() {
 #[tokio::test]
 async fn an_output_of_too_many_parts_is_kept_once() {
     let parts = tool("parts", |_, _| std::future::ready(Ok(vec![ContentPart::text("x"); 1500])));
-    let agent = agent(Dialect::Chat, [calls(1, "parts"), Saying::text("done")]).tool(parts).build().expect("an agent");
+    let agent = agent(Dialect::Chat, [calls(1, "parts"), Saying::text("done")]).tool(parts).spill(named());
+    let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
     let line = "[999 of 2,999 bytes are left out; call `read_more` with output \"o1\" and from 2000 for the rest]";
     let told = results(&agent.history()).remove(0).1;
@@ -254,7 +296,7 @@ async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
         });
         let limits = Limits::default().with_time(Duration::from_secs(600)).with_call_time(Duration::from_secs(6000));
         let agent = agent(Dialect::Chat, [calls, Saying::text("done")]).tool(letters).tool(swamp).limits(limits);
-        let agent = agent.build().expect("an agent");
+        let agent = agent.spill(named()).build().expect("an agent");
         let mut turn = agent.send("q");
         let mut finished = 0;
         while finished < 39 {

@@ -45,7 +45,7 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
             Saying::text("done"),
         ];
         let agent = agent(dialect, sayings).tool(long.clone()).budget(Budget::default().with_text_bytes(2000));
-        let agent = agent.build().expect("an agent");
+        let agent = agent.spill(Spill::new().below(std::env::temp_dir())).build().expect("an agent");
         assert_eq!(done(agent.send("q")).await.text, "done");
         let history = agent.history();
         let told = results(&history);
@@ -62,7 +62,7 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
 #[tokio::test]
 async fn two_agents_share_a_spill_that_the_host_looks_into() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(3000))));
-    let spill = Spill::new();
+    let spill = Spill::new().below(std::env::temp_dir());
     let mut agents = Vec::new();
     for number in 1..=2 {
         let agent = agent(Dialect::Chat, [Saying::call("a", "long", json!({})), Saying::text("done")])
@@ -97,6 +97,7 @@ async fn a_picture_that_is_too_large_is_named_and_never_cut() {
     let agent = agent(Dialect::Anthropic, [Saying::call("a", "paint", json!({})), Saying::text("done")])
         .tool(paint)
         .budget(Budget::default().with_blob_bytes(1000))
+        .spill(Spill::new().below(std::env::temp_dir()))
         .build()
         .expect("an agent");
     done(agent.send("q")).await;
