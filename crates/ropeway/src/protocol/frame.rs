@@ -222,14 +222,33 @@ impl Remains {
     }
 }
 
+/// A message that is sent in answer to a request of the other side, whose id goes back digit for digit.
+#[derive(Serialize)]
+struct Response<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+impl Response<'_> {
+    fn encode(&self) -> Vec<u8> {
+        // What is JSON already can always be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
 /// Writes the answer to a request of the other side.
 pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
-    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
+    Response { jsonrpc: "2.0", id, result: Some(result), error: None }.encode()
 }
 
 /// Writes the refusal of a request of the other side.
 pub fn encode_refusal(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
-    encode(&serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+    let error = serde_json::json!({"code": code, "message": message});
+    Response { jsonrpc: "2.0", id, result: None, error: Some(error) }.encode()
 }
 
 /// Writes a notification.
@@ -285,6 +304,18 @@ mod tests {
         assert_eq!(
             error(r#"{"id":1,"error":{"code":1e300,"message":"m","data":[1]}}"#).data,
             Some(serde_json::json!([1]))
+        );
+    }
+
+    #[test]
+    fn a_request_is_answered_under_its_own_id_digit_for_digit() {
+        let id: &RawValue = serde_json::from_str("123456789012345678901234567890").expect("JSON");
+        let sent = [encode_answer(id, &Value::Null), encode_refusal(id, -1, "no")]
+            .map(|sent| String::from_utf8(sent).expect("text"));
+        assert_eq!(sent[0], r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"result":null}"#);
+        assert_eq!(
+            sent[1],
+            r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"error":{"code":-1,"message":"no"}}"#
         );
     }
 

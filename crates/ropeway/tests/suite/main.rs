@@ -9,6 +9,7 @@ mod event_log;
 mod faults;
 mod faults_http;
 mod faults_stdio;
+mod fuzz;
 mod handlers;
 mod hasty;
 mod layers;
