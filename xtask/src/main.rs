@@ -20,9 +20,9 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          formatting, lints, all tests, real servers, conformance: the one test command
-  bench engine|bridge|providers|agent [--json] [--quick]
+  bench engine|bridge|providers|agent|redaction [--json] [--quick]
                                 runs a benchmark: one connection; many servers and the command line; the model dialects;
-                                the agent
+                                the agent; looking for secrets in text
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
   fuzz [TARGET] [--seconds N] [--mutator]

@@ -125,7 +125,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// JSON whose strings hold no character that a terminal would obey; it still means the same.
 pub(crate) fn clean_json(json: &str) -> String {
-    let harmful = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let harmful = |c: char| c != '\n' && is_harmful(c);
     if !json.contains(harmful) {
         return json.to_owned();
     }
@@ -138,6 +138,41 @@ pub(crate) fn clean_json(json: &str) -> String {
         }
         safe
     })
+}
+
+/// Would a terminal obey this character, or does it change how others are read? A tab is harmless.
+fn is_harmful(c: char) -> bool {
+    (c.is_control() && c != '\t')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Lines of a log in which whatever a terminal would obey is escaped, but for colours where they are wanted.
+pub(crate) fn escape_controls(text: &str, colours: bool) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| c != '\n' && is_harmful(c)) {
+        safe.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let sequence = if colours { colour(rest) } else { 0 };
+        if sequence > 0 {
+            safe.push_str(&rest[..sequence]);
+            rest = &rest[sequence..];
+        } else if let Some(c) = rest.chars().next() {
+            safe.extend(c.escape_default());
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    safe.push_str(rest);
+    safe
+}
+
+/// How long the sequence is that changes a colour, if the text begins with one.
+fn colour(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\u{1b}[") else { return 0 };
+    match parameters.find(|c: char| !c.is_ascii_digit() && c != ';') {
+        Some(end) if parameters[end..].starts_with('m') => end + 3,
+        _ => 0,
+    }
 }
 
 /// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept.

@@ -5,6 +5,7 @@ mod bridge;
 mod cli;
 mod engine;
 mod providers;
+mod redaction;
 mod rounds;
 mod trial;
 mod turns;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use crate::place;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge|providers|agent [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers|agent|redaction [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -47,6 +48,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let board = agent::Board::fill(&build_only("ropeway-peers", &agent::PROGRAMS)?, quick)?;
             (board.to_json(), board.to_text())
         }
+        "redaction" => {
+            let board = redaction::Board::fill(&build_only("ropeway-peers", &redaction::PROGRAMS)?, quick)?;
+            (board.to_json(), board.to_text())
+        }
         _ => bail!(USAGE),
     };
     match json {
@@ -56,7 +61,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent [--json] [--quick]";
+const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent|redaction [--json] [--quick]";
 
 /// Builds the programs of these packages, and says where they are.
 fn build(packages: &[&str]) -> Result<PathBuf> {

@@ -17,7 +17,7 @@ use crate::command::{Reader, say, write};
 use crate::failure::Failure;
 use crate::help::{Help, is_absent};
 use crate::status::{self, Status};
-use crate::text::{clean_json, clean_line, terminal_width};
+use crate::text::{clean_line, terminal_width};
 use crate::veil::{self, Flow};
 
 const FAINT: Style = Style::new().dimmed();
@@ -86,14 +86,13 @@ struct Failed {
 /// Tells scripts why there is no outcome.
 pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
     let line = json_line(&Failed { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
-    write(&veil::over(&line)).map(drop)
+    write(&line).map(drop)
 }
 
 /// A value as a line for scripts.
 fn json_line(value: &impl Serialize) -> Result<String, Failure> {
-    let json =
-        serde_json::to_string(value).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    Ok(clean_json(&json) + "\n")
+    let json = veil::json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    Ok(json + "\n")
 }
 
 impl Screen {
@@ -312,7 +311,7 @@ impl Screen {
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let line = json_line(value)?;
-        self.write(&veil::over(&line))
+        self.write(&line)
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use crate::help::Help;
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::Source;
-use crate::text::{clean_json, clean_line, columns, cut, terminal_width};
+use crate::text::{clean_line, columns, cut, terminal_width};
 use crate::veil;
 
 const NAME: Style = Style::new().bold();
@@ -56,12 +56,9 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
-        let tell = |event: &Event| {
-            let line = match setting.json {
-                true => json_line(event, SystemTime::now()),
-                false => layout.show(event, began.elapsed()),
-            };
-            write(&veil::over(&line))
+        let tell = |event: &Event| match setting.json {
+            true => write(&json_line(event, SystemTime::now())),
+            false => write(&veil::over(&layout.show(event, began.elapsed()))),
         };
         let help = Help::new(source, None);
         // Nothing ever happens to these, so that nobody would know of them.
@@ -108,7 +105,7 @@ fn json_line(event: &Event, at: SystemTime) -> String {
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
         line.extend(event);
     }
-    clean_json(&line.to_string()) + "\n"
+    veil::json(&line, false).unwrap_or_default() + "\n"
 }
 
 /// How events are laid out: the servers' names have one width.

@@ -39,7 +39,7 @@ use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
 use crate::text::clean_json;
-use crate::veil::Veiled;
+use crate::veil::{Veiled, VeiledJson};
 use crate::{demo, duration, status, veil};
 
 /// How long after its timeout a command is ended by force.
@@ -158,7 +158,7 @@ impl CommandLine {
 fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
     let mode = if payloads { 0o600 } else { 0o666 };
     let file = OpenOptions::new().create(true).append(true).mode(mode).open(path);
-    file.and_then(|file| EventLog::start(events, Veiled(file)))
+    file.and_then(|file| EventLog::start(events, VeiledJson(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
 
@@ -226,7 +226,7 @@ fn show_logs(verbose: u8) {
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Veiled(std::io::stderr()))
+        .with_writer(move || Veiled { to: std::io::stderr(), colours })
         .with_ansi(colours)
         .finish();
     // It is set once; a second time would change nothing.
@@ -274,10 +274,11 @@ async fn reader_left() {
 
 /// Writes a result for scripts.
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print(&json_text(value)?)
+    let json = veil::json(value, true).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    print_answer(&(json + "\n"))
 }
 
-/// A result for scripts, as one document.
+/// A tool's own answer for scripts, as one document.
 fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;

@@ -317,7 +317,8 @@ impl Handshake<'_> {
     fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
         let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
-        let text = |value: &Value| value.as_str().map(str::to_owned);
+        // A model's vendor sees it, and so do people.
+        let text = |value: &Value| value.as_str().map(|text| self.host.hide(text));
         ServerInfo {
             name: text(&server["name"]).unwrap_or_else(|| self.config.alias.to_string()),
             version: text(&server["version"]).unwrap_or_default(),

@@ -22,6 +22,12 @@ use crate::tool::{Alias, BoxError, BoxFuture};
 /// How many requests of one server may be worked on at once; what comes on top is refused.
 const MOST_REQUESTS: usize = 64;
 
+/// How many bytes of a log message are kept.
+const LONGEST_LOG: usize = 64 << 10;
+
+/// How many bytes are kept of what should be a few words, such as the name of a logger.
+const LONGEST_WORDS: usize = 4 << 10;
+
 /// Sends a message back on the link that a request came on.
 pub(crate) type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
@@ -230,6 +236,35 @@ impl Host {
         self.mask.hide(text).into_owned()
     }
 
+    /// A short text of the server as it may be seen; of a long one only the beginning.
+    pub(crate) fn hide_brief(&self, text: &str) -> String {
+        self.hide_beginning(text, LONGEST_WORDS)
+    }
+
+    fn hide_beginning(&self, text: &str, most: usize) -> String {
+        if text.len() <= most {
+            return self.hide(text);
+        }
+        let kept = &text[..text.floor_char_boundary(most)];
+        format!("{}… ({} more bytes)", self.mask.hide_cut(kept), text.len() - kept.len())
+    }
+
+    /// The data of a log message as it may be seen. This is done where all servers are read: it must not take long.
+    fn hide_data(&self, mut data: Value) -> Value {
+        match &data {
+            Value::String(text) if text.len() > LONGEST_LOG => return self.hide_beginning(text, LONGEST_LOG).into(),
+            Value::Array(_) | Value::Object(_) => {
+                let text = data.to_string();
+                if text.len() > LONGEST_LOG {
+                    return self.hide_beginning(&text, LONGEST_LOG).into();
+                }
+            }
+            _ => {}
+        }
+        self.mask.hide_json(&mut data);
+        data
+    }
+
     /// Something that is written as JSON, as it may be seen.
     pub(crate) fn shown(&self, what: &impl Serialize) -> Arc<Value> {
         // What is no JSON could not have been sent or read.
@@ -323,22 +358,23 @@ impl Host {
             "notifications/prompts/list_changed" => self.change_prompts(),
             "notifications/resources/list_changed" => self.events.tell(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => {
-                let uri = self.hide(params()["uri"].as_str().unwrap_or_default());
+                let uri = self.hide_brief(params()["uri"].as_str().unwrap_or_default());
                 self.events.tell(Event::ResourceUpdated { server: server(), uri });
             }
+            // A flood of them costs nothing while nobody listens.
+            "notifications/message" if !self.events.heard() => {}
             "notifications/message" => {
                 let mut params = params();
-                let mut data = params["data"].take();
-                self.mask.hide_json(&mut data);
+                let data = self.hide_data(params["data"].take());
                 self.events.tell(Event::Log {
                     server: server(),
-                    level: self.hide(params["level"].as_str().unwrap_or("info")),
-                    logger: params["logger"].as_str().map(|logger| self.hide(logger)),
+                    level: self.hide_brief(params["level"].as_str().unwrap_or("info")),
+                    logger: params["logger"].as_str().map(|logger| self.hide_brief(logger)),
                     data,
                 });
             }
             _ => {
-                tracing::debug!(server = %self.alias, method = %self.mask.hide(method), "a notification was passed over");
+                tracing::debug!(server = %self.alias, method = %self.hide_brief(method), "a notification was passed over");
             }
         }
     }

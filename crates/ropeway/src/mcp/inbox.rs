@@ -242,7 +242,7 @@ impl Inbox {
         let progress = Progress {
             progress: params["progress"].as_f64().unwrap_or_default(),
             total: params["total"].as_f64(),
-            message: params["message"].as_str().map(|message| self.host.hide(message)),
+            message: params["message"].as_str().map(|message| self.host.hide_brief(message)),
         };
         let cx = {
             let mut open = self.open();

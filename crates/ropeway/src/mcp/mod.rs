@@ -13,6 +13,7 @@ mod host;
 mod inbox;
 mod pages;
 mod prompts;
+mod redaction;
 mod resources;
 mod session;
 mod shared;

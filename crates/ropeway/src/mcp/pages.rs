@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::redaction;
 use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools::unreadable;
@@ -103,9 +104,14 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session| match read(serde_json::from_str(entry.get()).unwrap_or_default()) {
-        Ok(entry) => entries.push(entry),
-        Err(why) => shared.host.warn(&format!("the {} list holds {why}", list.noun)),
+    let take = |entry: &RawValue, _: &Session| {
+        let Some(entry) = redaction::entry(shared.host.mask(), entry) else {
+            return shared.host.warn(&format!("an entry of the {} list cannot be redacted and is left out", list.noun));
+        };
+        match read(serde_json::from_str(entry.get()).unwrap_or_default()) {
+            Ok(entry) => entries.push(entry),
+            Err(why) => shared.host.warn(&format!("the {} list holds {why}", list.noun)),
+        }
     };
     fetch(shared, list, &cx, take).await?;
     Ok(entries)

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::call;
 use super::pages::{self, Paged, Whole};
+use super::redaction;
 use super::session::Session;
 use super::shared::Shared;
 use crate::protocol::{HeaderParams, tool_definition};
@@ -99,10 +100,18 @@ pub(crate) async fn fetch(shared: &Arc<Shared>, cx: &CallContext) -> Result<Arc<
 
 impl ToolList {
     fn take(&mut self, shared: &Shared, entry: &RawValue, wants_headers: bool) {
-        let definition = match tool_definition(shared.alias(), entry) {
+        let mask = shared.host.mask();
+        let Some(entry) = redaction::entry(mask, entry) else {
+            return shared.host.warn("an entry of the tool list cannot be redacted and is left out");
+        };
+        let definition = match tool_definition(shared.alias(), &entry) {
             Ok(definition) => definition,
             Err(why) => return shared.host.warn(&format!("the tool list holds {why}")),
         };
+        // A call needs the name as it is, and a model's vendor must not have it.
+        if mask.unmistakable().is_in(&definition.name) {
+            return shared.host.warn(&format!("tool `{}` cannot be used: its name holds a secret", definition.name));
+        }
         let headers = match wants_headers.then(|| HeaderParams::read(&definition.input_schema)) {
             Some(Ok(headers)) => headers,
             Some(Err(invalid)) => {

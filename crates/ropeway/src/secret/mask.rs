@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
 use super::Secret;
+use super::encoding;
+use super::matcher::Matcher;
+use super::pattern::Pattern;
 
 /// What stands where a secret stood.
-const HIDDEN: &str = "***";
+pub(super) const HIDDEN: &str = "***";
 
 /// Values shorter than this are no secrets, and to hide them would spoil every text.
 const SHORTEST: usize = 4;
@@ -17,58 +21,60 @@ const SHORTEST: usize = 4;
 /// A line of a secret that has several is hidden by itself from this length on.
 const SHORTEST_LINE: usize = 8;
 
-/// How many ways to read the same text are followed at once.
-const MOST_READINGS: usize = 16;
+/// A shorter value may well be an ordinary word, too.
+const UNMISTAKABLE: usize = 16;
 
-/// Hides secrets in text: a set of values, none of which may be seen, be it as it is, percent-encoded, or escaped as
-/// in JSON, in Rust's `Debug` or in HTML.
+/// Hides secrets in text: a set of values, none of which may be seen, be it as it is, percent-encoded, escaped as in
+/// JSON, in Rust's `Debug` or in HTML, or as a part of something in base64 or hexadecimal.
+///
+/// The work is linear in the length of the text, whatever the text is, and does not depend on how long or how many the
+/// values are.
 ///
 /// Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Mask(Option<Arc<Values>>);
 
-#[derive(PartialEq, Eq)]
 struct Values {
-    values: Vec<String>,
-    /// Bytes that one of the values may begin with, in one of its spellings.
-    starts: [bool; 256],
+    values: Vec<MaskedValue>,
+    /// Made when a text is looked at for the first time.
+    matcher: OnceLock<Matcher>,
+    unmistakable: OnceLock<Mask>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct MaskedValue {
+    text: String,
+    /// A line of a longer value, which is hidden as a whole in all its forms.
+    is_line: bool,
 }
 
 impl Mask {
     /// Hides these values.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut values = Vec::new();
+        let whole = |text: &str| MaskedValue { text: text.to_owned(), is_line: false };
         for secret in secrets {
             let value = secret.expose();
-            values.push(value);
             // A file of one line ends in a newline that is no part of what it says.
-            values.push(value.trim());
+            let trimmed = value.trim();
+            values.push(whole(if trimmed.len() >= SHORTEST { trimmed } else { value }));
             // A key of several lines is told line by line.
-            if value.trim().contains('\n') {
-                values.extend(value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE));
+            if trimmed.contains('\n') {
+                let lines = value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE);
+                values.extend(lines.map(|line| MaskedValue { text: line.to_owned(), is_line: true }));
             }
         }
-        Self::of(values.into_iter().filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect())
+        values.retain(|value| value.text.len() >= SHORTEST);
+        Self::of(values)
     }
 
-    fn of(mut values: Vec<String>) -> Self {
+    fn of(mut values: Vec<MaskedValue>) -> Self {
         values.sort_unstable();
-        values.dedup();
+        values.dedup_by(|later, earlier| later.text == earlier.text);
         if values.is_empty() {
             return Self(None);
         }
-        let mut starts = [false; 256];
-        for byte in b"%\\&" {
-            starts[usize::from(*byte)] = true;
-        }
-        for value in &values {
-            let first = value.as_bytes()[0];
-            starts[usize::from(first)] = true;
-            if first == b' ' {
-                starts[usize::from(b'+')] = true;
-            }
-        }
-        Self(Some(Arc::new(Values { values, starts })))
+        Self(Some(Arc::new(Values { values, matcher: OnceLock::new(), unmistakable: OnceLock::new() })))
     }
 
     /// Hides what either hides.
@@ -77,6 +83,7 @@ impl Mask {
         match (&self.0, &other.0) {
             (None, _) => other.clone(),
             (_, None) => self.clone(),
+            (Some(ours), Some(theirs)) if Arc::ptr_eq(ours, theirs) => self.clone(),
             (Some(ours), Some(theirs)) => Self::of(ours.values.iter().chain(&theirs.values).cloned().collect()),
         }
     }
@@ -86,55 +93,52 @@ impl Mask {
         self.0.is_none()
     }
 
+    /// Hides only those of the values that are too long to be ordinary words.
+    ///
+    /// For words that something depends on, such as the name of an argument: those are changed only where a secret is
+    /// certain.
+    pub(crate) fn unmistakable(&self) -> Self {
+        let Some(hidden) = &self.0 else { return Self(None) };
+        let long = || hidden.values.iter().filter(|value| value.text.len() >= UNMISTAKABLE).cloned().collect();
+        hidden.unmistakable.get_or_init(|| Self::of(long())).clone()
+    }
+
+    pub(super) fn matcher(&self) -> Option<&Matcher> {
+        self.0.as_ref().map(|hidden| hidden.matcher.get_or_init(|| hidden.to_matcher()))
+    }
+
     /// The text without the secrets.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(hidden) = &self.0 else { return Cow::Borrowed(text) };
-        let mut masked: Option<String> = None;
-        // Up to where the text is dealt with: written down, or a part of a secret.
-        let mut done = 0;
-        for (at, byte) in text.bytes().enumerate() {
-            if !hidden.starts[usize::from(byte)] {
-                continue;
-            }
-            // Secrets may overlap: then both are hidden, to the end of the later one.
-            let Some(end) = hidden.end(text, at).filter(|end| *end > done) else { continue };
-            let masked = masked.get_or_insert_default();
-            if at >= done {
-                masked.push_str(&text[done..at]);
-                masked.push_str(HIDDEN);
-            }
-            done = end;
-        }
-        match masked {
-            Some(mut masked) => {
-                masked.push_str(&text[done..]);
-                Cow::Owned(masked)
-            }
-            None => Cow::Borrowed(text),
-        }
+        let Some(matcher) = self.matcher() else { return Cow::Borrowed(text) };
+        let found = matcher.find(text.as_bytes());
+        without(text, &found)
+    }
+
+    /// Is there a secret in the text?
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        matches!(self.hide(text), Cow::Owned(_))
     }
 
     /// The same for a text that may have been cut: the beginning of a secret at its end is hidden as well.
-    #[cfg(any(feature = "mcp", feature = "providers"))]
-    pub(crate) fn hide_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let masked = self.hide(text);
-        let cut = self.0.iter().flat_map(|hidden| &hidden.values).filter_map(|value| {
-            let beginnings = (SHORTEST..value.len()).rev().filter_map(|length| value.get(..length));
-            beginnings.into_iter().find(|beginning| masked.ends_with(beginning)).map(str::len)
-        });
-        match cut.max() {
-            Some(length) => Cow::Owned(format!("{}{HIDDEN}", &masked[..masked.len() - length])),
-            None => masked,
+    pub fn hide_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(matcher) = self.matcher() else { return Cow::Borrowed(text) };
+        let mut found = matcher.find(text.as_bytes());
+        if let Some(begun) = matcher.find_begun(text.as_bytes(), SHORTEST) {
+            // What was found within it is a part of it.
+            let overlaps = found.iter().position(|range| range.end > begun);
+            let start = overlaps.map_or(begun, |index| found[index].start.min(begun));
+            found.truncate(overlaps.unwrap_or(found.len()));
+            found.push(start..text.len());
         }
+        without(text, &found)
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret, of which the rest is yet to come.
+    ///
+    /// For a text that comes in pieces there is [`StreamMask`](super::StreamMask), which does not look at anything twice.
     pub fn undecided(&self, text: &str) -> usize {
-        let begun = self.0.iter().flat_map(|hidden| &hidden.values).filter_map(|value| {
-            let beginnings = (1..value.len()).rev().filter_map(|length| value.get(..length));
-            beginnings.into_iter().find(|beginning| text.ends_with(beginning)).map(str::len)
-        });
-        begun.max().unwrap_or_default()
+        let begun = self.matcher().and_then(|matcher| matcher.find_begun(text.as_bytes(), 1));
+        begun.map_or(0, |begun| text.len() - text.floor_char_boundary(begun))
     }
 
     /// Hides the secrets in a JSON value: in its texts, its keys, and numbers that are one.
@@ -144,11 +148,7 @@ impl Mask {
         }
         match value {
             Value::Null | Value::Bool(_) => {}
-            Value::String(text) => {
-                if let Cow::Owned(masked) = self.hide(text) {
-                    *text = masked;
-                }
-            }
+            Value::String(text) => self.hide_in(text),
             Value::Number(number) => {
                 if let Cow::Owned(masked) = self.hide(&number.to_string()) {
                     *value = Value::String(masked);
@@ -157,20 +157,91 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide_json(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.hide_json(field));
-                if fields.keys().any(|key| matches!(self.hide(key), Cow::Owned(_))) {
-                    let before = std::mem::take(fields);
-                    fields.extend(before.into_iter().map(|(key, field)| (self.hide(&key).into_owned(), field)));
-                }
+                self.hide_keys(fields);
             }
+        }
+    }
+
+    /// Hides the secrets in a JSON document whose fields have a meaning for whoever reads it.
+    ///
+    /// Its keys stay as they are unless they hold a secret of 16 bytes or more, so that a secret such as `description`
+    /// does not change its shape; a number is hidden only if it is a secret as a whole.
+    pub fn hide_document(&self, value: &mut Value) {
+        if self.is_empty() {
+            return;
+        }
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::String(text) => self.hide_in(text),
+            Value::Number(_) => self.hide_number(value),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_document(item)),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|field| self.hide_document(field));
+                self.unmistakable().hide_keys(fields);
+            }
+        }
+    }
+
+    /// Hides a number that is a secret as a whole.
+    pub(crate) fn hide_number(&self, value: &mut Value) {
+        if value.is_number() && self.hide(&value.to_string()) == HIDDEN {
+            *value = Value::String(HIDDEN.to_owned());
+        }
+    }
+
+    /// Hides the secrets in a text in its place.
+    pub(crate) fn hide_in(&self, text: &mut String) {
+        if let Cow::Owned(masked) = self.hide(text) {
+            *text = masked;
+        }
+    }
+
+    /// Hides the secrets in the keys of an object.
+    pub(crate) fn hide_keys(&self, fields: &mut serde_json::Map<String, Value>) {
+        if !self.is_empty() && fields.keys().any(|key| self.is_in(key)) {
+            let before = std::mem::take(fields);
+            fields.extend(before.into_iter().map(|(key, field)| (self.hide(&key).into_owned(), field)));
         }
     }
 
     /// How many bytes the longest of the values has.
     #[cfg(feature = "mcp")]
     pub(crate) fn longest(&self) -> usize {
-        self.0.iter().flat_map(|hidden| &hidden.values).map(String::len).max().unwrap_or_default()
+        self.0.iter().flat_map(|hidden| &hidden.values).map(|value| value.text.len()).max().unwrap_or_default()
     }
 }
+
+/// The text, with `***` in place of some parts, which are in order.
+fn without<'a>(text: &'a str, parts: &[Range<usize>]) -> Cow<'a, str> {
+    if parts.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut masked = String::with_capacity(text.len());
+    let mut done = 0;
+    for part in parts {
+        masked.push_str(&text[done..text.floor_char_boundary(part.start).max(done)]);
+        masked.push_str(HIDDEN);
+        done = text.ceil_char_boundary(part.end);
+    }
+    masked.push_str(&text[done..]);
+    Cow::Owned(masked)
+}
+
+impl Values {
+    fn to_matcher(&self) -> Matcher {
+        let plain = self.values.iter().map(|value| Pattern::plain(value.text.as_bytes().to_vec()));
+        let whole = self.values.iter().filter(|value| !value.is_line);
+        Matcher::new(plain.chain(whole.flat_map(|value| encoding::forms(value.text.as_bytes()))).collect())
+    }
+}
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Eq for Values {}
 
 impl fmt::Debug for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,156 +249,10 @@ impl fmt::Debug for Mask {
     }
 }
 
-impl Values {
-    /// Where the longest of the values ends that begin here, if any does.
-    fn end(&self, text: &str, at: usize) -> Option<usize> {
-        let rest = text.get(at..)?;
-        self.values.iter().filter_map(|value| spelled(value, rest)).max().map(|length| at + length)
-    }
-}
-
-/// How many bytes of the text spell the value, if it begins with it.
-fn spelled(value: &str, text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let plain = value.bytes().zip(bytes).take_while(|(a, b)| a == *b && !is_special(*a)).count();
-    if plain == value.len() {
-        return Some(plain);
-    }
-    if !bytes.get(plain).copied().is_some_and(is_special) {
-        return None;
-    }
-    // Neither side may be split within a character: what comes before is equal on both.
-    let mut ends = vec![plain];
-    for character in value.get(plain..)?.chars() {
-        let mut next = Vec::new();
-        for end in ends {
-            spellings(character, &text[end..], |length| next.push(end + length));
-        }
-        next.sort_unstable();
-        next.dedup();
-        // More than a few ways to read one text there are only where nobody could tell them apart.
-        next.truncate(MOST_READINGS);
-        ends = next;
-        if ends.is_empty() {
-            return None;
-        }
-    }
-    ends.into_iter().max()
-}
-
-/// May this byte begin a spelling of another character?
-fn is_special(byte: u8) -> bool {
-    matches!(byte, b'%' | b'\\' | b'&' | b'+')
-}
-
-/// The lengths of all ways in which the text begins with the character.
-fn spellings(character: char, text: &str, mut found: impl FnMut(usize)) {
-    let mut utf8 = [0; 4];
-    let utf8 = character.encode_utf8(&mut utf8).as_bytes();
-    let bytes = text.as_bytes();
-    if bytes.starts_with(utf8) {
-        found(utf8.len());
-    }
-    match bytes.first() {
-        Some(b'+') if character == ' ' => found(1),
-        Some(b'%') => {
-            let encoded = |(at, byte): (usize, &u8)| {
-                bytes.get(3 * at) == Some(&b'%') && hex(text.get(3 * at + 1..3 * at + 3)) == Some(u32::from(*byte))
-            };
-            if utf8.iter().enumerate().all(encoded) {
-                found(3 * utf8.len());
-            }
-        }
-        Some(b'\\') => {
-            // Text that was escaped more than once has more than one of them.
-            let run = bytes.iter().take(MOST_READINGS).take_while(|byte| **byte == b'\\').count();
-            if character == '\\' {
-                [2, 4, 8].into_iter().filter(|length| *length <= run).for_each(&mut found);
-            }
-            if let Some(length) = escaped(character, &text[run..]) {
-                found(run + length);
-            }
-        }
-        Some(b'&') => {
-            if let Some((entity, _)) = text[1..].split_once(';')
-                && entity_is(character, entity)
-            {
-                found(entity.len() + 2);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The length of what stands behind a backslash, if it is the character.
-fn escaped(character: char, text: &str) -> Option<usize> {
-    let letter = match character {
-        '\n' => 'n',
-        '\r' => 'r',
-        '\t' => 't',
-        '\u{8}' => 'b',
-        '\u{c}' => 'f',
-        '\0' => '0',
-        same @ ('"' | '\'' | '/') => same,
-        // Only a number can stand for it.
-        _ => '\u{10ffff}',
-    };
-    if text.starts_with(letter) {
-        return Some(1);
-    }
-    let code = u32::from(character);
-    match text.as_bytes().first()? {
-        b'x' => (hex(text.get(1..3)) == Some(code)).then_some(3),
-        b'u' if text[1..].starts_with('{') => {
-            let digits = &text[2..text.find('}')?];
-            (hex(Some(digits)) == Some(code)).then_some(digits.len() + 3)
-        }
-        b'u' => {
-            let mut units = [0; 2];
-            let units = character.encode_utf16(&mut units);
-            if hex(text.get(1..5)) != Some(u32::from(units[0])) {
-                return None;
-            }
-            match units.get(1) {
-                None => Some(5),
-                Some(second) => {
-                    let rest = &text[5..];
-                    let run = rest.bytes().take_while(|byte| *byte == b'\\').count();
-                    let digits = rest[run..].strip_prefix('u').and_then(|rest| rest.get(..4));
-                    (run > 0 && hex(digits) == Some(u32::from(*second))).then_some(10 + run)
-                }
-            }
-        }
-        _ => None,
-    }
-}
-
-fn entity_is(character: char, entity: &str) -> bool {
-    let named = match entity {
-        "amp" => '&',
-        "lt" => '<',
-        "gt" => '>',
-        "quot" => '"',
-        "apos" => '\'',
-        _ => {
-            let Some(number) = entity.strip_prefix('#') else { return false };
-            let code = match number.strip_prefix(['x', 'X']) {
-                Some(digits) => hex(Some(digits)),
-                None => number.parse().ok(),
-            };
-            return code == Some(u32::from(character));
-        }
-    };
-    named == character
-}
-
-fn hex(digits: Option<&str>) -> Option<u32> {
-    let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-    u32::from_str_radix(digits, 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
     use serde_json::json;
 
     use super::*;
@@ -390,6 +315,105 @@ mod tests {
         let mut value = json!({"s3cret": ["x s3cret", 1, null, {"a": true}], "b": 12345.0, "c": 412345});
         mask(&["s3cret", "12345"]).hide_json(&mut value);
         assert_eq!(value, json!({"***": ["x ***", 1, null, {"a": true}], "b": "***.0", "c": "4***"}));
+    }
+
+    #[test]
+    fn a_document_keeps_its_shape_and_its_ordinary_numbers() {
+        let token = "a-token-of-24-characters";
+        let mut value =
+            json!({"description": "a description", "n": 1234, "m": 41234, "t": true, "x": null, token: [token]});
+        mask(&["description", "1234", "true", "null", token]).hide_document(&mut value);
+        let expected = json!({"description": "a ***", "n": "***", "m": 41234, "t": true, "x": null, "***": ["***"]});
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn base64_and_hexadecimal_of_a_secret_are_hidden_wherever_it_is_encoded() {
+        for secret in ["s3cret-token", "s3cret-token!", "s3cret-token!?", "äöü?>~~~~~~~~", "1234567"] {
+            let mask = mask(&[secret]);
+            for before in ["", "a", "ab", "abc", "user:"] {
+                for after in ["", "z", "yz", "xyz"] {
+                    let all = format!("{before}{secret}{after}");
+                    for encoded in [
+                        STANDARD.encode(&all),
+                        STANDARD_NO_PAD.encode(&all),
+                        URL_SAFE.encode(&all),
+                        URL_SAFE_NO_PAD.encode(&all),
+                    ] {
+                        let shown = mask.hide(&encoded).into_owned();
+                        let bytes = shown.replace("***", "").len();
+                        assert!(
+                            shown.contains("***") && bytes <= (before.len() + after.len()) * 4 / 3 + 2,
+                            "{encoded}: {shown}"
+                        );
+                        let quoted = serde_json::to_string(&encoded).expect("JSON").replace('/', "\\/");
+                        assert!(mask.hide(&quoted).contains("***"), "{quoted}");
+                    }
+                    let hex: String = all.bytes().map(|byte| format!("{byte:02x}")).collect();
+                    assert!(mask.hide(&hex).contains("***") && mask.hide(&hex.to_uppercase()).contains("***"), "{hex}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_secret_is_hidden_in_base64_only_as_a_whole() {
+        let mask = mask(&["abcd"]);
+        assert_eq!(mask.hide("YWJjZA== YWJjZ YWJj"), "*** YWJjZ YWJj");
+        assert_eq!(mask.hide("61626364"), "***");
+    }
+
+    #[test]
+    fn every_spelling_is_found_in_the_midst_of_every_text() {
+        // The filter may pass over no place: not at the seams of its blocks, nor near other escapes.
+        let secret = "tök3n \"of\" a/b+c&d%e\\f";
+        let mask = mask(&[secret, "another-s3cret-value"]);
+        let json = json!(secret).to_string();
+        let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let mixed = "tök3n \"of\" a/b+c&amp;d%e\\f";
+        for spelled in [secret, json.trim_matches('"'), &percent, mixed, &percent.replace("%20", "+")] {
+            for filling in ["x", "\\n", "&amp;", "%41", "tök3n \"o", "\\", "another-"] {
+                for length in [0, 1, 7, 16_370, 16_384, 16_400] {
+                    let mut before = filling.repeat(length / filling.len() + 1);
+                    before.push(' ');
+                    let text = format!("{before}{spelled} end");
+                    assert_eq!(mask.hide(&text), format!("{before}*** end"), "{spelled} behind {length} of {filling}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_takes_long() {
+        // Each of these took from seconds to minutes when every place was searched to the end of the text.
+        let key = format!(
+            "-----BEGIN KEY-----\n{}",
+            "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n".repeat(48)
+        );
+        let many: Vec<String> = (0..100).map(|index| format!("token-{index}-{}", index * 7919)).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let period = "a".repeat(3000) + "b";
+        let few = ["ghp_R4nd0mT0kenOfGithubWith36Letters12", "%%%%", "\\\\\\\\"];
+        let masks = [mask(&few), mask(&[&key]), mask(&many), mask(&[&period, "%61"])];
+        let parts =
+            ["&", "\\u{", "\\", "%61", "\\u0061", "&#x61;", "&#", "a", "token-", "%", "+", &key[..3000], "\\ud83d"];
+        for part in parts {
+            let text = part.repeat(200_000 / part.len());
+            for mask in &masks {
+                let began = std::time::Instant::now();
+                let _ = mask.hide(&text);
+                let _ = mask.hide_cut(&text);
+                assert!(began.elapsed().as_secs() < 10, "{part} with {mask:?}: {:?}", began.elapsed());
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_text_that_was_cut_the_beginning_of_any_spelling_is_hidden() {
+        let mask = mask(&["s3cret-value"]);
+        assert_eq!(mask.hide_cut("see s3cr%65t"), "see ***");
+        assert_eq!(mask.hide_cut("see s3cre%7"), "see ***");
+        assert_eq!(mask.hide_cut("see s3cret-value s3cret-"), "see *** ***");
     }
 
     #[test]

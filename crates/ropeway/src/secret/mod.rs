@@ -1,7 +1,14 @@
 //! Secrets: values that must not be seen, and the mask that hides them wherever text goes out.
 
+mod automaton;
+mod encoding;
+mod filter;
 mod mask;
+mod matcher;
+mod pattern;
 mod signs;
+mod spelling;
+mod stream;
 
 use std::fmt;
 
@@ -9,6 +16,7 @@ pub use self::mask::Mask;
 #[cfg(feature = "providers")]
 pub(crate) use self::signs::in_secret_header;
 pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url, is_placeholder};
+pub use self::stream::StreamMask;
 
 /// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
 #[derive(Clone, PartialEq, Eq)]

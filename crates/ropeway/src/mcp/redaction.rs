@@ -1,0 +1,125 @@
+//! What a server says about its tools, resources and prompts, without secrets.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::secret::Mask;
+
+/// Fields of a schema whose words a call depends on.
+const DEPENDED_ON: [&str; 11] = [
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$ref",
+    "$schema",
+    "const",
+    "enum",
+    "format",
+    "pattern",
+    "required",
+];
+
+/// An entry of a list without secrets; `None` if it holds one and cannot be rewritten.
+///
+/// Names, URIs and what a call depends on in a schema (names of arguments, allowed values) are not words for people:
+/// names and URIs stay, and the rest is changed only where it holds a secret that is too long to be an ordinary word.
+pub(crate) fn entry<'a>(mask: &Mask, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+    if !mask.is_in(entry.get()) {
+        return Some(Cow::Borrowed(entry));
+    }
+    let mut value: Value = serde_json::from_str(entry.get()).ok()?;
+    match &mut value {
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                match key.as_str() {
+                    "name" | "uri" | "uriTemplate" => {}
+                    "arguments" => hide_arguments(mask, field),
+                    _ => hide(mask, field),
+                }
+            }
+            mask.unmistakable().hide_keys(fields);
+        }
+        other => hide(mask, other),
+    }
+    to_raw_value(&value).ok().map(Cow::Owned)
+}
+
+/// The arguments of a prompt, which have names.
+fn hide_arguments(mask: &Mask, arguments: &mut Value) {
+    match arguments {
+        Value::Array(arguments) => {
+            for argument in arguments.iter_mut().filter_map(Value::as_object_mut) {
+                argument.iter_mut().filter(|(key, _)| *key != "name").for_each(|(_, field)| hide(mask, field));
+            }
+        }
+        other => hide(mask, other),
+    }
+}
+
+fn hide(mask: &Mask, value: &mut Value) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(_) => mask.hide_number(value),
+        Value::String(text) => mask.hide_in(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(mask, item)),
+        Value::Object(fields) => {
+            let certain = mask.unmistakable();
+            for (key, field) in fields.iter_mut() {
+                // What is an object is the schema of an argument with such a name.
+                match DEPENDED_ON.contains(&key.as_str()) && !field.is_object() {
+                    true => certain.hide_document(field),
+                    false => hide(mask, field),
+                }
+            }
+            certain.hide_keys(fields);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn hidden(mask: &Mask, value: &Value) -> Value {
+        let raw = to_raw_value(value).expect("JSON");
+        serde_json::from_str(entry(mask, &raw).expect("an entry").get()).expect("JSON")
+    }
+
+    #[test]
+    fn words_are_hidden_and_what_a_call_depends_on_only_where_a_secret_is_certain() {
+        let token = "ghp_0123456789abcdef";
+        let mask = Mask::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
+        let tool = json!({"name": "admin", "title": "as admin", "description": format!("uses {token}"), "inputSchema": {
+            "type": "object", "required": ["admin"],
+            "properties": {
+                "admin": {"type": "string", "enum": ["admin", "user", token], "default": "admin", "description": "the admin"},
+                "enum": {"type": "integer", "default": 1234, "minimum": 12345},
+                token: {"const": token}}}});
+        let expected = json!({"name": "admin", "title": "as ***", "description": "uses ***", "inputSchema": {
+            "type": "object", "required": ["admin"],
+            "properties": {
+                "admin": {"type": "string", "enum": ["admin", "user", "***"], "default": "***", "description": "the ***"},
+                "enum": {"type": "integer", "default": "***", "minimum": 12345},
+                "***": {"const": "***"}}}});
+        assert_eq!(hidden(&mask, &tool), expected);
+        let prompt = json!({"name": "admin", "arguments": [{"name": "admin", "description": "admin"}]});
+        let expected = json!({"name": "admin", "arguments": [{"name": "admin", "description": "***"}]});
+        assert_eq!(hidden(&mask, &prompt), expected);
+    }
+
+    #[test]
+    fn an_entry_without_a_secret_stays_as_it_came_and_one_too_deep_is_refused() {
+        let mask = Mask::new([&Secret::new("s3cret")]);
+        let raw: Box<RawValue> = serde_json::from_str("{\"a\" :  1e400}").expect("JSON");
+        assert!(matches!(entry(&mask, &raw), Some(Cow::Borrowed(_))));
+        let deep = format!("{}\"s3cret\"{}", "[".repeat(200), "]".repeat(200));
+        let raw = RawValue::from_string(deep);
+        assert!(raw.is_err() || entry(&mask, &raw.expect("JSON")).is_none());
+    }
+}

@@ -1,0 +1,232 @@
+//! The ways to write a character: percent-encoded, escaped as in JSON or in Rust's `Debug`, as an HTML entity.
+
+/// How many backslashes in a row are looked at: text that was escaped more than once has more than one.
+const MOST_BACKSLASHES: usize = 16;
+
+/// How many characters may stand between the `&` and the `;` of an entity, leading zeros included.
+const LONGEST_ENTITY: usize = 12;
+
+/// How many digits `\u{…}` may have.
+const MOST_DIGITS: usize = 8;
+
+/// How many bytes a spelling of one character has at most: a surrogate pair with all its backslashes.
+pub(super) const LONGEST: usize = 2 * (MOST_BACKSLASHES + 5);
+
+/// One way to read the beginning of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    bytes: [u8; 4],
+    count: u8,
+    /// How many bytes of the text it takes.
+    pub(super) length: usize,
+}
+
+impl Reading {
+    /// A byte that stands for itself.
+    pub(super) fn literal(byte: u8) -> Self {
+        Self::byte(byte, 1)
+    }
+
+    fn byte(byte: u8, length: usize) -> Self {
+        Self { bytes: [byte, 0, 0, 0], count: 1, length }
+    }
+
+    fn character(character: char, length: usize) -> Self {
+        let mut bytes = [0; 4];
+        let count = character.encode_utf8(&mut bytes).len() as u8;
+        Self { bytes, count, length }
+    }
+
+    /// What it means.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.count)]
+    }
+}
+
+/// May this byte begin a spelling of another character?
+pub(super) fn is_special(byte: u8) -> bool {
+    matches!(byte, b'%' | b'\\' | b'&' | b'+')
+}
+
+/// All ways to read what a text begins with, but for the literal one.
+pub(super) fn readings(text: &[u8], mut found: impl FnMut(Reading)) {
+    match text.first() {
+        Some(b'+') => found(Reading::byte(b' ', 1)),
+        Some(b'%') => {
+            if let Some(byte) = text.get(1..3).and_then(hex) {
+                found(Reading::byte(byte as u8, 3));
+            }
+        }
+        Some(b'\\') => {
+            let run = backslashes(text);
+            for length in [2, 4, 8] {
+                if length <= run {
+                    found(Reading::byte(b'\\', length));
+                }
+            }
+            if let Some((character, length)) = escaped(&text[run..]) {
+                found(Reading::character(character, run + length));
+            }
+        }
+        Some(b'&') => {
+            let entity = &text[1..text.len().min(LONGEST_ENTITY + 2)];
+            if let Some(end) = entity.iter().position(|byte| !is_in_entity(*byte))
+                && entity[end] == b';'
+                && let Some(character) = named(&entity[..end])
+            {
+                found(Reading::character(character, end + 2));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// May more text make another spelling of this one, which ends too early to tell?
+pub(super) fn is_open(text: &[u8]) -> bool {
+    match text.first() {
+        Some(b'%') => text.len() < 3 && text[1..].iter().all(u8::is_ascii_hexdigit),
+        Some(b'\\') => {
+            let run = backslashes(text);
+            let rest = &text[run..];
+            match rest.first() {
+                None => run < MOST_BACKSLASHES,
+                Some(b'x') => rest.len() < 3 && rest[1..].iter().all(u8::is_ascii_hexdigit),
+                Some(b'u') => match rest.strip_prefix(b"u{") {
+                    Some(digits) => digits.len() <= MOST_DIGITS && digits.iter().all(u8::is_ascii_hexdigit),
+                    None if rest.len() < 5 => rest[1..].iter().all(u8::is_ascii_hexdigit),
+                    // The second half of a pair is written like the first.
+                    None => rest.get(1..5).and_then(hex).is_some_and(is_first_half) && is_open_half(&rest[5..]),
+                },
+                _ => false,
+            }
+        }
+        Some(b'&') => text.len() <= LONGEST_ENTITY + 1 && text[1..].iter().all(|byte| is_in_entity(*byte)),
+        _ => false,
+    }
+}
+
+fn is_open_half(text: &[u8]) -> bool {
+    let run = backslashes(text);
+    let rest = &text[run..];
+    match rest.first() {
+        None => run < MOST_BACKSLASHES,
+        Some(b'u') => run > 0 && rest.len() < 5 && rest[1..].iter().all(u8::is_ascii_hexdigit),
+        Some(_) => false,
+    }
+}
+
+fn backslashes(text: &[u8]) -> usize {
+    text.iter().take(MOST_BACKSLASHES).take_while(|byte| **byte == b'\\').count()
+}
+
+fn is_in_entity(byte: u8) -> bool {
+    byte == b'#' || byte.is_ascii_alphanumeric()
+}
+
+/// What stands behind backslashes, and how long it is.
+fn escaped(text: &[u8]) -> Option<(char, usize)> {
+    let simple = match text.first()? {
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'0' => '\0',
+        same @ (b'"' | b'\'' | b'/') => char::from(*same),
+        b'x' => return Some((char::from(hex(text.get(1..3)?)? as u8), 3)),
+        b'u' if text.get(1) == Some(&b'{') => {
+            let digits = &text[2..text.len().min(3 + MOST_DIGITS)];
+            let end = digits.iter().position(|byte| *byte == b'}')?;
+            return Some((char::from_u32(hex(&digits[..end])?)?, end + 3));
+        }
+        b'u' => {
+            let first = hex(text.get(1..5)?)?;
+            if !is_first_half(first) {
+                return Some((char::from_u32(first)?, 5));
+            }
+            let run = backslashes(&text[5..]);
+            let second = text.get(5 + run..10 + run)?.strip_prefix(b"u").filter(|_| run > 0).and_then(hex)?;
+            let pair = char::decode_utf16([first as u16, second as u16]).next()?.ok()?;
+            return Some((pair, 10 + run));
+        }
+        _ => return None,
+    };
+    Some((simple, 1))
+}
+
+fn is_first_half(unit: u32) -> bool {
+    (0xd800..0xdc00).contains(&unit)
+}
+
+fn named(entity: &[u8]) -> Option<char> {
+    match entity {
+        b"amp" => Some('&'),
+        b"lt" => Some('<'),
+        b"gt" => Some('>'),
+        b"quot" => Some('"'),
+        b"apos" => Some('\''),
+        [b'#', b'x' | b'X', digits @ ..] => char::from_u32(hex(digits)?),
+        [b'#', digits @ ..] => char::from_u32(std::str::from_utf8(digits).ok()?.parse().ok()?),
+        _ => None,
+    }
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || digits.len() > LONGEST_ENTITY {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |number, digit| number.checked_mul(16)?.checked_add(char::from(*digit).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<(String, usize)> {
+        let mut all = Vec::new();
+        readings(text.as_bytes(), |reading| {
+            all.push((String::from_utf8_lossy(reading.bytes()).into_owned(), reading.length));
+        });
+        all
+    }
+
+    #[test]
+    fn every_spelling_is_read_and_nothing_else() {
+        for (text, meaning, length) in [
+            ("%41b", "A", 3),
+            ("+", " ", 1),
+            ("\\n", "\n", 2),
+            ("\\u00e9x", "é", 6),
+            ("\\u{1F600}x", "😀", 9),
+            ("\\ud83d\\ude00", "😀", 12),
+            ("\\x41", "A", 4),
+            ("&amp;x", "&", 5),
+            ("&#0000039;", "'", 10),
+            ("&#x27;", "'", 6),
+        ] {
+            assert_eq!(read(text), [(meaning.to_owned(), length)], "{text}");
+        }
+        assert_eq!(read("\\\\\\\\\""), [("\\".to_owned(), 2), ("\\".to_owned(), 4), ("\"".to_owned(), 5)]);
+        for text in
+            ["", "%", "%4", "%4g", "&", "&amp", "&am p;", "&#;", "&#xd800;", "\\u{", "\\u{}", "\\ud83d", "\\u12"]
+        {
+            assert_eq!(read(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_may_go_on_as_a_spelling_is_open() {
+        for whole in
+            ["%41", "\\n", "\\u00e9", "\\u{1F600}", "\\\\ud83d\\\\ude00", "\\x41", "&amp;", "&#x27;", "\\\\\\\""]
+        {
+            for end in 1..whole.len() {
+                let end_is_known = !read(&whole[..end]).is_empty() && !whole[..end].ends_with('\\');
+                assert!(is_open(&whole.as_bytes()[..end]) || end_is_known, "{}", &whole[..end]);
+            }
+            assert!(!is_open(whole.as_bytes()), "{whole}");
+        }
+        for text in ["", "a", "% ", "%%", "& b", "&&", "\\q", "\\u12g", "\\u{zz", "\\ud83d ", "&aaaaaaaaaaaaaaaaaaa"] {
+            assert!(!is_open(text.as_bytes()), "{text}");
+        }
+    }
+}
