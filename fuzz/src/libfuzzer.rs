@@ -18,7 +18,7 @@ fn target() -> &'static Target {
     })
 }
 
-fuzz_target!(|data: &[u8]| { (target().run)(data) });
+fuzz_target!(|data: &[u8]| (target().run)(data));
 
 // Every other mutation is ours, which knows JSON and the words of the format.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -198,7 +198,8 @@ impl Engine {
         let mut command = match self {
             Self::LibFuzzer(program) => {
                 let mut command = Command::new(program);
-                command.env("FUZZ_TARGET", target).env("RUST_BACKTRACE", "1");
+                // A backtrace of so large a program takes longer than an input may.
+                command.env("FUZZ_TARGET", target).env("RUST_BACKTRACE", "0");
                 command.args(["-timeout=5", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]);
                 command.arg(format!("-max_total_time={seconds}"));
                 command.arg(format!("-artifact_prefix={}/", artifacts.display())).args([&grown, &kept]);

@@ -60,7 +60,9 @@ fn text(line: fn(usize) -> String) -> String {
 
 fn log_line(number: usize) -> String {
     let (second, milli, id) = (number % 60, number % 1000, number * 7919 % 100_003);
-    format!("2026-11-16T06:07:{second:02}.{milli:03}Z INFO api: request id={id} path=/api/v1/items/{milli} took {second} ms\n")
+    format!(
+        "2026-11-16T06:07:{second:02}.{milli:03}Z INFO api: request id={id} path=/api/v1/items/{milli} took {second} ms\n"
+    )
 }
 
 fn json_line(number: usize) -> String {

@@ -30,10 +30,13 @@ impl Choices {
     }
 }
 
+/// Inputs above this size are not cut byte by byte, which would take too long.
+const SMALL: usize = 2 << 10;
+
 /// Cuts an input in several ways: byte by byte, and in a few random places.
 pub(super) fn ways(data: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut choices = Choices::of(data);
-    let mut ways = vec![data.chunks(1).collect()];
+    let mut ways = vec![data.chunks(1 + data.len() / SMALL).collect()];
     for way in 0..WAYS {
         let mut cuts: Vec<usize> = (0..1 + 3 * way).map(|_| choices.below(data.len() + 1)).collect();
         cuts.extend([0, data.len()]);

@@ -206,7 +206,7 @@ fn stream(dialect: Dialect, data: &[u8]) {
     let mut events = Vec::new();
     for frame in &frames {
         if decoder.frame(frame, &mut events).is_err() {
-            check_events(&events, None);
+            check_events(&events, None, dialect);
             return;
         }
         if decoder.is_over() {
@@ -217,12 +217,12 @@ fn stream(dialect: Dialect, data: &[u8]) {
     match decoder.end(&mut events) {
         Ok(reply) => {
             assert!(has_stopped, "a stream that broke off became {reply:?}");
-            check_events(&events, Some(&reply));
+            check_events(&events, Some(&reply), dialect);
             let written = serde_json::to_vec(&reply).expect("a reply is JSON");
             assert_eq!(serde_json::from_slice::<Reply>(&written).expect("a reply"), reply);
             send_on(&Conversation::new().with("Go on.").with(reply.message));
         }
-        Err(_) => check_events(&events, None),
+        Err(_) => check_events(&events, None, dialect),
     }
 }
 
@@ -236,7 +236,7 @@ fn frames(chunks: &[&[u8]]) -> Vec<Bytes> {
 }
 
 /// Calls are started before they go on, end once, and are those of the reply.
-fn check_events(events: &[ReplyEvent], reply: Option<&Reply>) {
+fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) {
     let mut started = Vec::new();
     let mut whole = Vec::new();
     let mut text = String::new();
@@ -262,7 +262,10 @@ fn check_events(events: &[ReplyEvent], reply: Option<&Reply>) {
         }
     }
     if let Some(reply) = reply {
-        assert_eq!(text, reply.message.to_text());
+        // Responses repeats the whole text at its end, and what is said there counts.
+        if dialect != Dialect::Responses {
+            assert_eq!(text, reply.message.to_text());
+        }
         whole.sort_by_key(|(index, _)| *index);
         let calls: Vec<_> = whole.into_iter().map(|(_, call)| call).collect();
         assert_eq!(calls, reply.message.calls().cloned().collect::<Vec<_>>());
