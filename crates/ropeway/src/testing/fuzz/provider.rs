@@ -330,9 +330,7 @@ fn replay(recording: Recording) {
     let Ok(runtime) = runtime else { return };
     let exchanges = recording.exchanges.len();
     for dialect in Dialect::ALL {
-        let mut retries = Retries::default();
-        retries.first_pause = Duration::ZERO;
-        retries.most = 0;
+        let retries = Retries { most: 0, first_pause: Duration::ZERO, ..Retries::default() };
         let settings = Settings::new(dialect).with_base_url("https://model.example").with_retries(retries);
         let provider = crate::provider::Provider::replaying(settings, recording.clone());
         let conversation = Conversation::new().with("Hello?");
