@@ -4,6 +4,7 @@
 
 mod bench;
 mod conformance;
+mod fuzz;
 mod llm;
 mod place;
 mod process;
@@ -24,6 +25,10 @@ Commands:
                                 the agent; looking for secrets in text
   conformance client [--scenario NAME]
                                 runs the official conformance suite's client scenarios, one by one
+  fuzz [TARGET] [--seconds N] [--mutator]
+                                runs the fuzz targets, or one of them, N seconds each (default 60), under libFuzzer where a C++
+                                compiler is and cargo-fuzz can be installed, else on mutations of fuzz/corpus/
+  fuzz TARGET --keep FILE       adds an input to the target's corpus
   llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here, asks it over three dialects,
                                 and lets an agent use real servers with it
   servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         ["bench", ..] => bench::run(&args[1..]),
         ["conformance", "client"] => conformance::run(None),
         ["conformance", "client", "--scenario", name] => conformance::run(Some(name)),
+        ["fuzz", ..] => fuzz::run(&args[1..]),
         ["llm", ..] => llm::ask(&args[1..]),
         ["servers"] => servers::run(),
         ["help" | "--help" | "-h"] => {

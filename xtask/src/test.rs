@@ -65,7 +65,9 @@ pub fn run() -> Result<()> {
     };
 
     step("formatting", &mut || match process::works("cargo", &["fmt", "--version"]) {
-        true => plain(process::run(&mut cargo(&["fmt", "--all", "--check"]))),
+        true => plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
+            process::run(&mut cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]))
+        })),
         false => Outcome::Skipped("rustfmt is not installed".to_owned()),
     });
     step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {

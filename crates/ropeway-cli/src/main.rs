@@ -15,6 +15,8 @@ mod each;
 mod excerpt;
 mod failure;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod help;
 mod literal;
 mod lockfile;

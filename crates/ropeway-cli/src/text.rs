@@ -170,7 +170,10 @@ pub(crate) fn clean_json(json: &str) -> String {
     }
     // JSON itself is ASCII, so these can only stand inside a string, where an escape means the same.
     json.chars().fold(String::with_capacity(json.len()), |mut safe, c| {
-        if harmful(c) {
+        if c == '\r' {
+            // In JSON it only stands between values, where a blank means the same.
+            safe.push(' ');
+        } else if harmful(c) {
             safe.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             safe.push(c);

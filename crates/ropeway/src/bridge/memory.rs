@@ -14,7 +14,7 @@ use crate::hash::Fnv;
 use crate::json;
 use crate::mcp::Prompt;
 use crate::protocol::{tool_definition, wire_definition};
-use crate::tool::ToolDefinition;
+use crate::tool::{Alias, ToolDefinition};
 
 /// No memory is larger than this; what is, is not ours.
 const LARGEST: u64 = 32 << 20;
@@ -42,6 +42,27 @@ struct Written {
     tools: Vec<Box<RawValue>>,
 }
 
+impl Remembered {
+    /// Reads the text of a file; `None` if it is of another version, or not ours.
+    pub(super) fn read(server: &Alias, text: &[u8]) -> Option<Self> {
+        let Written { version, has_resources, prompts, tools } = json::from_slice(text).ok()?;
+        if version != VERSION {
+            return None;
+        }
+        let tools = tools.iter().filter_map(|tool| tool_definition(server, tool).ok()).collect();
+        let prompts = prompts.into_iter().filter_map(|prompt| Prompt::remembered(prompt).ok()).collect();
+        Some(Self { tools, has_resources, prompts })
+    }
+
+    /// The text of a file.
+    pub(super) fn to_text(&self, server: &Alias) -> String {
+        let Self { tools, has_resources, prompts } = self;
+        let tools: Vec<Value> = tools.iter().map(wire_definition).collect();
+        json!({"version": VERSION, "server": server, "has_resources": has_resources, "prompts": prompts, "tools": tools})
+            .to_string()
+    }
+}
+
 /// A folder with a file for each server.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -59,23 +80,12 @@ impl Memory {
         if fs::metadata(&path).ok()?.len() > LARGEST {
             return None;
         }
-        let Written { version, has_resources, prompts, tools } = json::from_slice(&fs::read(&path).ok()?).ok()?;
-        if version != VERSION {
-            return None;
-        }
-        let tools = tools.iter().filter_map(|tool| tool_definition(&config.alias, tool).ok()).collect();
-        let prompts = prompts.into_iter().filter_map(|prompt| Prompt::remembered(prompt).ok()).collect();
-        Some(Remembered { tools, has_resources, prompts })
+        Remembered::read(&config.alias, &fs::read(&path).ok()?)
     }
 
     /// Keeps what a server has.
     pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered) -> io::Result<()> {
-        let Remembered { tools, has_resources, prompts } = remembered;
-        let tools: Vec<Value> = tools.iter().map(wire_definition).collect();
-        let text =
-            json!({"version": VERSION, "server": config.alias, "has_resources": has_resources, "prompts": prompts,
-            "tools": tools})
-            .to_string();
+        let text = remembered.to_text(&config.alias);
         if text.len() as u64 > LARGEST {
             // It would not be read. What was kept before is not what the server has now.
             return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {

@@ -3,6 +3,8 @@
 mod context;
 mod discover;
 mod extras;
+#[cfg(feature = "testing")]
+pub(crate) mod fuzz;
 mod gate;
 mod health;
 mod memory;

@@ -195,9 +195,16 @@ fn position(tree: &Node, alias: &str) -> Option<usize> {
 
 /// A server as an item of a list, below what is said about it.
 fn noted(server: &RawServer, notes: &[String], indent: usize, newline: &str) -> String {
-    let note = |line: &str| format!("{}# {line}{newline}", " ".repeat(indent));
+    // A description of another client's file may hold what no YAML file can.
+    let printable = |line: &str| line.replace(|c: char| !is_printable(c), " ");
+    let note = |line: &str| format!("{}# {}{newline}", " ".repeat(indent), printable(line));
     let notes: String = notes.iter().flat_map(|note| note.lines()).map(note).collect();
     notes + &lines_of(server, indent, newline)
+}
+
+/// Whether a comment may hold the character (<https://yaml.org/spec/1.2.2/#51-character-set>) and stays on its line.
+fn is_printable(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// A server as an item of a list, with this indentation before the dash.

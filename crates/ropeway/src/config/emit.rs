@@ -7,6 +7,10 @@ use super::node::{Plain, plain};
 /// A list on one line is at most this long.
 const LINE: usize = 80;
 
+/// A key that stands before its value on a line is at most this long; YAML takes no more than 1024 characters
+/// (<https://yaml.org/spec/1.2.2/#742-flow-mappings>).
+const LONGEST_KEY: usize = 1_000;
+
 /// Words that older readers of YAML take for truths.
 const TRUTHS: [&str; 8] = ["y", "n", "yes", "no", "on", "off", "true", "false"];
 
@@ -16,16 +20,20 @@ pub(super) fn map_lines(map: &Map<String, Value>) -> Vec<String> {
 }
 
 fn entry_lines(key: &str, value: &Value) -> Vec<String> {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            std::iter::once(format!("{key}:")).chain(indented(map_lines(map))).collect()
-        }
-        Value::Array(items) if !items.is_empty() => match flow(items).filter(|flow| key.len() + flow.len() < LINE) {
-            Some(flow) => vec![format!("{key}: {flow}")],
-            None => std::iter::once(format!("{key}:")).chain(indented(list_lines(items))).collect(),
+    // A long key stands on a line of its own.
+    let (own, label) = match key.chars().count() {
+        ..=LONGEST_KEY => (None, format!("{key}:")),
+        _ => (Some(format!("? {key}")), ":".to_owned()),
+    };
+    let lines: Vec<String> = match value {
+        Value::Object(map) if !map.is_empty() => std::iter::once(label).chain(indented(map_lines(map))).collect(),
+        Value::Array(items) if !items.is_empty() => match flow(items).filter(|flow| label.len() + flow.len() <= LINE) {
+            Some(flow) => vec![format!("{label} {flow}")],
+            None => std::iter::once(label).chain(indented(list_lines(items))).collect(),
         },
-        value => vec![format!("{key}: {}", short(value))],
-    }
+        value => vec![format!("{label} {}", short(value))],
+    };
+    own.into_iter().chain(lines).collect()
 }
 
 fn list_lines(items: &[Value]) -> Vec<String> {

@@ -16,6 +16,8 @@ mod entry;
 mod file;
 #[cfg(feature = "bridge")]
 mod foreign;
+#[cfg(feature = "testing")]
+pub(crate) mod fuzz;
 #[cfg(feature = "bridge")]
 mod glob;
 mod hidden;

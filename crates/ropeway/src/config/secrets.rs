@@ -191,7 +191,7 @@ fn read_leniently(path: &Path) -> io::Result<(BTreeMap<String, String>, Vec<Conf
 }
 
 /// Lines of `NAME=value`: with `export` before them, quotes around the value and comments, as shells read them.
-fn variables(text: &str) -> (BTreeMap<String, String>, Vec<ConfigProblem>) {
+pub(super) fn variables(text: &str) -> (BTreeMap<String, String>, Vec<ConfigProblem>) {
     let mut variables = BTreeMap::new();
     let mut problems = Vec::new();
     let mut rest = text;

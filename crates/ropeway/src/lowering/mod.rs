@@ -23,6 +23,9 @@ mod plain;
 mod reference;
 mod rename;
 mod root;
+#[cfg(any(test, feature = "testing"))]
+#[path = "tests/rules.rs"]
+pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 mod tool;

@@ -6,6 +6,8 @@ mod bridged;
 mod call;
 mod completion;
 mod fault;
+#[cfg(feature = "testing")]
+pub(crate) mod fuzz;
 mod handshake;
 mod host;
 mod inbox;

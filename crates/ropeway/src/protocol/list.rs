@@ -134,11 +134,16 @@ impl<'de> Visitor<'de> for EntryVisitor {
             };
             let text: Box<RawValue> = map.next_value()?;
             match text.get().as_bytes().first() {
-                Some(b'{') => *schema = Some(Schema::from_text(text)),
+                Some(b'{') => {
+                    *schema = Some(Schema::from_text(text));
+                    // Of a key that is there twice the last counts, also when it is written again.
+                    entry.fields.shift_remove(&key);
+                }
                 // A `null` is as good as nothing; anything else is odd, and kept.
                 Some(b'n') => {}
                 _ => {
                     let odd = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                    *schema = None;
                     entry.fields.insert(key, odd);
                 }
             }
@@ -216,6 +221,19 @@ mod tests {
         let entry = json!({"name": "a", "title": "A", "description": "d", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
         assert_eq!(wire_definition(&tool(entry.clone())), entry);
+    }
+
+    #[test]
+    fn of_a_schema_that_is_there_twice_the_last_counts_also_when_it_is_written() {
+        for (entry, expected) in [
+            (r#"{"name":"a","inputSchema":"","inputSchema":{"z":1}}"#, json!({"z": 1})),
+            (r#"{"name":"a","inputSchema":{"z":1},"inputSchema":""}"#, json!({"type": "object"})),
+        ] {
+            let entry = RawValue::from_string(entry.to_owned()).expect("JSON");
+            let tool = tool_definition(&"s".into(), &entry).expect("a tool");
+            assert_eq!(*tool.input_schema, expected);
+            assert_eq!(tool_definition(&"s".into(), &raw(&wire_definition(&tool))).as_ref(), Ok(&tool));
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Decoder {
     }
 
     /// Has the answer said why it stopped? What may still come is its bill.
-    pub(super) fn has_stopped(&self) -> bool {
+    pub(crate) fn has_stopped(&self) -> bool {
         match &self.0 {
             Kind::Anthropic(decoder) => decoder.has_stopped(),
             Kind::Responses(decoder) => decoder.has_stopped(),

@@ -5,6 +5,7 @@
 //! process ([`stdio`]) and over HTTP ([`HttpScripted`]). All three share one brain.
 
 mod fault;
+pub mod fuzz;
 mod headers;
 mod http;
 mod model;

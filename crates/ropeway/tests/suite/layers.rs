@@ -25,7 +25,7 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("registry", 5, &[]),
     ("agent", 6, &[]),
     ("bridge", 6, &[]),
-    ("testing", 6, &[]),
+    ("testing", 6, &["bridge"]),
 ];
 
 /// Libraries that may change under us without our users noticing.

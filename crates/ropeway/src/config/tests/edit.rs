@@ -148,6 +148,17 @@ fn what_is_written_means_what_was_meant() {
 }
 
 #[test]
+fn long_keys_and_notes_with_control_characters_are_written_as_yaml() {
+    let mut server = new();
+    server.env = Pairs::from_iter([("K".repeat(1_100), "v")]);
+    let notes = ["a\u{feff}mark, \u{1b}[1m\u{85}a next line\u{2028}and\ra return".to_owned()];
+    let text = write([(&server, &notes[..])]);
+    assert!(text.contains("  # a mark,  [1m a next line and a return\n"), "{text}");
+    let config = parse(&text).expect("a configuration");
+    assert_eq!(config.servers.len(), 1);
+}
+
+#[test]
 fn the_schema_in_the_repository_is_the_one_of_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ropeway.schema.json");
     let schema = format!("{:#}\n", json_schema());

@@ -5,7 +5,6 @@ mod exact;
 mod hostile;
 mod odd;
 mod random;
-mod rules;
 mod strict;
 mod table;
 mod untouched;

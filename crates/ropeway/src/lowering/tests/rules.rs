@@ -16,7 +16,7 @@ pub(super) enum Rulebook {
 }
 
 /// Which rules a tool, as it stands in a request, does not keep.
-pub(super) fn broken(dialect: Dialect, tool: &Value) -> Vec<String> {
+pub(crate) fn broken(dialect: Dialect, tool: &Value) -> Vec<String> {
     let mut broken = Vec::new();
     let (function, key) = match dialect {
         Dialect::Anthropic => (tool, "input_schema"),

@@ -1,0 +1,175 @@
+//! Targets for JSON-RPC and MCP messages: frames, lists, results, header parameters.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::chunks::ways;
+use crate::content::ContentPart;
+use crate::mcp::fuzz::answers;
+use crate::protocol::{
+    HeaderParams, Incoming, Page, Remains, encode_answer, encode_refusal, header_value, quick_answer, read,
+    tool_definition, wire_definition,
+};
+use crate::tool::{Alias, ToolOutput};
+
+/// Words of MCP messages.
+pub(super) const TOKENS: &[&str] = &[
+    "\"jsonrpc\":\"2.0\"",
+    "\"id\":",
+    "\"method\":",
+    "\"params\":",
+    "\"result\":",
+    "\"error\":",
+    "\"code\":",
+    "\"message\":",
+    "\"data\":",
+    "\"tools\":",
+    "\"name\":",
+    "\"inputSchema\":",
+    "\"outputSchema\":",
+    "\"annotations\":",
+    "\"_meta\":",
+    "\"nextCursor\":",
+    "\"ttlMs\":",
+    "\"content\":",
+    "\"type\":",
+    "\"text\"",
+    "\"image\"",
+    "\"audio\"",
+    "\"resource\"",
+    "\"resource_link\"",
+    "\"uri\":",
+    "\"blob\":",
+    "\"mimeType\":",
+    "\"structuredContent\":",
+    "\"isError\":",
+    "\"resultType\":",
+    "null",
+    "true",
+    "1e400",
+    "-0",
+    "\\ud83d",
+    "{}",
+    "[]",
+];
+
+/// The id of a message that is sent.
+#[derive(Deserialize)]
+struct Sent<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+}
+
+/// A quick look finds what a full reading finds, and a request is answered under its own id.
+pub(super) fn frame(data: &[u8]) {
+    let mut messages = Vec::new();
+    let outcome = read(data, |message| messages.push(message));
+    assert!(outcome.is_ok() != messages.is_empty(), "{} messages, {outcome:?}", messages.len());
+    if let Some((id, range)) = quick_answer(data) {
+        let result = &data[range];
+        // Whoever takes the quick way reads the result next; only then is the quick look meant to be right.
+        if let (Ok(result), [Incoming::Answer { id: full, outcome: Ok(raw) }]) =
+            (std::str::from_utf8(result), messages.as_slice())
+            && serde_json::from_str::<&RawValue>(result).is_ok()
+        {
+            assert_eq!((Some(id), result.trim_ascii()), (*full, raw.get()));
+        }
+    }
+    let remains = Remains::of(data);
+    let mut parts = Remains::default();
+    data.chunks(7).for_each(|part| parts.take(part));
+    assert_eq!(remains, parts);
+    let _ = (remains.request_id(), remains.is_answer());
+    for message in &messages {
+        if let Incoming::Request { id, .. } = message {
+            for sent in [encode_answer(id, &Value::Null), encode_refusal(id, -32601, "no")] {
+                let sent: Sent<'_> = serde_json::from_slice(&sent).expect("a message is JSON");
+                assert_eq!(sent.id.get(), id.get());
+            }
+        }
+    }
+}
+
+/// Requests get the same answers however the bytes of a server are cut.
+pub(super) fn lines(data: &[u8]) {
+    for limit in [256, 1 << 20] {
+        let whole = answers(&[data], limit);
+        for chunks in ways(data) {
+            assert_eq!(answers(&chunks, limit), whole, "limit {limit}, chunks {chunks:?}");
+        }
+    }
+}
+
+/// A page keeps every entry, and a definition is the same after it was written and read.
+pub(super) fn list(data: &[u8]) {
+    let Ok(result) = serde_json::from_slice::<&RawValue>(data) else { return };
+    let page = Page::read(result, "tools");
+    let server = Alias::new("server");
+    let entries = page.items.iter().map(|item| &**item).chain([result]);
+    for entry in entries {
+        let Ok(tool) = tool_definition(&server, entry) else { continue };
+        assert!(!tool.name.is_empty());
+        let written = serde_json::value::to_raw_value(&wire_definition(&tool)).expect("a definition is JSON");
+        let again = tool_definition(&server, &written).expect("a definition");
+        // A schema that is too deep to be read is not written either.
+        if tool.input_schema.trouble().is_none()
+            && tool.output_schema.as_ref().is_none_or(|schema| schema.trouble().is_none())
+        {
+            assert_eq!(again, tool);
+        }
+    }
+    if let Ok(mut values) = serde_json::from_slice::<Map<String, Value>>(data)
+        && let Some(Value::Array(items)) = values.remove("tools")
+    {
+        assert_eq!(page.items.len(), items.len());
+    }
+}
+
+/// Definitions that were kept on disk are the same after they were written and read.
+pub(super) fn memory(data: &[u8]) {
+    crate::bridge::fuzz::memory(data);
+}
+
+/// A result is read whatever its fields are, and is the same after it was written and read.
+pub(super) fn tool_output(data: &[u8]) {
+    let bytes = Bytes::copy_from_slice(data);
+    let is_object = serde_json::from_slice::<Map<String, Value>>(data).is_ok();
+    let output = ToolOutput::read(&bytes);
+    assert!(output.is_ok() || !is_object, "{output:?}");
+    let Ok(output) = output else { return };
+    if is_object {
+        assert_eq!(serde_json::from_slice::<ToolOutput>(data).expect("a result"), output);
+    }
+    let written = serde_json::to_vec(&output).expect("a result is JSON");
+    let again: ToolOutput = serde_json::from_slice(&written).expect("a result");
+    // An odd `isError` is kept beside what it means, and written as what it means.
+    let mut meant = output.clone();
+    meant.extra.shift_remove("isError");
+    assert_eq!(again, meant);
+    let _ = output.plain_text();
+    for part in &output.content {
+        match part {
+            ContentPart::Image(blob) | ContentPart::Audio(blob) => drop(blob.bytes()),
+            ContentPart::ResourceLink(link) => drop(link.in_words()),
+            _ => {}
+        }
+    }
+}
+
+/// Header values are visible ASCII, and a header is never sent for a value that could not be read back.
+pub(super) fn header_params(data: &[u8]) {
+    let text = super::text(data);
+    let (schema, arguments) = super::two_parts(&text);
+    let value = header_value(&text);
+    let is_visible = |value: &str| value.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t');
+    assert!(is_visible(&value), "{value:?}");
+    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
+    let Ok(params) = HeaderParams::read(&schema) else { return };
+    let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(arguments) else { return };
+    for (name, value) in params.headers(&arguments) {
+        assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name:?}");
+        assert!(is_visible(&value), "{value:?}");
+    }
+}

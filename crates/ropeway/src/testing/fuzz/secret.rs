@@ -1,0 +1,97 @@
+//! Targets for secrets: redaction, and where settings are likely to hold a secret.
+
+use super::chunks::text_ways;
+use crate::secret::{Mask, Secret, StreamMask, in_arguments, in_header, in_named, in_url};
+
+/// Spellings of characters, and words that name secrets.
+pub(super) const TOKENS: &[&str] = &[
+    "\n---\n",
+    "\\",
+    "\\\\",
+    "\\u{",
+    "}",
+    "\\u00",
+    "\\x",
+    "%",
+    "%2",
+    "&",
+    "&amp;",
+    "&#x",
+    "&#",
+    ";",
+    "+",
+    "\\n",
+    "\\\"",
+    "s3cret",
+    "token=",
+    "api_key=",
+    "--password",
+    "Authorization: Bearer ",
+    "Basic ",
+    "https://",
+    "@",
+    ":",
+    "?",
+    "#",
+    "Cookie: ",
+    "%25",
+    "\u{e9}",
+    "\u{1f600}",
+];
+
+/// No secret is left in any spelling, text without secrets is unchanged, and a text in pieces is the same text.
+pub(super) fn redact(data: &[u8]) {
+    let text = super::text(data);
+    let (secrets, text) = super::two_parts(&text);
+    let secrets: Vec<Secret> = secrets.split('\n').take(16).map(Secret::new).collect();
+    let mask = Mask::new(&secrets);
+    let hidden = mask.hide(text);
+    let values = || secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= 4 && !secret.trim().is_empty());
+    if values().all(|secret| !text.contains(secret)) && !text.contains(['\\', '%', '&', '+']) {
+        // Base64 and other encodings of a secret may be hidden, too; what holds no character of one may not.
+        let is_foreign = values().all(|secret| !secret.chars().any(|c| text.contains(c)));
+        assert!(!is_foreign || hidden == text, "text without a secret was changed to {hidden:?}");
+    }
+    for secret in values() {
+        // The mark itself may be (a part of) a secret.
+        let is_mark = secret.chars().any(|c| c == '*');
+        assert!(is_mark || !hidden.contains(secret), "{secret:?} is left in {hidden:?}");
+    }
+    // A text that comes in pieces is the same text.
+    for chunks in text_ways(text) {
+        let mut stream = StreamMask::new(mask.clone());
+        let mut shown: String = chunks.iter().map(|chunk| stream.push(chunk)).collect();
+        shown.push_str(&stream.finish());
+        assert_eq!(without_tails(&shown), without_tails(&hidden), "chunks {chunks:?}");
+    }
+    // Neither does another spelling show, wherever it stands.
+    for secret in values().filter(|secret| !secret.contains('*')) {
+        let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let json = serde_json::Value::from(secret).to_string();
+        for spelled in [percent.as_str(), json.trim_matches('"')] {
+            let spelled_in = format!("{text} {spelled} {text}");
+            assert!(!mask.hide(&spelled_in).contains(spelled), "{spelled:?} is left");
+        }
+    }
+}
+
+/// The text without what may be left of a base64 form: its last digit holds bits of the secret and of what follows it, and a stream
+/// shows it where the whole text hides it.
+fn without_tails(text: &str) -> String {
+    let mut parts = text.split("***");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+    parts.fold(first, |text, part| text + "***" + part.trim_start_matches(is_digit))
+}
+
+/// A secret that was found is a part of the text, or of what the text means.
+pub(super) fn signs(data: &[u8]) {
+    let text = super::text(data);
+    let (name, value) = super::two_parts(&text);
+    let arguments: Vec<String> = text.lines().take(32).map(str::to_owned).collect();
+    let found = [in_named(name, value), in_header(name, value), in_url(&text), in_arguments(&arguments)];
+    for secret in found.iter().flatten() {
+        // Base64 of credentials is what grows most.
+        assert!(secret.expose().len() <= 2 * text.len() + 4, "{} bytes out of {}", secret.expose().len(), text.len());
+    }
+}

@@ -1,0 +1,304 @@
+//! Long runs of the fuzz targets.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::place;
+use crate::process::{self, cargo};
+
+/// The version of cargo-fuzz that is installed where there is none.
+const CARGO_FUZZ: &str = "0.13.1";
+
+/// How long each target runs unless `--seconds` says otherwise.
+const SECONDS: u64 = 60;
+
+/// The exit codes of libFuzzer, and of the mutator, for a finding: a crash, a leak, a timeout, too much memory.
+const FOUND: [i32; 4] = [70, 71, 76, 77];
+
+/// What was asked for on the command line.
+#[derive(Debug, Default, PartialEq)]
+struct Options {
+    target: Option<String>,
+    seconds: Option<u64>,
+    keep: Option<PathBuf>,
+    /// Run without libFuzzer even where it is there.
+    mutator: bool,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("`{arg}` needs a value"));
+            match arg.as_str() {
+                "--seconds" => {
+                    let value = value()?;
+                    options.seconds =
+                        Some(value.parse().with_context(|| format!("`{value}` is not a number of seconds"))?);
+                }
+                "--keep" => options.keep = Some(value()?.into()),
+                "--mutator" => options.mutator = true,
+                option if option.starts_with('-') => bail!("unknown option `{option}`"),
+                target if options.target.is_none() => options.target = Some(target.to_owned()),
+                extra => bail!("unexpected argument `{extra}`"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What runs the targets.
+enum Engine {
+    /// libFuzzer, which learns from the code that an input reaches.
+    LibFuzzer(PathBuf),
+    /// Mutations of the corpus.
+    Mutator(PathBuf),
+}
+
+/// What a run of one target found.
+struct Run {
+    summary: String,
+    found: Option<PathBuf>,
+}
+
+/// Runs `cargo xtask fuzz [TARGET] [--seconds N] [--keep FILE] [--mutator]`.
+pub fn run(args: &[String]) -> Result<()> {
+    let options = Options::parse(args)?;
+    let mut targets = targets()?;
+    if let Some(name) = &options.target {
+        ensure!(targets.contains(name), "no target `{name}`; the targets are {}", targets.join(", "));
+        targets.retain(|target| target == name);
+    }
+    if let Some(file) = &options.keep {
+        let [target] = targets.as_slice() else { bail!("`--keep` needs a target") };
+        return keep(target, file);
+    }
+    let engine = engine(options.mutator)?;
+    let seconds = options.seconds.unwrap_or(SECONDS);
+    let mut findings = 0;
+    for target in &targets {
+        let Run { summary, found } = engine.run(target, seconds)?;
+        println!("{target:<16} {summary}");
+        if let Some(input) = found {
+            findings += 1;
+            let input = input.strip_prefix(place::root()).unwrap_or(&input).display().to_string();
+            println!("{:16} keep the input with `cargo xtask fuzz {target} --keep {input}`", "");
+        }
+    }
+    ensure!(findings == 0, "{findings} of {} targets failed", targets.len());
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    place::root().join("fuzz")
+}
+
+/// The targets, by the folders of their corpora; a test checks that these are the targets.
+fn targets() -> Result<Vec<String>> {
+    let corpus = folder().join("corpus");
+    let entries = fs::read_dir(&corpus).with_context(|| format!("could not read `{}`", corpus.display()))?;
+    let mut targets = Vec::new();
+    for entry in entries {
+        targets.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    targets.sort();
+    Ok(targets)
+}
+
+/// Copies an input to the corpus of a target.
+fn keep(target: &str, file: &Path) -> Result<()> {
+    let name = file.file_name().with_context(|| format!("`{}` is not a file", file.display()))?;
+    let kept = folder().join("corpus").join(target).join(name);
+    ensure!(!kept.exists(), "`{}` exists already", kept.display());
+    fs::copy(file, &kept).with_context(|| format!("could not copy `{}`", file.display()))?;
+    println!("kept as {}; rename it to say what it shows", kept.display());
+    Ok(())
+}
+
+/// Builds what runs the targets, and says which of the two it is.
+fn engine(mutator: bool) -> Result<Engine> {
+    let missing = if mutator { Some("as asked".to_owned()) } else { missing() };
+    match missing {
+        None => {
+            println!("libFuzzer, with feedback from coverage");
+            build_libfuzzer().map(Engine::LibFuzzer)
+        }
+        Some(why) => {
+            println!("mutations of the corpus, without feedback from coverage: {why}");
+            build_mutator().map(Engine::Mutator)
+        }
+    }
+}
+
+/// What libFuzzer needs and this machine lacks.
+fn missing() -> Option<String> {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    if !process::works(&compiler, &["--version"]) {
+        return Some(format!("the C++ compiler `{compiler}` is not installed"));
+    }
+    if cargo_fuzz().is_some() {
+        return None;
+    }
+    let root = tools();
+    let version = format!("={CARGO_FUZZ}");
+    let mut install = cargo(&["install", "cargo-fuzz", "--locked", "--quiet", "--version", &version, "--root"]);
+    println!("installing cargo-fuzz {CARGO_FUZZ} into {}", root.display());
+    process::run(install.arg(&root)).err().map(|error| format!("cargo-fuzz could not be installed: {error:#}"))
+}
+
+fn tools() -> PathBuf {
+    place::target().join("tools").join("cargo-fuzz")
+}
+
+/// The program `cargo-fuzz`: the installed one, or that of the user.
+fn cargo_fuzz() -> Option<PathBuf> {
+    [tools().join("bin").join("cargo-fuzz"), "cargo-fuzz".into()]
+        .into_iter()
+        .find(|program| process::works(&program.to_string_lossy(), &["fuzz", "--version"]))
+}
+
+/// Builds the program with instrumentation.
+///
+/// Without a sanitizer, which only nightly toolchains have: the library holds no `unsafe` code that one could catch in an error.
+fn build_libfuzzer() -> Result<PathBuf> {
+    let program = cargo_fuzz().context("cargo-fuzz is not installed")?;
+    let target = place::target().join("fuzz");
+    let mut build = Command::new(program);
+    build.args(["fuzz", "build", "--sanitizer", "none", "--features", "libfuzzer", "--target-dir"]).arg(&target);
+    process::run(build.arg("libfuzzer").current_dir(folder()))?;
+    let rustc = process::output(Command::new("rustc").arg("-vV"))?;
+    let said = String::from_utf8_lossy(&rustc.stdout);
+    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
+    Ok(target.join(host).join("release").join("libfuzzer"))
+}
+
+fn build_mutator() -> Result<PathBuf> {
+    let target = place::target().join("fuzz");
+    let mut build = cargo(&["build", "--release", "--bin", "mutate", "--target-dir"]);
+    process::run(build.arg(&target).current_dir(folder()))?;
+    Ok(target.join("release").join("mutate"))
+}
+
+impl Engine {
+    /// Runs one target for so long, or until it finds something.
+    fn run(&self, target: &str, seconds: u64) -> Result<Run> {
+        let kept = folder().join("corpus").join(target);
+        let artifacts = folder().join("artifacts").join(target);
+        // What libFuzzer learns is kept between runs, apart from what is in the repository.
+        let grown = place::target().join("fuzz").join("corpus").join(target);
+        let log = place::target().join("fuzz").join("logs").join(format!("{target}.log"));
+        for folder in [&artifacts, &grown, &log.with_file_name("")] {
+            fs::create_dir_all(folder).with_context(|| format!("could not create `{}`", folder.display()))?;
+        }
+        let mut command = match self {
+            Self::LibFuzzer(program) => {
+                let mut command = Command::new(program);
+                // A backtrace of so large a program takes longer than an input may.
+                command.env("FUZZ_TARGET", target).env("RUST_BACKTRACE", "0");
+                command.args(["-timeout=5", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]);
+                command.arg(format!("-max_total_time={seconds}"));
+                command.arg(format!("-artifact_prefix={}/", artifacts.display())).args([&grown, &kept]);
+                command
+            }
+            Self::Mutator(program) => {
+                let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                let mut command = Command::new(program);
+                command.args([target, &seconds.to_string(), &seed.to_string()]).args([&kept, &artifacts]);
+                command
+            }
+        };
+        let output = File::create(&log).with_context(|| format!("could not create `{}`", log.display()))?;
+        let status = command.stdout(output.try_clone()?).stderr(output).status();
+        let status = status.with_context(|| format!("could not start the target `{target}`"))?;
+        let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        if status.success() {
+            return Ok(Run { summary: format!("{}, nothing found", count(&said)), found: None });
+        }
+        let found = artifact(&said);
+        // A stack that overflows ends the process by a signal, without a code.
+        if found.is_none() && status.code().is_some_and(|code| !FOUND.contains(&code)) {
+            bail!("the target `{target}` failed with {status}; see {}", log.display());
+        }
+        let why = reason(&said).unwrap_or_else(|| status.to_string());
+        Ok(Run { summary: format!("FAILED: {why}; see {}", log.display()), found })
+    }
+}
+
+/// How many inputs were tried, and how much code they reached.
+fn count(said: &str) -> String {
+    let units = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    let Some(units) = units.map(str::trim) else {
+        return said.lines().last().unwrap_or("no inputs").replace(", nothing found", "");
+    };
+    let reached = said.lines().rev().find_map(|line| line.split_once(" cov: ")?.1.split(' ').next());
+    match reached {
+        Some(edges) => format!("{units} inputs, {edges} edges"),
+        None => format!("{units} inputs"),
+    }
+}
+
+/// The file that holds the input of a finding.
+fn artifact(said: &str) -> Option<PathBuf> {
+    said.lines().find_map(|line| Some(line.split_once("Test unit written to ")?.1.into()))
+}
+
+/// The line that says what went wrong.
+fn reason(said: &str) -> Option<String> {
+    let mut lines = said.lines();
+    let panic = lines.by_ref().find(|line| line.contains("panicked at"));
+    let message = panic.and_then(|_| lines.next());
+    let error = || said.lines().find(|line| line.contains("ERROR: libFuzzer") || line.contains("overflowed its stack"));
+    message.or_else(error).map(|line| line.chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &str) -> Result<Options> {
+        Options::parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let sse = Options { target: Some("sse".into()), seconds: Some(5), ..Options::default() };
+        assert_eq!(options("--seconds 5 sse").expect("options"), sse);
+        assert_eq!(options("sse --seconds 5").expect("options"), sse);
+        assert_eq!(options("").expect("options"), Options::default());
+    }
+
+    #[test]
+    fn a_wrong_option_is_refused() {
+        for (words, message) in [
+            ("--secs 5", "unknown option `--secs`"),
+            ("sse frame", "unexpected argument `frame`"),
+            ("--seconds", "`--seconds` needs a value"),
+            ("--seconds soon", "`soon` is not a number of seconds"),
+        ] {
+            assert_eq!(options(words).expect_err("an error").to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_run_is_summed_up_by_inputs_and_edges() {
+        let said = "#2\tINITED cov: 310 ft: 311 corp: 1/1b\n#99\tDONE   cov: 512 ft: 900 corp: 9/1Kb\nstat::number_of_executed_units: 99\n";
+        assert_eq!(count(said), "99 inputs, 512 edges");
+        assert_eq!(count("7 inputs, nothing found\n"), "7 inputs");
+    }
+
+    #[test]
+    fn a_finding_names_its_input_and_its_reason() {
+        let said = "thread 'x' panicked at src/a.rs:3:5:\nassertion failed\nTest unit written to /a/crash-1\n";
+        assert_eq!(artifact(said), Some("/a/crash-1".into()));
+        assert_eq!(reason(said).as_deref(), Some("assertion failed"));
+        assert_eq!(
+            reason("==1== ERROR: libFuzzer: timeout after 5 seconds\n").as_deref(),
+            Some("==1== ERROR: libFuzzer: timeout after 5 seconds")
+        );
+    }
+}
