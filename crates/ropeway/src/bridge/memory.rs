@@ -193,4 +193,16 @@ mod tests {
             assert_eq!(memory.recall(&config("a")), None, "{text}");
         }
     }
+
+    #[test]
+    fn what_is_too_large_to_be_read_again_is_not_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(folder.path());
+        memory.keep(&config("a"), &remembered()).expect("kept");
+        let mut large = remembered();
+        large.tools[0].description = Some("d".repeat(LARGEST as usize));
+        memory.keep(&config("a"), &large).expect("nothing to keep");
+        assert_eq!(memory.recall(&config("a")), None);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
 }

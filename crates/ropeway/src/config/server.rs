@@ -299,7 +299,7 @@ impl Default for Limits {
 pub struct Reconnect {
     /// Connect again by itself.
     pub enabled: bool,
-    /// The wait before the second try; it doubles from there.
+    /// The wait before the second try, at least 20 ms; it doubles from there.
     pub first: Duration,
     /// The longest wait between two tries.
     pub longest: Duration,

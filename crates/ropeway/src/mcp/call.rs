@@ -20,6 +20,9 @@ use crate::event::Event;
 use crate::protocol::{Era, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolOutput};
 
+/// How many inputs a server may ask for at once.
+const MOST_INPUTS: usize = 64;
+
 /// Calls a tool by the server's own name for it, and tells how it went.
 pub(crate) async fn call_tool(
     shared: &Arc<Shared>,
@@ -351,7 +354,11 @@ impl<'a> Call<'a> {
     /// Lets the host answer what the server asks for in the modern way.
     async fn answer_inputs(&self, requests: Option<&Value>) -> Result<Map<String, Value>, CallError> {
         let mut answers = Map::new();
-        for (key, request) in requests.and_then(Value::as_object).into_iter().flatten() {
+        let requests = requests.and_then(Value::as_object);
+        if let Some(count) = requests.map(Map::len).filter(|count| *count > MOST_INPUTS) {
+            return Err(self.broken(format!("it asked for {count} inputs at once")));
+        }
+        for (key, request) in requests.into_iter().flatten() {
             let method = request["method"].as_str().unwrap_or_default();
             let params = request.get("params").cloned().unwrap_or_default();
             let answer = tokio::select! {

@@ -518,6 +518,7 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
         let deaf = format!("read a; echo '{greeting}'; read b; exec 0<&-; : > '{told}'; exec sleep 30");
         let mut config = in_era(EraChoice::Legacy, scene.stdio("sh", ["-c", &deaf]));
         config.timeouts.grace = ms(500);
+        config.timeouts.idle = ms(2000);
         let server = connect(config).await;
         let mut events = server.events();
         // The shell may need a moment to close its ears.
@@ -528,7 +529,8 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
         };
         tokio::time::timeout(SOON, deafness).await.expect("it closes its ears in time");
         let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
-        assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
+        // On a busy machine the next one takes the call in before it closes its ears, too, and never reads it.
+        assert!(matches!(error, CallError::Unavailable { .. } | CallError::Timeout { .. }), "{error:?}");
         event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
         event(&mut events, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
         server.close().await;

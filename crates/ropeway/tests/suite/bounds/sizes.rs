@@ -236,3 +236,55 @@ fn a_session_id_that_is_too_long_is_refused() {
         server.close().await;
     });
 }
+
+#[test]
+fn a_small_definition_keeps_no_large_page_alive() {
+    alone("bounds::sizes::a_small_definition_keeps_no_large_page_alive", || async {
+        let filler = format!(r#"{{"name":"{{n}}-junk","junk":"{}"}}"#, "j".repeat(15 << 20));
+        let http = listing(format!("{},{filler}", entry(10)), 1).await;
+        let mut servers = Vec::new();
+        let before = memory("VmRSS");
+        for _ in 0..12 {
+            let server = Mcp::new(legacy(HttpServer::new(http.url())));
+            server.connect().await.expect("a connection");
+            // The entry of 15 MB is left out.
+            assert_eq!(server.list_tools(None).await.expect("tools").len(), 1);
+            servers.push(server);
+        }
+        let more = memory("VmRSS").saturating_sub(before);
+        println!("measured 12 lists with a page of 15 MB each: {} MB more memory held", more >> 20);
+        assert!(more < 120 << 20, "{more} bytes are held for 12 small definitions");
+        for server in servers {
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_full_list_is_put_together_and_searched_in_time() {
+    alone("bounds::sizes::a_full_list_is_put_together_and_searched_in_time", || async {
+        let many: Vec<Value> = (0..10_000)
+            .map(|n| json!({"name": format!("tool_{n}"), "description": format!("Reads the number {n} of a list. {}", "word ".repeat(50)),
+                "inputSchema": {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}}))
+            .collect();
+        let many = Value::from(many).to_string();
+        let http = listing(many.trim_matches(['[', ']']).to_owned(), 1).await;
+        let config = Config::default().with_server(ServerEntry::new(legacy(HttpServer::new(http.url()))));
+        let bridge = Bridge::new(config).expect("a bridge");
+        let began = Instant::now();
+        bridge.start().await.expect("a start");
+        let listing = bridge.tools();
+        let (listed, began) = (began.elapsed(), Instant::now());
+        let found = listing.registry.search("number 777", 5);
+        println!(
+            "measured {} tools: listed in {listed:?}, searched in {:?}, {} MB",
+            listing.registry.len(),
+            began.elapsed(),
+            memory("VmHWM") >> 20
+        );
+        assert_eq!(listing.registry.len(), 10_000);
+        assert!(!found.is_empty());
+        assert!(listed + began.elapsed() < Duration::from_secs(60));
+        bridge.stop().await;
+    });
+}
