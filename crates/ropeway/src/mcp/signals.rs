@@ -6,13 +6,14 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::end_children;
+use super::transport::stdio::end_children_for_good;
 
 /// From here on SIGINT, SIGTERM, SIGHUP and SIGQUIT end this process, and with it all servers that it has started.
 ///
 /// For a host that does not handle these signals itself: they end a process without running its destructors, and a
 /// server that does not mind the end of its input would live on. `last` runs just before the end; the exit code is
-/// 128 plus the signal's number. After SIGQUIT the process ends by that signal, with a core file where those are written. Signals are heard on a thread of its own, so that a busy host hears them as well.
+/// 128 plus the signal's number. After SIGQUIT the process ends by that signal, with a core file where those are written.
+/// Signals are handled on a thread of their own, so that a busy host handles them as well.
 ///
 /// SIGKILL cannot be handled: a server then sees the end of its input, and one that ignores that lives on. SIGTSTP stops this
 /// process only; servers wait until it goes on.
@@ -34,7 +35,7 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + 
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let signal = runtime.block_on(received(signals));
-        end_children();
+        let _held = end_children_for_good();
         last();
         if signal == SignalKind::quit() {
             // Whoever sends it wants to see it in the status, and in a core file.

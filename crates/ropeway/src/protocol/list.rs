@@ -34,7 +34,8 @@ impl<'a> Page<'a> {
     /// Reads a page of the list under `key`, with up to `most` entries; the others are only counted.
     pub fn read_up_to(result: &'a RawValue, key: &str, most: usize) -> Self {
         let mut deserializer = serde_json::Deserializer::from_str(result.get());
-        let [list, cursor, ttl] = deserializer.deserialize_map(FieldsVisitor([key, "nextCursor", "ttlMs"])).unwrap_or_default();
+        let [list, cursor, ttl] =
+            deserializer.deserialize_map(FieldsVisitor([key, "nextCursor", "ttlMs"])).unwrap_or_default();
         let field = |raw: Option<&RawValue>| raw.and_then(|raw| json::from_str::<Value>(raw.get()).ok());
         let entries = |list: &'a RawValue| first_entries(list.get().as_bytes(), most).ok();
         let (items, left_out) = list.and_then(entries).unwrap_or_default();

@@ -56,10 +56,20 @@ const LONGEST_LINE: usize = 4 << 10;
 /// For a host that is about to end without running its destructors: call it before `std::process::exit` and when
 /// a signal ends the program. Connections do this by themselves when they are closed or dropped.
 pub fn end_children() {
-    for group in std::mem::take(&mut *groups()) {
+    drop(end_children_for_good());
+}
+
+/// Ends every server process, and keeps others from being started or closed while the returned guard lives.
+///
+/// Without the guard another thread could start a server behind our back, or take the end of one for a failure and report that
+/// before the process ends.
+pub(crate) fn end_children_for_good() -> impl Drop {
+    let mut held = groups();
+    for group in std::mem::take(&mut *held) {
         kill(Pid::from_raw(group), Signal::KILL);
     }
     orphans::kill_all();
+    held
 }
 
 fn kill(group: Option<Pid>, signal: Signal) {
