@@ -58,8 +58,10 @@ impl Matcher {
         while done < text.len() {
             let to = text.len().min(done + BLOCK);
             let mut plain = self.filter.find(text, done, to);
-            let mut special = self.next_special(text, done, to);
-            while let Some(at) = plain.into_iter().chain(special).min() {
+            // Each is looked for again only behind the last one found: together they cost two passes, whatever the text.
+            let mut special = next_special(text, done, to);
+            let mut plus = self.next_plus(text, done, to);
+            while let Some(at) = [plain, special, plus].into_iter().flatten().min() {
                 if plain == Some(at) || self.may_be_spelled(text, at) {
                     // The pattern may have begun before, but everything there is literal, and in a pattern.
                     let lowest = settled.max(at.saturating_sub(self.longest));
@@ -76,7 +78,10 @@ impl Matcher {
                     plain = self.filter.find(text, done, to);
                 }
                 if special.is_some_and(|special| special < done) {
-                    special = self.next_special(text, done, to);
+                    special = next_special(text, done, to);
+                }
+                if plus.is_some_and(|plus| plus < done) {
+                    plus = self.next_plus(text, done, to);
                 }
             }
             done = done.max(to);
@@ -104,15 +109,10 @@ impl Matcher {
         }
     }
 
-    /// The next character that may stand for another one.
-    fn next_special(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let part = text.get(from..to)?;
-        let special = memchr::memchr3(b'%', b'\\', b'&', part);
-        let plus = match self.spaces {
-            true => memchr::memchr(b'+', &part[..special.unwrap_or(part.len())]),
-            false => None,
-        };
-        plus.or(special).map(|at| from + at)
+    /// The next `+`, if it may stand for a space of a pattern.
+    fn next_plus(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        let part = text.get(from..to).filter(|_| self.spaces)?;
+        memchr::memchr(b'+', part).map(|at| from + at)
     }
 
     /// May a character be spelled here that is a part of a pattern?
@@ -145,6 +145,11 @@ impl Matcher {
         });
         may_be
     }
+}
+
+/// The next byte that may begin a spelling of any character.
+fn next_special(text: &[u8], from: usize, to: usize) -> Option<usize> {
+    memchr::memchr3(b'%', b'\\', b'&', text.get(from..to)?).map(|at| from + at)
 }
 
 /// A way to read the last bytes of a text, in which some character is spelled in another way.
