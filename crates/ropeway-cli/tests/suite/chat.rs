@@ -357,7 +357,7 @@ fn a_conversation_is_saved_and_gone_on_with() {
 #[test]
 fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_it_ends() {
     let long = json!({"name": "long", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
-    let result = json!({"content": [{"type": "text", "text": "secret ".repeat(30_000)}]});
+    let result = json!({"content": [{"type": "text", "text": "secret ".repeat(15_000)}]});
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
         let call = Saying::call("a", "mcp_scripted_long", json!({})).answer(Dialect::Chat);
         let model = Model::answering([call, ModelAnswer::silence()]);
