@@ -452,8 +452,10 @@ impl Slot {
     }
 
     /// Returns why a call of a tool must not be made: the tool may have been handed out before it changed.
-    pub(super) fn refusal(&self, own: &str) -> Option<String> {
-        lock(&self.tools).hidden.iter().find(|hidden| hidden.own == own).map(|hidden| hidden.reason.clone())
+    pub(super) fn refusal(&self, own: &str) -> Option<CallError> {
+        let tools = lock(&self.tools);
+        let hidden = tools.hidden.iter().find(|hidden| hidden.own == own)?;
+        Some(CallError::Hidden { tool: hidden.name.clone(), reason: hidden.reason.clone() })
     }
 
     /// Are tools hidden that differ from the lock?

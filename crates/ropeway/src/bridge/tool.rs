@@ -37,9 +37,7 @@ impl BridgeTool {
         let (mut is_strict, mut clocks) = (false, None);
         if let Some(slot) = self.slot.upgrade() {
             slot.wake().await.inspect_err(|error| self.tell(&slot, cx, error))?;
-            let definition = self.definition();
-            if let Some(reason) = slot.refusal(definition.own_name()) {
-                let error = CallError::Hidden { tool: definition.name.clone(), reason };
+            if let Some(error) = slot.refusal(self.definition().own_name()) {
                 self.tell(&slot, cx, &error);
                 return Err(error);
             }
