@@ -49,9 +49,8 @@ impl Target {
 
     /// Lets the file be read and changed: to add to a project file is not to trust the rest of it.
     pub(crate) fn admitted(self, setting: &Setting) -> Result<Self, Failure> {
-        match (&self.before, self.origin) {
-            (Some(before), Origin::Project) => trust::admit(&self.path, before, setting.trust)?,
-            _ => {}
+        if let (Some(before), Origin::Project) = (&self.before, self.origin) {
+            trust::admit(&self.path, before, setting.trust)?;
         }
         Ok(self)
     }

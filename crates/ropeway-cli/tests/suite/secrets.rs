@@ -42,8 +42,7 @@ fn talkative(words: &str) -> Script {
     let told = json!({"content": [{"type": "text", "text": words}]});
     let schema =
         json!({"type": "object", "properties": {"x": {"type": "string", "description": words, "default": words}}});
-    let mut script = Script::default();
-    script.instructions = Some(words.to_owned());
+    let script = Script { instructions: Some(words.to_owned()), ..Script::default() };
     script
         .tool(json!({"name": "tell", "description": words, "inputSchema": schema}), told)
         .fault(On::tool("refuse"), Fault::Error(error))

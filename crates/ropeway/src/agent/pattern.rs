@@ -107,7 +107,7 @@ impl Alternative {
             None => None,
         };
         let before = |dot: &&usize| wildcard.is_none_or(|at| **dot < at);
-        let splits: Vec<usize> = match (wildcard, dots.iter().filter(before).next_back()) {
+        let splits: Vec<usize> = match (wildcard, dots.iter().rfind(before)) {
             // Without wildcards all of it is the name of one tool.
             (None, _) => dots,
             (Some(_), Some(&last)) => vec![last],

@@ -18,8 +18,8 @@ struct Bits {
 impl Bits {
     /// An empty set for so many numbers.
     fn for_count(count: usize) -> Self {
-        // One bit of sixteen is set, so that few others are taken for ours.
-        let bits = (16 * count).next_power_of_two().clamp(1 << 12, 1 << 24);
+        // One bit of 128 is set, so that few others are taken for ours; for a few secrets that still fits the nearest cache.
+        let bits = (128 * count).next_power_of_two().clamp(1 << 15, 1 << 24);
         Self { words: vec![0; bits / 64].into(), shift: 32 - bits.trailing_zeros() }
     }
 
@@ -66,6 +66,11 @@ impl Filter {
             bytes.windows(3).for_each(|triple| triples.add(number(triple)));
         }
         Self { alphabet, grams, stride, triples }
+    }
+
+    /// Which bytes are in any pattern.
+    pub(super) fn alphabet(&self) -> &[bool; 256] {
+        &self.alphabet
     }
 
     /// Is the byte in any pattern?

@@ -59,7 +59,7 @@ impl Matcher {
             let to = text.len().min(done + BLOCK);
             let mut plain = self.filter.find(text, done, to);
             // Each is looked for again only behind the last one found: together they cost two passes, whatever the text.
-            let mut special = next_special(text, done, to);
+            let mut special = self.next_special(text, done, to);
             let mut plus = self.next_plus(text, done, to);
             while let Some(at) = [plain, special, plus].into_iter().flatten().min() {
                 if plain == Some(at) || self.may_be_spelled(text, at) {
@@ -78,7 +78,7 @@ impl Matcher {
                     plain = self.filter.find(text, done, to);
                 }
                 if special.is_some_and(|special| special < done) {
-                    special = next_special(text, done, to);
+                    special = self.next_special(text, done, to);
                 }
                 if plus.is_some_and(|plus| plus < done) {
                     plus = self.next_plus(text, done, to);
@@ -107,6 +107,12 @@ impl Matcher {
             Some(open) if least <= 1 => Some(begun.unwrap_or(open)),
             _ => begun,
         }
+    }
+
+    /// The next byte that may begin another spelling of a byte that is in a pattern.
+    fn next_special(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        let found = memchr::memchr3_iter(b'%', b'\\', b'&', text.get(from..to)?).map(|at| from + at);
+        found.into_iter().find(|at| spelling::may_be_other(&text[*at..], self.filter.alphabet()))
     }
 
     /// The next `+`, if it may stand for a space of a pattern.
@@ -145,11 +151,6 @@ impl Matcher {
         });
         may_be
     }
-}
-
-/// The next byte that may begin a spelling of any character.
-fn next_special(text: &[u8], from: usize, to: usize) -> Option<usize> {
-    memchr::memchr3(b'%', b'\\', b'&', text.get(from..to)?).map(|at| from + at)
 }
 
 /// A way to read the last bytes of a text, in which some character is spelled in another way.

@@ -48,6 +48,36 @@ pub(super) fn is_special(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'+')
 }
 
+/// Returns false if a text that begins with `%`, `\\` or `&` can be read in no other way that gives a byte of `alphabet`.
+///
+/// This is a quick look that is right about nearly all of the escapes in ordinary text, such as `\"` and `\n`.
+pub(super) fn may_be_other(text: &[u8], alphabet: &[bool; 256]) -> bool {
+    let knows = |byte: u8| alphabet[usize::from(byte)];
+    match text {
+        [b'%', digit, ..] => digit.is_ascii_hexdigit(),
+        [b'&', first, ..] => matches!(first, b'#' | b'a' | b'g' | b'l' | b'q'),
+        [b'\\', next, ..] => {
+            let next = match next {
+                b'\\' if knows(b'\\') => return true,
+                b'\\' => text.get(backslashes(text)).copied(),
+                _ => Some(*next),
+            };
+            match next {
+                Some(b'x' | b'u') => true,
+                Some(b'n') => knows(b'\n'),
+                Some(b'r') => knows(b'\r'),
+                Some(b't') => knows(b'\t'),
+                Some(b'b') => knows(8),
+                Some(b'f') => knows(12),
+                Some(b'0') => knows(0),
+                Some(same @ (b'"' | b'\'' | b'/')) => knows(same),
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
 /// All ways to read what a text begins with, but for the literal one.
 pub(super) fn readings(text: &[u8], mut found: impl FnMut(Reading)) {
     match text.first() {
@@ -211,6 +241,34 @@ mod tests {
             ["", "%", "%4", "%4g", "&", "&amp", "&am p;", "&#;", "&#xd800;", "\\u{", "\\u{}", "\\ud83d", "\\u12"]
         {
             assert_eq!(read(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_quick_look_passes_over_no_reading() {
+        let pieces = [
+            "%4", "%41", "\\", "\\\\", "\\n", "\\\"", "u0041", "x41", "&", "amp;", "&#39;", "&lt;", "&quot;", "&gt;",
+            "&apos;", "0", "b", "g", " ",
+        ];
+        let alphabets = ["A", "\\", "\"", "\n", "&", "'", "<", ">", "ab\u{8}\u{c}\0/\r\t"].map(|bytes| {
+            let mut alphabet = [false; 256];
+            bytes.bytes().for_each(|byte| alphabet[usize::from(byte)] = true);
+            alphabet
+        });
+        for one in pieces {
+            for two in pieces {
+                for three in pieces {
+                    let text = format!("{one}{two}{three}");
+                    if !matches!(text.as_bytes()[0], b'%' | b'\\' | b'&') {
+                        continue;
+                    }
+                    for alphabet in &alphabets {
+                        let mut is_other = false;
+                        readings(text.as_bytes(), |reading| is_other |= alphabet[usize::from(reading.bytes()[0])]);
+                        assert!(!is_other || may_be_other(text.as_bytes(), alphabet), "{text}");
+                    }
+                }
+            }
         }
     }
 
