@@ -1,5 +1,6 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod bounds;
 mod chat;
 mod chat_model;
 mod chat_terminal;

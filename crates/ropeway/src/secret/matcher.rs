@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use memchr::memmem;
+
 use super::automaton::{Automaton, ROOT, State};
 use super::encoding::is_base64;
 use super::filter::Filter;
@@ -23,6 +25,8 @@ pub(super) struct Matcher {
     patterns: Vec<Pattern>,
     automaton: Automaton,
     filter: Filter,
+    /// What finds places where a pattern may stand; the first one finds those that are literal.
+    sources: Vec<Source>,
     /// A `+` may be a space of a pattern.
     spaces: bool,
     longest: usize,
@@ -40,9 +44,11 @@ impl Matcher {
             }
             same
         });
+        let filter = Filter::new(&patterns);
         Self {
             automaton: Automaton::new(patterns.iter().map(|pattern| pattern.bytes.as_slice())),
-            filter: Filter::new(&patterns),
+            sources: Source::all(filter.alphabet()),
+            filter,
             spaces: patterns.iter().any(|pattern| pattern.bytes.contains(&b' ')),
             longest: patterns.iter().map(|pattern| pattern.bytes.len()).max().unwrap_or_default(),
             patterns,
@@ -55,14 +61,19 @@ impl Matcher {
         let mut done = 0;
         // No pattern begins before this place and goes on behind it.
         let mut settled = 0;
+        let mut candidates = Vec::new();
         while done < text.len() {
             let to = text.len().min(done + BLOCK);
-            let mut plain = self.filter.find(text, done, to);
-            // Each is looked for again only behind the last one found: together they cost two passes, whatever the text.
-            let mut special = self.next_special(text, done, to);
-            let mut plus = self.next_plus(text, done, to);
-            while let Some(at) = [plain, special, plus].into_iter().flatten().min() {
-                if plain == Some(at) || self.may_be_spelled(text, at) {
+            let is_plain = memchr::memchr3(b'%', b'\\', b'&', &text[done..to]).is_none() && !self.spaces;
+            // Each source is asked again only behind its last candidate: together they cost a few passes, whatever the text.
+            candidates.clear();
+            candidates.extend(self.sources.iter().map(|source| match source {
+                Source::Plain => self.filter.find(text, done, to),
+                _ if is_plain => None,
+                source => source.next(text, done, to),
+            }));
+            while let Some(at) = candidates.iter().flatten().copied().min() {
+                if candidates[0] == Some(at) || self.may_be_spelled(text, at) {
                     // The pattern may have begun before, but everything there is literal, and in a pattern.
                     let lowest = settled.max(at.saturating_sub(self.longest));
                     let known = text[lowest..at].iter().rev().take_while(|byte| self.filter.knows(**byte)).count();
@@ -74,14 +85,13 @@ impl Matcher {
                         settled = done;
                     }
                 }
-                if plain.is_some_and(|plain| plain < done) {
-                    plain = self.filter.find(text, done, to);
-                }
-                if special.is_some_and(|special| special < done) {
-                    special = self.next_special(text, done, to);
-                }
-                if plus.is_some_and(|plus| plus < done) {
-                    plus = self.next_plus(text, done, to);
+                for (source, candidate) in self.sources.iter().zip(&mut candidates) {
+                    if candidate.is_some_and(|candidate| candidate < done) {
+                        *candidate = match source {
+                            Source::Plain => self.filter.find(text, done, to),
+                            source => source.next(text, done, to),
+                        };
+                    }
                 }
             }
             done = done.max(to);
@@ -107,18 +117,6 @@ impl Matcher {
             Some(open) if least <= 1 => Some(begun.unwrap_or(open)),
             _ => begun,
         }
-    }
-
-    /// The next byte that may begin another spelling of a byte that is in a pattern.
-    fn next_special(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let found = memchr::memchr3_iter(b'%', b'\\', b'&', text.get(from..to)?).map(|at| from + at);
-        found.into_iter().find(|at| spelling::may_be_other(&text[*at..], self.filter.alphabet()))
-    }
-
-    /// The next `+`, if it may stand for a space of a pattern.
-    fn next_plus(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let part = text.get(from..to).filter(|_| self.spaces)?;
-        memchr::memchr(b'+', part).map(|at| from + at)
     }
 
     /// May a character be spelled here that is a part of a pattern?
@@ -150,6 +148,59 @@ impl Matcher {
                 });
         });
         may_be
+    }
+}
+
+/// Finds places where a pattern may stand.
+#[derive(Debug)]
+enum Source {
+    /// Four bytes of a pattern as they are.
+    Plain,
+    /// Percent-encoding, and HTML entities.
+    Encoded,
+    /// A `+`, which may be a space.
+    Plus,
+    /// A backslash, where a pattern holds one.
+    Backslash,
+    /// A backslash and this byte. Text is full of other escapes, which are passed over at the speed of the search.
+    Escape(memmem::Finder<'static>),
+}
+
+impl Source {
+    /// All that matter for patterns of these bytes.
+    fn all(alphabet: &[bool; 256]) -> Vec<Self> {
+        let knows = |byte: u8| alphabet[usize::from(byte)];
+        let mut sources = vec![Self::Plain, Self::Encoded];
+        if knows(b' ') {
+            sources.push(Self::Plus);
+        }
+        if knows(b'\\') {
+            sources.push(Self::Backslash);
+        } else {
+            let escapes = spelling::escapes(alphabet);
+            sources
+                .extend(escapes.iter().map(|letter| Self::Escape(memmem::Finder::new(&[b'\\', *letter]).into_owned())));
+        }
+        sources
+    }
+
+    /// The next place at or behind `from` and before `to`.
+    fn next(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        let part = text.get(from..to)?;
+        match self {
+            Self::Plain => None,
+            Self::Encoded => {
+                let mut found = memchr::memchr2_iter(b'%', b'&', part).map(|at| from + at);
+                found.find(|at| spelling::may_be_encoded(&text[*at..]))
+            }
+            Self::Plus => memchr::memchr(b'+', part).map(|at| from + at),
+            Self::Backslash => memchr::memchr(b'\\', part).map(|at| from + at),
+            Self::Escape(escape) => {
+                // The second byte may be the first one behind the part.
+                let last = from + escape.find(&text[from..text.len().min(to + 1)])?;
+                Some(spelling::run_start(text, last, from))
+            }
+        }
     }
 }
 
