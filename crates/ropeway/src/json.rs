@@ -176,6 +176,7 @@ pub(crate) fn nearest(value: &Value) -> Option<f64> {
 }
 
 /// Removes the white space between the tokens of JSON text.
+#[cfg(any(feature = "mcp", feature = "providers", test))]
 pub(crate) fn compact(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut compact = String::with_capacity(text.len());

@@ -99,6 +99,9 @@ fn state(outcome: &Outcome) -> &'static str {
 /// What is the matter with a server, its last words, and what can be done about it.
 fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
     let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
+    if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
+        return format!("\n{}", line(Mark::Half, &server.server, &clean_line(note), ""));
+    }
     let mut verdict = Verdict::new(server.server.clone(), server.outcome.clone());
     let mut text = match (&server.outcome, &server.last_error) {
         (Outcome::Cached { .. } | Outcome::Disabled, _) | (Outcome::Ready { .. }, None) => return String::new(),

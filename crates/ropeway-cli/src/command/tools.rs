@@ -82,6 +82,9 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
         let mut fields = Map::new();
         fields.insert("server".to_owned(), json!(verdict.server));
         fields.insert("verdict".to_owned(), json!(verdict.outcome));
+        if let Some(note) = &verdict.note {
+            fields.insert("note".to_owned(), json!(note));
+        }
         if let Some(info) = session.server_info(&verdict.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
@@ -119,7 +122,7 @@ fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, widt
             if let Some(advice) = session.help.advice(verdict) {
                 text.push_str(&wrap(&advice, width, 4));
             }
-            text
+            text + &note(verdict, width)
         }
         verdicts => {
             let server = |verdict: &Verdict| group(session, listing, verdict, width);
@@ -141,7 +144,12 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
     if let Some(hidden) = hidden(listing, verdict) {
         text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
     }
-    text
+    text + &note(verdict, width)
+}
+
+/// Why the list of a server is not complete, if it is not.
+fn note(verdict: &Verdict, width: usize) -> String {
+    verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
 }
 
 /// How many tools a server has that are not on the list, since others there have their names.

@@ -163,7 +163,7 @@ enum Source {
     /// A backslash, where a pattern holds one.
     Backslash,
     /// A backslash and this byte. Text is full of other escapes, which are passed over at the speed of the search.
-    Escape(memmem::Finder<'static>),
+    Escape(Box<memmem::Finder<'static>>),
 }
 
 impl Source {
@@ -178,8 +178,8 @@ impl Source {
             sources.push(Self::Backslash);
         } else {
             let escapes = spelling::escapes(alphabet);
-            sources
-                .extend(escapes.iter().map(|letter| Self::Escape(memmem::Finder::new(&[b'\\', *letter]).into_owned())));
+            let finder = |letter: &u8| Box::new(memmem::Finder::new(&[b'\\', *letter]).into_owned());
+            sources.extend(escapes.iter().map(finder).map(Self::Escape));
         }
         sources
     }
