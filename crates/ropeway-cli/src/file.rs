@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ropeway::config::read_regular;
+
 use crate::failure::Failure;
 
 /// What everybody may read who may by the user's own mask.
@@ -13,9 +15,12 @@ pub(crate) const SHARED: u32 = 0o666;
 /// What only the user may read.
 pub(crate) const PRIVATE: u32 = 0o600;
 
-/// The text of a file; none when there is no such file.
+/// The largest file that is read, in bytes. A saved conversation may contain images.
+const LARGEST: usize = 256 << 20;
+
+/// The text of a regular file; none when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
-    match std::fs::read_to_string(path) {
+    match read_regular(path, LARGEST) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::usage(format!("could not read `{}`", path.display())).caused_by(&error)),
@@ -41,8 +46,7 @@ pub(crate) fn put(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    // What is behind a link is changed, and not the link.
-    let path = followed(path)?;
+    let path = resolved(path, mode)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let there = std::fs::metadata(&path).ok();
@@ -80,16 +84,26 @@ fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Where links lead, also to a file that is not there yet.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..40 {
-        match std::fs::read_link(&path) {
-            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
-            Err(_) => return Ok(path),
-        }
+/// Returns the file to write to: the path itself, or the file that it links to.
+///
+/// A link in a cloned folder may point at any file of the user: private files are not written through it, and it creates none.
+fn resolved(path: &Path, mode: u32) -> io::Result<PathBuf> {
+    let Some(target) = link_target(path) else { return Ok(path.to_owned()) };
+    let shown = target.display();
+    if mode == PRIVATE {
+        let problem = format!("it is a link to `{shown}`, and private files are not written through links");
+        return Err(io::Error::other(problem));
     }
-    Err(io::Error::other("its links lead in a circle"))
+    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other(format!("it is a link to `{shown}`, which does not exist")),
+        _ => error,
+    })
+}
+
+/// Returns where a link points: the file at its end, or what the link says if there is none.
+pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
+    let written = std::fs::read_link(path).ok()?;
+    Some(std::fs::canonicalize(path).unwrap_or(written))
 }
 
 #[cfg(test)]
@@ -146,7 +160,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));
         std::os::unix::fs::symlink("target", &link).expect("a link");
-        replace(&link, None, "one", SHARED).expect("written");
+        std::fs::write(&target, "one").expect("a file");
         replace(&link, Some("one"), "two", SHARED).expect("written");
         assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink());
         assert_eq!(std::fs::read_to_string(target).expect("a file"), "two");
@@ -154,6 +168,42 @@ mod tests {
         std::os::unix::fs::symlink(&about, &round).expect("a link");
         std::os::unix::fs::symlink(&round, &about).expect("a link");
         assert!(replace(&round, None, "x", SHARED).is_err());
+    }
+
+    #[test]
+    fn a_link_to_nothing_creates_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink("target", &link).expect("a link");
+        for mode in [SHARED, PRIVATE] {
+            assert!(replace(&link, None, "x", mode).is_err());
+        }
+        assert!(!target.exists());
+        let why = write(&link, "x", SHARED).expect_err("a link to nothing").to_string();
+        assert_eq!(why, "it is a link to `target`, which does not exist");
+    }
+
+    #[test]
+    fn secrets_are_not_written_through_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join(".env"), folder.path().join(".bashrc"));
+        std::fs::write(&target, "one").expect("a file");
+        std::fs::set_permissions(&target, Permissions::from_mode(0o644)).expect("permissions");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        assert!(replace(&link, Some("one"), "two", PRIVATE).is_err());
+        assert_eq!((std::fs::read_to_string(&target).expect("a file").as_str(), mode(&target)), ("one", 0o644));
+        assert_eq!(names(folder.path()), [".bashrc", ".env"]);
+    }
+
+    #[test]
+    fn a_pipe_and_a_device_are_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        for path in [Path::new("/dev/zero"), &pipe] {
+            assert!(read(path).is_err(), "{}", path.display());
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ pub(crate) fn line(mark: Mark, server: &Alias, words: &str, more: &str) -> Strin
     format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
 }
 
-/// A warning on a line of its own. Escapes of whoever wrote the words are not obeyed.
+/// A warning on a line of its own. Strips escape sequences.
 pub(crate) fn warning(words: &str) -> String {
     const WARNING: Style = AnsiColor::Yellow.on_default().bold();
     format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(words))

@@ -85,7 +85,7 @@ pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<()
     if has_approvals {
         let recorded = Store::open().and_then(|mut store| store.record(file.path(), &text, Summary::default()));
         recorded.map_err(|error| {
-            Failure::usage(format!("`{}` is written, but its approvals do not count", file.path().display()))
+            Failure::usage(format!("wrote `{}`, but could not record its approvals", file.path().display()))
                 .caused_by(&error)
         })?;
     }
@@ -100,7 +100,7 @@ fn is_trusted(path: &Path, text: &str) -> bool {
 pub(crate) fn failure(error: &LockError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     match error {
-        LockError::Broken { .. } => failure.hint("mend it, or remove it and run `ropeway lock`"),
+        LockError::Broken { .. } => failure.hint("fix or delete the file, then run `ropeway lock`"),
         LockError::Newer { .. } => failure.hint("use a newer ropeway"),
         _ => failure,
     }

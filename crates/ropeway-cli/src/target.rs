@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::config::edit::EditError;
-use ropeway::config::{Config, Secrets, read_foreign};
+use ropeway::config::{Config, Secrets, read_foreign, review};
 
 use crate::failure::Failure;
 use crate::places::Origin;
 use crate::servers::{self, user_folder};
 use crate::setting::Setting;
-use crate::trust::{self, Dossier, Store};
+use crate::trust::{self, Store, TrustReview};
 use crate::{file, places};
 
 /// The file that is about to be changed, and what it says so far.
@@ -87,13 +87,27 @@ impl Target {
         Config::parse(text, &self.path, &Secrets::unread()).map_err(|error| Failure::config(&error))
     }
 
+    /// Refuses a text that cannot be reviewed, unless the file could not be reviewed before: `ropeway remove` may repair it.
+    pub(crate) fn check_review(&self, text: &str) -> Result<(), Failure> {
+        let before = self.before.as_deref().filter(|before| !is_empty(before));
+        let was_broken = before.is_some_and(|before| review(before, &self.path).is_err());
+        match review(text, &self.path) {
+            Err(error) if !was_broken => Err(Failure::config(&error).hint("nothing was changed")),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a text in the place of what was there. A new file, and one that was trusted before, is trusted afterwards.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        self.check_review(text)?;
         let was_trusted = match &self.before {
             None => true,
             Some(before) => Store::open().is_ok_and(|store| store.is_trusted(&self.path, before)),
         };
         file::replace(&self.path, self.before.as_deref(), text, file::SHARED)?;
+        if let Some(target) = file::link_target(&self.path) {
+            trust::warning(&format!("`{}` is a link: `{}` was changed", self.path.display(), target.display()));
+        }
         if was_trusted && self.origin != Origin::Own {
             self.renew_trust(text);
         }
@@ -101,11 +115,11 @@ impl Target {
     }
 
     fn renew_trust(&self, text: &str) {
-        let remembered = Dossier::new(&self.path, text, Vec::new())
+        let remembered = TrustReview::new(&self.path, text, Vec::new())
             .map_err(|failure| failure.line())
-            .and_then(|dossier| trust::remember(&self.path, text, dossier.summary).map_err(|error| error.to_string()));
+            .and_then(|review| trust::remember(&self.path, text, review.summary).map_err(|error| error.to_string()));
         if let Err(why) = remembered {
-            trust::warning(&format!("{why}: you will be asked whether `{}` is trusted", self.path.display()));
+            trust::warning(&format!("{why}; run `ropeway trust {}`", self.path.display()));
         }
     }
 
@@ -146,6 +160,20 @@ pub(crate) fn difference<'a>(less: &str, more: &'a str) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_cannot_be_reviewed_is_not_written_to_any_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ropeway.yaml");
+        let text = "servers: [{alias: a, url: '${HOME:-nourl}'}]\n";
+        for origin in [Origin::Own, Origin::Named] {
+            let target = Target { path: path.clone(), before: None, origin };
+            assert!(target.write(text).is_err());
+            assert!(!path.exists());
+        }
+        let broken = Target { path, before: Some(text.to_owned()), origin: Origin::Own };
+        assert!(broken.check_review(text).is_ok(), "it was so before");
+    }
 
     #[test]
     fn the_lines_that_were_added_are_found_wherever_they_are() {

@@ -12,12 +12,21 @@ const MOST_MARKS: usize = 30;
 /// The longest grapheme cluster that may stand for one picture. Longer ones are chains of emoji, which terminals show one by one.
 const LONGEST_CLUSTER: usize = 64;
 
+/// The longest control string (OSC, DCS, APC…) that is dropped, in bytes. A longer one is shown as text, as one that is never
+/// terminated is.
+const LONGEST_STRING: usize = 4096;
+
+/// The fewest columns that wrapped text gets, however deep its indentation is.
+const NARROWEST: usize = 8;
+
 /// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
 /// change the direction of reading. Line breaks and tabs stay (S14.5).
+///
+/// For text that a person decides on, use [`escape_unseen`], which leaves nothing out.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaner = Cleaner::default();
     let mut clean = cleaner.push(text);
-    clean.push_str(cleaner.end());
+    clean.push_str(&cleaner.end());
     clean
 }
 
@@ -27,6 +36,8 @@ pub(crate) struct Cleaner {
     place: Place,
     /// How many characters without a width stand at the end.
     marks: usize,
+    /// The content of a control string whose terminator has not come yet.
+    held: String,
 }
 
 /// Where in a text a piece has ended.
@@ -42,8 +53,8 @@ enum Place {
     LongEscape,
     /// In a control sequence.
     Sequence,
-    /// In a string that a terminal would swallow up to its terminator. A line break ends it too, so that a string that
-    /// is never terminated hides one line at most.
+    /// In a control string. Without a terminator it ends at a line break, at another escape sequence, at its
+    /// greatest length or at the end of the text, and is shown: else it would hide what follows.
     Swallowed,
     /// Behind an escape character in such a string.
     SwallowedEscape,
@@ -53,55 +64,82 @@ impl Cleaner {
     /// The next piece without what a terminal would obey.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let mut clean = String::with_capacity(piece.len());
-        for c in piece.chars() {
-            let before = clean.len();
-            self.place = self.place.behind(c, &mut clean);
-            if !c.is_ascii() && clean.len() > before && c.width() == Some(0) {
-                self.marks += 1;
-                if self.marks > MOST_MARKS {
-                    clean.truncate(before);
-                }
-            } else if clean.len() > before {
-                self.marks = 0;
-            }
-        }
+        piece.chars().for_each(|c| self.step(c, &mut clean));
         clean
     }
 
     /// What is still to be said when no more pieces come; then another text may begin.
-    pub(crate) fn end(&mut self) -> &'static str {
-        match std::mem::take(self).place {
-            Place::Return => "\n",
-            _ => "",
+    pub(crate) fn end(&mut self) -> String {
+        let mut clean = String::new();
+        if self.place == Place::Return {
+            clean.push('\n');
         }
+        self.release(&mut clean);
+        *self = Self::default();
+        clean
     }
-}
 
-impl Place {
-    fn behind(self, c: char, clean: &mut String) -> Self {
-        match (self, c) {
-            (Self::Escape, '[') | (Self::Sequence, ' '..='?') => return Self::Sequence,
-            (Self::Escape, ']' | 'P' | 'X' | '^' | '_') => return Self::Swallowed,
-            (Self::Escape | Self::LongEscape, ' '..='/') => return Self::LongEscape,
-            (Self::Escape | Self::LongEscape, '0'..='~') | (Self::Sequence, '@'..='~') => return Self::Text,
-            (Self::Swallowed, '\u{7}' | '\u{9c}') | (Self::SwallowedEscape, '\\') => return Self::Text,
-            (Self::Swallowed, '\u{1b}') => return Self::SwallowedEscape,
-            (Self::Swallowed, c) if c != '\n' => return Self::Swallowed,
-            (Self::Return, c) if c != '\n' => clean.push('\n'),
-            // What cannot go on with a sequence ends it.
-            _ => {}
+    fn step(&mut self, c: char, clean: &mut String) {
+        self.place = match (self.place, c) {
+            (Place::Escape, '[') | (Place::Sequence, ' '..='?') => Place::Sequence,
+            (Place::Escape, ']' | 'P' | 'X' | '^' | '_') => Place::Swallowed,
+            (Place::Escape | Place::LongEscape, ' '..='/') => Place::LongEscape,
+            (Place::Escape | Place::LongEscape, '0'..='~') | (Place::Sequence, '@'..='~') => Place::Text,
+            (Place::Swallowed, '\u{7}' | '\u{9c}') | (Place::SwallowedEscape, '\\') => {
+                self.held.clear();
+                Place::Text
+            }
+            (Place::Swallowed, '\u{1b}') => Place::SwallowedEscape,
+            (Place::SwallowedEscape, c) => {
+                self.release(clean);
+                self.place = Place::Escape;
+                return self.step(c, clean);
+            }
+            (Place::Swallowed, c) if !matches!(c, '\n' | '\r') => {
+                self.held.push(c);
+                if self.held.len() < LONGEST_STRING {
+                    Place::Swallowed
+                } else {
+                    self.release(clean);
+                    Place::Text
+                }
+            }
+            (place, c) => {
+                self.release(clean);
+                if place == Place::Return && c != '\n' {
+                    self.show('\n', clean);
+                }
+                // What cannot go on with a sequence ends it.
+                match c {
+                    '\r' => Place::Return,
+                    '\u{1b}' => Place::Escape,
+                    '\u{9b}' => Place::Sequence,
+                    '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => Place::Swallowed,
+                    c => {
+                        self.show(c, clean);
+                        Place::Text
+                    }
+                }
+            }
+        };
+    }
+
+    /// Shows the content of a control string that was not terminated.
+    fn release(&mut self, clean: &mut String) {
+        std::mem::take(&mut self.held).chars().for_each(|c| self.show(c, clean));
+    }
+
+    /// Shows a character, unless it is a control character, turns the direction of reading, or is one mark too many.
+    fn show(&mut self, c: char, clean: &mut String) {
+        let turns =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        if turns || (c.is_control() && !matches!(c, '\n' | '\t')) {
+            return;
         }
-        match c {
-            '\r' => return Self::Return,
-            '\u{1b}' => return Self::Escape,
-            '\u{9b}' => return Self::Sequence,
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return Self::Swallowed,
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {}
-            '\n' | '\t' => clean.push(c),
-            c if c.is_control() => {}
-            c => clean.push(c),
+        self.marks = if !c.is_ascii() && c.width() == Some(0) { self.marks + 1 } else { 0 };
+        if self.marks <= MOST_MARKS {
+            clean.push(c);
         }
-        Self::Text
     }
 }
 
@@ -208,6 +246,36 @@ pub(crate) fn escape_controls(text: &str, colours: bool) -> String {
     safe
 }
 
+/// Text that a person decides on, in one line in which everything can be seen: characters that a terminal obeys or does not
+/// show are escaped. Nothing is left out, and blanks stay.
+pub(crate) fn escape_unseen(text: &str) -> String {
+    let mut marks = 0;
+    text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
+        marks = if c.width() == Some(0) { marks + 1 } else { 0 };
+        if is_unseen(c) || marks > MOST_MARKS {
+            match c {
+                '\n' | '\r' | '\t' => seen.extend(c.escape_default()),
+                c => seen.extend(c.escape_unicode()),
+            }
+        } else {
+            seen.push(c);
+        }
+        seen
+    })
+}
+
+/// Returns true for characters that a terminal obeys, that change how others are read, or that are blank without being a
+/// space: control and format characters, line separators, fillers, tags and variation selectors other than those of emoji.
+pub(crate) fn is_unseen(c: char) -> bool {
+    let is_format = matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}');
+    let is_blank = matches!(c, '\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}');
+    c.is_control() || is_format || is_blank
+}
+
 /// How long the sequence is that changes a colour, if the text begins with one.
 fn colour(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else { return 0 };
@@ -217,7 +285,40 @@ fn colour(text: &str) -> usize {
     }
 }
 
-/// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept.
+/// Breaks one line of text to a width, each line after `indent` spaces: at a blank where there is one, else within a word. All
+/// other blanks are kept.
+pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
+    let space = " ".repeat(indent);
+    let room = width.saturating_sub(indent).max(NARROWEST);
+    let mut folded = space.clone();
+    // The line begins at the byte `start` and takes `used` columns; `blank` is its last blank, with the columns before it.
+    let (mut start, mut used, mut at) = (0, 0, 0);
+    let mut blank: Option<(usize, usize)> = None;
+    for (cluster, columns) in clusters(text) {
+        if cluster == " " && at > start {
+            blank = Some((at, used));
+        }
+        used += columns;
+        if used > room && at > start {
+            let (end, next, before) = match blank.take() {
+                Some((blank, before)) => (blank, blank + 1, before + 1),
+                None => (at, at, used - columns),
+            };
+            folded.push_str(&text[start..end]);
+            folded.push('\n');
+            folded.push_str(&space);
+            start = next;
+            used -= before;
+        }
+        at += cluster.len();
+    }
+    folded.push_str(&text[start..]);
+    folded.push('\n');
+    folded
+}
+
+/// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept. A word that is
+/// longer than a line stays whole, since it may be a URL; [`fold`] breaks what somebody decides on.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut blank = false;
@@ -302,7 +403,12 @@ mod tests {
             ("bell\u{7} back\u{8} del\u{7f} nul\0", "bell back del nul"),
             ("safe\u{202e}txt.exe", "safetxt.exe"),
             ("one\r\ntwo\rthree", "one\ntwo\nthree"),
-            ("\u{1b}]never ended\nnext line", "\nnext line"),
+            ("\u{1b}]never ended\nnext line", "never ended\nnext line"),
+            ("Adds.\u{1b}] Sends keys first.", "Adds. Sends keys first."),
+            ("\u{90}a\rb", "a\nb"),
+            ("\u{1b}]cut off\u{1b}", "cut off"),
+            ("\u{1b}]one \u{1b}[31mred\u{7}", "one red"),
+            ("\u{1b}]bidi\u{202e} \u{9d}C1", "bidi C1"),
             ("\u{1b}", ""),
             ("\u{1b}[", ""),
             ("\u{1b}[31", ""),
@@ -312,8 +418,44 @@ mod tests {
             assert_eq!(clean(&clean(dirty)), harmless, "{dirty:?} twice");
             let mut cleaner = Cleaner::default();
             let letters = dirty.chars().map(|c| cleaner.push(&c.to_string())).collect::<String>();
-            assert_eq!(letters + cleaner.end(), harmless, "{dirty:?} letter by letter");
+            assert_eq!(letters + &cleaner.end(), harmless, "{dirty:?} letter by letter");
         }
+    }
+
+    #[test]
+    fn a_control_string_hides_no_more_than_its_greatest_length() {
+        let mut cleaner = Cleaner::default();
+        let shown = cleaner.push(&format!("\u{1b}]{}", "x".repeat(3 * LONGEST_STRING)));
+        assert_eq!(shown.len(), 3 * LONGEST_STRING, "nothing is held for longer");
+        assert_eq!(cleaner.push("\u{7}after") + &cleaner.end(), "after");
+    }
+
+    #[test]
+    fn text_to_decide_on_is_escaped_and_nothing_of_it_is_left_out() {
+        for (text, seen) in [
+            ("plain  text 日本 é e\u{301} 👍 ❤\u{fe0f}", "plain  text 日本 é e\u{301} 👍 ❤\u{fe0f}"),
+            ("\u{90}:DIR/bin:/usr/bin", r"\u{90}:DIR/bin:/usr/bin"),
+            ("\u{1b}]x:/evil.so", r"\u{1b}]x:/evil.so"),
+            ("one\r\n\ttwo", r"one\r\n\ttwo"),
+            ("a\u{202e}b\u{200b}c\u{ad}d\u{61c}e\u{2028}f", r"a\u{202e}b\u{200b}c\u{ad}d\u{61c}e\u{2028}f"),
+            ("\u{2800}\u{3164}\u{a0}\u{e0041}\u{fe00}", r"\u{2800}\u{3164}\u{a0}\u{e0041}\u{fe00}"),
+        ] {
+            assert_eq!(escape_unseen(text), seen);
+        }
+        let stack = format!("a{}", "\u{301}".repeat(MOST_MARKS + 1));
+        assert!(escape_unseen(&stack).ends_with("\u{301}\\u{301}"));
+    }
+
+    #[test]
+    fn a_line_that_is_folded_keeps_its_blanks_and_its_indentation() {
+        assert_eq!(fold("one  two", 80, 2), "  one  two\n");
+        assert_eq!(fold("one two three four", 12, 2), "  one two\n  three four\n");
+        assert_eq!(fold("one two   three", 10, 2), "  one two \n   three\n");
+        assert_eq!(fold(&"x".repeat(20), 10, 2), "  xxxxxxxx\n  xxxxxxxx\n  xxxx\n");
+        assert_eq!(fold("日本日本日本", 11, 2), "  日本日本\n  日本\n");
+        assert_eq!(fold(" 123456789", 8, 0), " 1234567\n89\n");
+        assert_eq!(fold("a b", usize::MAX, 4), "    a b\n");
+        assert_eq!(fold("", 80, 2), "  \n");
     }
 
     #[test]
@@ -329,6 +471,7 @@ mod tests {
         assert_eq!(wrap("one two three four", 9, 0), "one two\nthree\nfour\n");
         assert_eq!(wrap("one two", 20, 4), "    one two\n");
         assert_eq!(wrap("list:\n  - one two three\n\n\n\nend", 16, 2), "  list:\n    - one two\n    three\n\n  end\n");
+        assert_eq!(wrap("an unbreakable word", 12, 2), "  an\n  unbreakable\n  word\n");
         assert_eq!(wrap("unbreakable", 4, 0), "unbreakable\n");
         assert_eq!(wrap("  \n ", 10, 2), "");
     }
@@ -392,6 +535,8 @@ mod tests {
             let all = columns(&text);
             assert!(columns(&cut(&text, 40)) <= 40 && columns(&cut(&text, all / 2)) <= all / 2);
             wrap(&text, 80, 2);
+            fold(&text, 80, 2);
+            escape_unseen(&text);
             first_sentence(&text);
             clean_json(&clean_line(&text));
             let head: String = text.chars().take(4).collect();

@@ -93,7 +93,8 @@ impl Flow {
 
     /// What is left to be shown when no more pieces come; then another text may begin.
     pub(crate) fn end(&mut self) -> String {
-        self.mask.finish() + self.cleaner.as_mut().map_or("", Cleaner::end)
+        let held = self.cleaner.as_mut().map(Cleaner::end).unwrap_or_default();
+        self.mask.push(&held) + &self.mask.finish()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Ropeway carries the tools of any MCP server to any model.
 //!
-//! The modules are layers, lowest first: what a tool answers ([`content`]), what nobody may see ([`secret`]), what a tool is
-//! ([`tool`]), what is said ([`message`]), then records and pure functions beside each other ([`config`], [`event`], [`protocol`],
-//! [`schema`], [`envelope`]), then parts that do one job: a tool whose calls always end in an envelope ([`checked`]), one connection
+//! The modules are layers, lowest first: JSON as other programs write it ([`json`]), what a tool answers ([`content`]), what nobody
+//! may see ([`secret`]), what a tool is ([`tool`]), what is said ([`message`]), then records and pure functions beside each other
+//! ([`config`], [`event`], [`protocol`], [`schema`], [`envelope`], [`lock`] for accepted tool definitions), then parts that do one
+//! job: HTTP for servers and providers ([`web`]), a tool whose calls always end in an envelope ([`checked`]), one connection
 //! ([`mcp`]), tools as a model's dialect takes them ([`lowering`]); above them the tools of many servers as one value ([`registry`])
 //! and a model that is asked ([`provider`]), the servers under one roof ([`bridge`]), and a model that uses tools ([`agent`]).
 //!

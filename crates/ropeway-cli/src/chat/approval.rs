@@ -26,14 +26,14 @@ const CHANGES: usize = 12;
 
 /// Answers that are offered only where they mean something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offers {
+pub(crate) struct ApprovalChoices {
     /// The approval can be kept in ropeway.lock.
     pub(crate) keep: bool,
     /// The tool says that it is read-only, so the tools of its server that say so can be allowed at once.
     pub(crate) read_only: bool,
 }
 
-impl Offers {
+impl ApprovalChoices {
     fn choices(self, show: bool) -> String {
         let optional = |is_offered: bool, choice: &'static str| if is_offered { choice } else { "" };
         format!(
@@ -98,7 +98,7 @@ impl Rules {
         self
     }
 
-    /// What becomes of calls. What is denied is so whoever says it; then the command line counts before the configuration, and of
+    /// Returns the policy for calls. Deny rules from any source win. Then the command line counts before the configuration, and of
     /// each of these what is asked about before what is allowed.
     pub(crate) fn policy(&self) -> Policy {
         let Self { allow, ask, deny, yes, configured, trust_hints: _ } = self;
@@ -121,7 +121,8 @@ impl Rules {
 /// `unseen` are the servers whose tools are not known, each with what stands before the names of its tools: what may mean one of
 /// theirs is not warned about.
 pub(crate) fn unmatched(policy: &Policy, tools: &[&ToolDefinition], unseen: &[(&str, String)]) -> Vec<String> {
-    let is_unsure = |pattern: &ToolPattern| unseen.iter().any(|(alias, prefix)| pattern.may_mean_server(alias, prefix));
+    let is_unsure =
+        |pattern: &ToolPattern| unseen.iter().any(|(alias, prefix)| pattern.may_match_server(alias, prefix));
     let unmatched = policy.unmatched(tools).into_iter().filter(|pattern| !is_unsure(pattern));
     let mut warnings: Vec<String> = unmatched
         .map(|pattern| {
@@ -140,7 +141,7 @@ pub(crate) fn unmatched(policy: &Policy, tools: &[&ToolDefinition], unseen: &[(&
 fn meant(pattern: &ToolPattern, tools: &[&ToolDefinition]) -> Option<String> {
     let text = pattern.as_str();
     // It reaches from the server into the tool: the pattern that does not is known.
-    for tool in tools.iter().filter(|tool| pattern.may_mean(tool)) {
+    for tool in tools.iter().filter(|tool| pattern.matches_loosely(tool)) {
         let Origin::Server { server, .. } = &tool.origin else { continue };
         if let Some(rest) = text.strip_prefix(&*tool.provenance.prefix).filter(|rest| !rest.is_empty()) {
             return Some(format!("did you mean `{server}.{rest}`?"));
@@ -227,7 +228,13 @@ pub(crate) struct Wording {
 }
 
 /// How a person is asked. Nothing of the arguments is left out without a word that says how much.
-pub(crate) fn question(name: &str, arguments: &Arguments, changes: &[String], offers: Offers, width: usize) -> Wording {
+pub(crate) fn question(
+    name: &str,
+    arguments: &Arguments,
+    changes: &[String],
+    offers: ApprovalChoices,
+    width: usize,
+) -> Wording {
     let pretty = serde_json::to_string_pretty(arguments).unwrap_or_default();
     let lines: Vec<String> = pretty.lines().map(show::escaped).collect();
     let indented = |lines: &[String]| lines.iter().map(|line| format!("  {line}\n")).collect::<String>();
@@ -379,7 +386,7 @@ mod tests {
     #[test]
     fn the_question_says_what_changed_and_offers_what_makes_sense() {
         let arguments = json!({"text": "hi"}).as_object().cloned().expect("an object");
-        let offers = Offers { keep: true, read_only: true };
+        let offers = ApprovalChoices { keep: true, read_only: true };
         let changes: Vec<String> = (0..14).map(|n| format!("argument `{n}\u{1b}` added")).collect();
         let Wording { before, prompt, .. } = question("demo.note", &arguments, &changes, offers, 200);
         let before = anstream::adapter::strip_str(&before).to_string();
@@ -394,7 +401,7 @@ mod tests {
 
     fn asked(arguments: serde_json::Value) -> (String, String) {
         let arguments = arguments.as_object().cloned().expect("an object");
-        let Wording { before, prompt, .. } = question("demo.write", &arguments, &[], Offers::default(), 100);
+        let Wording { before, prompt, .. } = question("demo.write", &arguments, &[], ApprovalChoices::default(), 100);
         (anstream::adapter::strip_str(&before).to_string(), prompt)
     }
 
@@ -420,6 +427,12 @@ mod tests {
     }
 
     #[test]
+    fn blanks_that_are_no_spaces_are_seen_in_the_question() {
+        let (_, prompt) = asked(json!({"a": "x\u{2800}\u{3164}\u{a0}y"}));
+        assert!(prompt.starts_with(r#"Allow demo.write(a: "x\u2800\u3164\u00a0y")?"#), "{prompt}");
+    }
+
+    #[test]
     fn of_a_long_line_head_and_tail_are_shown_and_how_much_is_between() {
         let text = "x".repeat(10_000) + "; rm -rf /";
         let (before, prompt) = asked(json!({"text": text}));
@@ -438,7 +451,7 @@ mod tests {
         assert!(before.contains(words) && before.lines().count() == 62, "{before}");
         assert_eq!(prompt, format!("Allow demo.write? {MORE_CHOICES}"));
         let arguments = arguments.as_object().cloned().expect("an object");
-        let whole = question("demo.write", &arguments, &[], Offers::default(), 100).whole;
+        let whole = question("demo.write", &arguments, &[], ApprovalChoices::default(), 100).whole;
         assert!(lines.iter().all(|line| whole.contains(line)), "{whole}");
     }
 

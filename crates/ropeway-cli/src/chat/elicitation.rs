@@ -1,5 +1,7 @@
 //! An elicitation: what a server wants to know, asked field by field.
 
+use std::collections::HashSet;
+
 use anstyle::Style;
 use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
@@ -17,6 +19,9 @@ const LONGEST_TEXT: usize = 8 << 10;
 /// How many columns the question for one value takes at most.
 const LONGEST_PROMPT: usize = 500;
 
+/// Maximum fields of a form; one that has more is declined.
+const MOST_FIELDS: usize = 50;
+
 /// Why a form is not sent: the answer to the server, or Ctrl-C.
 type Unsent = Option<ElicitationAnswer>;
 
@@ -26,7 +31,7 @@ pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<El
     tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(start(&elicitation.message)), width(), 2)));
     match &elicitation.mode {
         ElicitationMode::Url { url } => {
-            tell(&format!("  {}\n{}", clean_line(start(url)), faint("  it is not opened for you\n")));
+            tell(&format!("  {}\n{}", clean_line(start(url)), faint("  open it in a browser\n")));
             agreed(editor, "Have you done so? [y]es / [n]o: ")
                 .await
                 .map_or_else(|unsent| unsent, |()| Some(ElicitationAnswer::Accept(Map::new())))
@@ -44,6 +49,11 @@ fn start(text: &str) -> &str {
 }
 
 async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Unsent> {
+    let count = schema["properties"].as_object().map_or(0, Map::len);
+    if count > MOST_FIELDS {
+        tell(&faint(&format!("  declined: the form has {count} fields, more than {MOST_FIELDS}\n")));
+        return Err(Some(ElicitationAnswer::Decline));
+    }
     let mut values = Map::new();
     for field in fields(schema) {
         if let Some(description) = &field.description {
@@ -165,9 +175,8 @@ fn is_email(text: &str) -> bool {
 }
 
 fn fields(schema: &Value) -> Vec<Field> {
-    let required = |name: &str| {
-        schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)))
-    };
+    let required: HashSet<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let field = |(name, schema): (&String, &Value)| {
         let text = |key: &str| schema[key].as_str().map(str::to_owned);
         let named = |choice: &Value| choice.get("const").cloned();
@@ -184,7 +193,7 @@ fn fields(schema: &Value) -> Vec<Field> {
             kind: text("type").unwrap_or_else(|| "string".to_owned()),
             choices: choices(schema).or_else(|| choices(schema.get("items")?)).unwrap_or_default(),
             default: schema.get("default").cloned(),
-            required: required(name),
+            required: required.contains(name.as_str()),
             bounds: Bounds::of(schema),
         }
     };

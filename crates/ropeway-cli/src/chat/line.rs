@@ -195,7 +195,7 @@ impl Desk {
         if let Some(file) = self.history.as_ref().filter(|_| is_new) {
             // A line that cannot be remembered was typed all the same.
             let _ = self.messages.append_history(file);
-            // Whatever was there before, it is nobody else's business.
+            // Restrict the file to its owner.
             let _ = std::fs::set_permissions(file, Permissions::from_mode(0o600));
         }
     }

@@ -24,7 +24,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::approval::{Offers, Reply};
+use self::approval::{ApprovalChoices, Reply};
 use self::end::{unanswered, unfinished};
 use self::line::{Editor, Quiet, Typed};
 pub(crate) use self::recipe::Recipe;
@@ -98,9 +98,9 @@ enum Cut {
     Unread,
 }
 
-/// What a person wants after a question.
+/// How a question ended, and what becomes of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum QuestionOutcome {
     /// The turn goes on.
     GoOn,
     /// Ctrl-C instead of an answer to a server: that question is declined, and the next Ctrl-C means the turn.
@@ -295,7 +295,7 @@ impl<'a> Chat<'a> {
                     Some(question) = questions.recv() => Came::Question(question),
                 }
             };
-            let wish = match came {
+            let outcome = match came {
                 Came::Step(None) => return Ok(is_cancelled.then_some(Cut::Interrupt)),
                 Came::Step(Some(step)) => {
                     self.screen.step(&step, &self.session.help, &self.session.status)?;
@@ -304,41 +304,41 @@ impl<'a> Chat<'a> {
                         turn.cancel();
                         return Ok(Some(Cut::Unread));
                     }
-                    Wish::GoOn
+                    QuestionOutcome::GoOn
                 }
                 // Nobody waits for the answer.
-                Came::Question(_) if is_cancelled => Wish::GoOn,
+                Came::Question(_) if is_cancelled => QuestionOutcome::GoOn,
                 Came::Question(question) => {
                     self.screen.end()?;
                     let session = self.session;
                     match person.as_deref_mut() {
                         Some(Person { editor, interrupts }) => tokio::select! {
                             biased;
-                            wish = self.ask(question, editor) => wish,
+                            outcome = self.ask(question, editor) => outcome,
                             // While a line is read Ctrl-C is a key: this one came in between, or from elsewhere.
-                            Some(()) = interrupts.recv() => Wish::Decline,
+                            Some(()) = interrupts.recv() => QuestionOutcome::Decline,
                             () = late(session) => {
                                 turn.cancel();
                                 return Ok(Some(Cut::Late));
                             }
                         },
-                        None => Wish::GoOn,
+                        None => QuestionOutcome::GoOn,
                     }
                 }
                 Came::Interrupt => {
                     self.screen.wipe_echo();
-                    Wish::Interrupt
+                    QuestionOutcome::Interrupt
                 }
                 Came::Late => {
                     turn.cancel();
                     return Ok(Some(Cut::Late));
                 }
             };
-            self.presses += usize::from(matches!(wish, Wish::Decline | Wish::Interrupt));
-            match wish {
-                Wish::GoOn => {}
-                Wish::Decline if self.presses < 2 => tell(&faint("declined; Ctrl-C again ends the turn\n")),
-                Wish::Decline | Wish::Interrupt | Wish::Quit => {
+            self.presses += usize::from(matches!(outcome, QuestionOutcome::Decline | QuestionOutcome::Interrupt));
+            match outcome {
+                QuestionOutcome::GoOn => {}
+                QuestionOutcome::Decline if self.presses < 2 => tell(&faint("declined; Ctrl-C again ends the turn\n")),
+                QuestionOutcome::Decline | QuestionOutcome::Interrupt | QuestionOutcome::Quit => {
                     turn.cancel();
                     if std::mem::replace(&mut is_cancelled, true) {
                         return Ok(Some(Cut::Impatience));
@@ -349,28 +349,27 @@ impl<'a> Chat<'a> {
     }
 
     /// Asks a person.
-    async fn ask(&mut self, question: Question, editor: &Editor) -> Wish {
+    async fn ask(&mut self, question: Question, editor: &Editor) -> QuestionOutcome {
         match question {
             // What belongs to a turn that is over.
-            Question::Server(_, answer) if answer.is_closed() => Wish::GoOn,
-            Question::Call(_, answer) if answer.is_closed() => Wish::GoOn,
+            Question::Server(_, answer) if answer.is_closed() => QuestionOutcome::GoOn,
+            Question::Call(_, answer) if answer.is_closed() => QuestionOutcome::GoOn,
             Question::Server(elicitation, answer) => {
                 let count = self.asked.entry(elicitation.server.clone()).or_default();
                 *count += 1;
                 if *count > MOST_QUESTIONS {
                     if *count == MOST_QUESTIONS + 1 {
                         let server = elicitation.server.as_str();
-                        self.screen
-                            .warn(&format!("server `{server}` asks too much: its questions are no longer shown"));
+                        self.screen.warn(&format!("too many questions from server `{server}`; declining the rest"));
                     }
                     let _ = answer.send(ElicitationAnswer::Cancel);
-                    return Wish::GoOn;
+                    return QuestionOutcome::GoOn;
                 }
                 let given = elicitation::ask(&elicitation, editor).await;
-                let wish = if given.is_some() { Wish::GoOn } else { Wish::Decline };
+                let outcome = if given.is_some() { QuestionOutcome::GoOn } else { QuestionOutcome::Decline };
                 // It may have gone away meanwhile.
                 let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
-                wish
+                outcome
             }
             Question::Call(request, answer) => {
                 let name = show::name(&request.tool, &request.origin);
@@ -382,7 +381,7 @@ impl<'a> Chat<'a> {
                 let reply = loop {
                     let reply = match typed {
                         Typed::Line(line) => Reply::read(&line),
-                        Typed::Interrupted { .. } => return Wish::Interrupt,
+                        Typed::Interrupted { .. } => return QuestionOutcome::Interrupt,
                         Typed::End => Some(Reply::Quit),
                     };
                     match reply {
@@ -393,7 +392,7 @@ impl<'a> Chat<'a> {
                     typed = editor.again(&wording.prompt).await;
                 };
                 let approval = match reply {
-                    Reply::Quit | Reply::Show => return Wish::Quit,
+                    Reply::Quit | Reply::Show => return QuestionOutcome::Quit,
                     Reply::Said(approval) => approval,
                     Reply::Keep => {
                         self.keep(&request);
@@ -401,16 +400,16 @@ impl<'a> Chat<'a> {
                     }
                 };
                 let _ = answer.send(approval);
-                Wish::GoOn
+                QuestionOutcome::GoOn
             }
         }
     }
 
     /// The answers that make sense for a call.
-    fn offers(&self, request: &ApprovalRequest) -> Offers {
+    fn offers(&self, request: &ApprovalRequest) -> ApprovalChoices {
         let is_server = matches!(request.origin, Origin::Server { .. });
         let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
-        Offers { keep: is_server && self.recipe.lock.is_some(), read_only }
+        ApprovalChoices { keep: is_server && self.recipe.lock.is_some(), read_only }
     }
 
     /// Keeps an approval for later chats.

@@ -54,7 +54,7 @@ impl Recipe {
                 let desk = desk.clone();
                 async move {
                     let (reply, replied) = oneshot::channel();
-                    // Nobody left to ask is nobody who agrees.
+                    // A closed channel counts as a denial.
                     let _ = desk.send(Question::Call(Box::new(request), reply)).await;
                     replied.await.unwrap_or_else(|_| Approval::deny())
                 }

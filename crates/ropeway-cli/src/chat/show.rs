@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::duration::words;
 use crate::failure;
-use crate::text::{clean, clean_line, columns, cut};
+use crate::text::{clean, clean_line, columns, cut, is_unseen};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -50,13 +50,6 @@ fn word(name: &str) -> String {
 
 /// Text of one line in which everything can be seen: what a terminal would obey, or not show, is written as JSON escapes it.
 pub(crate) fn escaped(text: &str) -> String {
-    let is_unseen = |c: char| {
-        let is_mark =
-            matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}');
-        let is_other =
-            matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
-        c.is_control() || is_mark || is_other
-    };
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
         match is_unseen(c) {
             true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}"))),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
-use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit};
+use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
 use super::Found;
 use crate::literal::{self, Names, Taken};
@@ -140,10 +140,12 @@ impl Merging<'_> {
     }
 }
 
-/// What is wrong with a server that would stand alone in a file.
+/// What is wrong with a server that would stand alone in a file. A server that cannot be reviewed is not usable, even if the
+/// variables of this process would make it so.
 fn problems(server: &RawServer, Ours { path, secrets, .. }: Ours<'_>) -> Vec<ConfigProblem> {
     let text = edit::write([(server, &[][..])]);
-    Config::parse(&text, path, secrets).err().map(|error| error.problems).unwrap_or_default()
+    let error = review(&text, path).err().or_else(|| Config::parse(&text, path, secrets).err());
+    error.map(|error| error.problems).unwrap_or_default()
 }
 
 /// What a server is, whatever it is called. What clients write down though it goes without saying does not count.
@@ -279,5 +281,19 @@ mod tests {
         let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
         let merged = merge(&found, ours(&known), &[], &mut Names::default());
         assert_eq!(merged.notes, ["in the file already, and left alone: `odd`, `far`, `without`"]);
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reviewed_is_left_out_whatever_variables_say() {
+        let secrets = Secrets::none().with("WHERE", "http://127.0.0.1/").with("FINE", "x");
+        let hidden =
+            r#""hidden": {"command": "sh", "env": {"N": "${FINE:-\u0000}"}}, "far": {"url": "${WHERE:-nourl}"}"#;
+        let found = [file(Client::ClaudeCode, &format!("{hidden}, {GIT}"))];
+        let merged = merge(&found, Ours { secrets: &secrets, ..ours(&[]) }, &[], &mut Names::default());
+        assert_eq!(aliases(&merged), [("git", "from Claude Code")]);
+        for (note, name) in merged.notes.iter().zip(["hidden", "far"]) {
+            assert!(note.starts_with(&format!("`{name}` of Claude Code is left out: ")), "{note}");
+        }
+        assert_eq!(merged.notes.len(), 2);
     }
 }

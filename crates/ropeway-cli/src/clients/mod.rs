@@ -5,7 +5,7 @@ mod merge;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ropeway::config::{Foreign, read_foreign};
+use ropeway::config::{ConfigError, Foreign, read_foreign, read_regular, read_text};
 
 use crate::failure;
 
@@ -14,6 +14,9 @@ pub(crate) use self::merge::{Merged, MergedServer, Ours, merge};
 /// Where the clients keep the servers of a project, from its folder.
 const PROJECT_FILES: [&str; 5] =
     [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml", ".zed/settings.json"];
+
+/// The largest file that is looked through, in bytes. Some clients keep much else in the same file.
+const LARGEST: usize = 64 << 20;
 
 /// A client whose files are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -166,7 +169,7 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
             if !path.is_file() || found.iter().any(known) {
                 continue;
             }
-            let text = std::fs::read_to_string(&path);
+            let text = read_regular(&path, LARGEST);
             if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
@@ -178,21 +181,24 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
     found
 }
 
-/// A file that is named.
+/// A file that is named. It may be a pipe: the output of a program is named like this.
 pub(crate) fn open(path: &Path, client: Option<Client>) -> Found {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let servers = text.and_then(|text| servers(&text, path));
+    let servers = read_text(path).map_err(|error| words(&error)).and_then(|text| servers(&text, path));
     Found { client, path: path.to_owned(), servers, project: None }
 }
 
 fn servers(text: &str, path: &Path) -> Result<Foreign, String> {
-    let foreign = read_foreign(text, path);
-    foreign.map_err(|error| match &error.problems[..] {
-        [] => failure::line(&error),
+    read_foreign(text, path).map_err(|error| words(&error))
+}
+
+/// The first problem of a file, and how many more there are.
+fn words(error: &ConfigError) -> String {
+    match &error.problems[..] {
+        [] => failure::line(error),
         [problem, more @ ..] => {
             let place = if problem.line > 0 { format!("{}:{}: ", problem.line, problem.column) } else { String::new() };
             let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
             format!("{place}{problem}{more}")
         }
-    })
+    }
 }

@@ -48,11 +48,11 @@ Without -p, and where standard input or output is not a terminal, each line of s
 message, or a command such as /prompt; /save and /load are refused there. With -p TEXT standard input
 is not read; -p - takes the message from it.
 
-You are asked about each tool before it is called; where nobody can be asked, it is not called, unless
---allow or --yes says so. Tools that say that they are read-only are called without asking if the server
-has `trust_hints: true` in its entry, or --trust-hints is given. --deny wins over --ask, and --ask over
---allow; options win over the file, except over its `deny`. \"Always\" holds for the tool as it is: one
-that the server changes is asked about again, with what changed.
+Each tool call needs approval. Without a terminal, and with -p, calls are refused unless --allow or
+--yes permits them. Read-only tools need no approval if the server has `trust_hints: true` in its
+entry, or --trust-hints is given. --deny wins over --ask, and --ask over --allow; options win over the
+file, except over its `deny`. \"Always\" holds for the tool as it is: one that the server changes is
+asked about again, with what changed.
 
 A GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses: mcp_files_read, or
 mcp_files_* for all tools of a server. A wildcard never reaches from the server into the tool: for some
@@ -308,7 +308,7 @@ fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
         async move {
             let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
             let (answer, answered) = oneshot::channel();
-            // Nobody left to ask is somebody who went away.
+            // A closed channel counts as a cancellation.
             let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
             Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
         }

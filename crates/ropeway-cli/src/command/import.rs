@@ -16,8 +16,8 @@ use crate::literal::{Names, Taken};
 use crate::mark::Mark;
 use crate::table::{Cell, Overflow, Table};
 use crate::target::Target;
-use crate::text::{clean, terminal_width, wrap};
-use crate::trust::Dossier;
+use crate::text::{clean_line, terminal_width, wrap};
+use crate::trust::TrustReview;
 use crate::{dotenv, file, suggest, trust};
 
 /// Shown at the end of `--help`.
@@ -70,10 +70,16 @@ impl Import {
         let projects: Vec<(&Found, &String)> =
             projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
         let is_unread = self.dry_run && !projects.is_empty();
+        let secrets_file = dotenv::beside(&target.path);
+        let secrets_before = file::read(&secrets_file)?;
+        let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
         if !self.dry_run {
             for (found, text) in &projects {
-                let dossier = || Ok(Dossier::of(&found.path, &self.review(found), Vec::new()));
-                trust::admit_as(&found.path, text, setting.trust, dossier)?;
+                let review = || {
+                    let review = review_all(found, &target.path, names.clone());
+                    review.map(|review| TrustReview::of(&found.path, &review, Vec::new()))
+                };
+                trust::admit_as(&found.path, text, setting.trust, review)?;
             }
         }
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
@@ -83,9 +89,6 @@ impl Import {
         };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
-        let secrets_file = dotenv::beside(&target.path);
-        let secrets_before = file::read(&secrets_file)?;
-        let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
         let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
         let merged = clients::merge(&found, ours, &self.only, &mut names);
         let text = written(&target, &merged)?;
@@ -93,6 +96,7 @@ impl Import {
         let meaning = |text: &str| if is_unread { target.meaning_unread(text) } else { target.meaning(text) };
         if is_changed {
             meaning(&text)?;
+            target.check_review(&text)?;
         }
         let taken: Vec<Taken> = merged.servers.iter().flat_map(|server| server.taken.clone()).collect();
         if is_changed && !self.dry_run {
@@ -146,14 +150,6 @@ impl Import {
         servers.filter(move |server| is_wanted(&server.alias))
     }
 
-    /// What the servers would do that are taken over from a file. Broken ones are left out by then.
-    fn review(&self, found: &Found) -> Review {
-        let origin = Path::new("ropeway.yaml");
-        let is_sound = |server: &&RawServer| review(&edit::write([(*server, &[][..])]), origin).is_ok();
-        let text = edit::write(self.taken(found).filter(is_sound).map(|server| (server, &[][..])));
-        review(&text, origin).unwrap_or_default()
-    }
-
     /// Every name that is asked for has to be there.
     fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
@@ -173,10 +169,24 @@ impl Import {
     }
 }
 
+/// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
+/// remembered for the whole file. Nothing that the file names is read.
+fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<Review, Failure> {
+    let secrets = Secrets::unread();
+    let ours = Ours { path, known: &[], secrets: &secrets };
+    let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
+    review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
+}
+
+/// A new file with the servers in it.
+fn new_file(merged: &Merged) -> String {
+    edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
+}
+
 /// The file with all servers in it.
 fn written(target: &Target, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
-        return Ok(edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice()))));
+        return Ok(new_file(merged));
     }
     let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
     merged.servers.iter().try_fold(target.text().to_owned(), add).map_err(|error| target.refused(error))
@@ -219,14 +229,14 @@ impl Outcome<'_> {
         let wide = width.unwrap_or(usize::MAX);
         let mut text = self.table(width);
         let note = |words: &str| {
-            let wrapped = wrap(&clean(words), wide, 2);
+            let wrapped = wrap(&clean_line(words), wide, 2);
             format!("{FAINT}·{FAINT:#} {}", wrapped.strip_prefix("  ").unwrap_or(&wrapped))
         };
         if !self.merged.notes.is_empty() {
             text.push('\n');
             self.merged.notes.iter().for_each(|words| text.push_str(&note(words)));
         }
-        let file = self.target.path.display();
+        let file = clean_line(&self.target.path.display().to_string());
         let count = match self.merged.servers.len() {
             0 => "no new servers".to_owned(),
             1 => "1 server".to_owned(),
@@ -240,11 +250,8 @@ impl Outcome<'_> {
         let mut end = String::new();
         if let Some(file) = &self.secrets_file {
             let verb = if self.dry_run { "would be" } else { "are" };
-            end.push_str(&wrap(
-                &format!("The secrets {verb} in {}, which only you can read.", file.display()),
-                wide,
-                0,
-            ));
+            let file = clean_line(&file.display().to_string());
+            end.push_str(&wrap(&format!("The secrets {verb} in {file}, which only you can read."), wide, 0));
         }
         // In a dry run they are not there yet.
         let missing: Vec<_> = self.missing.iter().filter(|(name, _)| !(self.dry_run && self.is_kept(name))).collect();

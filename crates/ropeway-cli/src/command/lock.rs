@@ -16,7 +16,7 @@ use crate::lockfile;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::session::Session;
-use crate::text::{clean_line, cut, first_sentence};
+use crate::text::{cut, escape_unseen};
 
 /// Number of characters of a description that are shown.
 const DESCRIPTION: usize = 200;
@@ -28,12 +28,12 @@ Examples:
   ropeway lock files
   ropeway lock --check
 
-ropeway.lock stands beside the configuration file and holds the definitions of the tools that you
-accepted: description, schemas and annotations, each with a digest. `lock` in the configuration file
-says what happens to tools that differ from it:
+ropeway.lock, next to the configuration file, holds the definitions of the tools that you accepted:
+description, schemas and annotations, each with a digest. `lock` in the configuration file says what
+happens to tools that differ from it:
 
   off     nothing
-  warn    they are used, with a warning when one changed (default if ropeway.lock exists)
+  warn    use them; warn about changed tools (default if ropeway.lock exists)
   strict  new and changed tools are neither listed nor called until `ropeway lock` accepts them";
 
 /// The exit codes, for `--help`.
@@ -77,8 +77,11 @@ impl Lock {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers(&setting)?;
         let Source::File(config) = servers.source.clone() else {
-            let failure = Failure::usage("there is no configuration file whose servers could be locked");
-            return Err(failure.hint("`ropeway add` adds a server to one"));
+            let failure = Failure::usage("no configuration file to lock");
+            let is_given = servers.source == Source::Line;
+            let failure =
+                if is_given { failure.hint("servers given with --stdio or --url have no lock") } else { failure };
+            return Err(failure.hint("`ropeway add` adds a server to a configuration file"));
         };
         let known: Vec<Alias> = servers.names().into_iter().cloned().collect();
         let all = self.servers.is_empty();
@@ -174,26 +177,26 @@ impl Review {
             text.push_str(&format!("{} does not exist\n", file.path().display()));
         }
         for difference in &self.differences {
-            let name = clean_line(&format!("{}.{}", difference.server, difference.tool));
+            let name = escape_unseen(&format!("{}.{}", difference.server, difference.tool));
             let now = self.tool(difference).and_then(|tool| tool.source().description.as_deref());
             match &difference.kind {
                 DifferenceKind::New => {
-                    let about = now.map(|text| format!(": {}", cut(&first_sentence(text), DESCRIPTION)));
+                    let about = now.map(|text| format!(": {}", described(text)));
                     text.push_str(&line('+', AnsiColor::Green, &name, &format!("new{}", about.unwrap_or_default())));
                 }
                 DifferenceKind::Gone => text.push_str(&line('-', AnsiColor::Red, &name, "gone")),
                 DifferenceKind::Changed(changes) => {
                     text.push_str(&line('~', AnsiColor::Yellow, &name, "changed"));
                     for change in changes {
-                        text.push_str(&format!("    {}\n", clean_line(&change.to_string())));
+                        text.push_str(&format!("    {}\n", escape_unseen(&change.to_string())));
                     }
                     let was = contents.get(&difference.server, &difference.tool);
                     let was = was.and_then(|tool| tool.definition.as_ref()?.description.as_deref());
                     if let (Some(was), Some(now)) = (was, now)
                         && was != now
                     {
-                        let shown = |text: &str| cut(&clean_line(text), DESCRIPTION);
-                        text.push_str(&faint(&format!("    was: {}\n    now: {}\n", shown(was), shown(now))));
+                        let lines = format!("    was: {}\n    now: {}\n", described(was), described(now));
+                        text.push_str(&faint(&lines));
                     }
                 }
             }
@@ -234,8 +237,14 @@ impl Review {
     }
 }
 
+/// The beginning of a description in one line. Nothing in it is hidden, since a person accepts it.
+fn described(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(&escape_unseen(&line), DESCRIPTION)
+}
+
 fn line(sign: char, colour: AnsiColor, name: &str, words: &str) -> String {
     const NAME: Style = Style::new().bold();
     let style = colour.on_default();
-    format!("{style}{sign}{style:#} {NAME}{name}{NAME:#} {}\n", clean_line(words))
+    format!("{style}{sign}{style:#} {NAME}{name}{NAME:#} {words}\n")
 }

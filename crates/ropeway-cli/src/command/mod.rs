@@ -115,7 +115,7 @@ enum Command {
     Remove(remove::Remove),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
     Import(import::Import),
-    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", trust::EXAMPLES))]
+    #[command(after_help = trust::EXIT_CODES, after_long_help = format!("{}\n\n{}", trust::EXAMPLES, trust::EXIT_CODES))]
     Trust(trust::Trust),
     #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
     Lock(lock::Lock),

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::{Setting, print, print_json, say};
 use crate::failure::{Exit, Failure};
+use crate::file;
 use crate::mark::Mark;
 use crate::places::{self, Origin};
 use crate::servers::{self, ConfigFile};
 use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, terminal_width};
-use crate::trust::{self, Dossier, Mode, Status, Store};
+use crate::text::{escape_unseen, terminal_width};
+use crate::trust::{self, Mode, Status, Store, TrustReview};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -27,8 +28,14 @@ trusted, no command runs its servers, reads its secrets or expands its
 variables. A changed file has to be trusted again. Files named by --config or
 ROPEWAY_CONFIG and the user's own file need no trust.
 
-What is accepted is the text of the file. The programs that it names, and the
-values in .env, are not part of it.";
+Trust covers the text of the file, not the programs it names or the values in
+.env.";
+
+/// The exit codes, for `--help`.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  2  invalid usage or configuration, or not trusted";
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -69,7 +76,7 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
             ConfigFile::read(&path, origin)?
         }
     };
-    let shown = clean_line(&file.path.display().to_string());
+    let shown = escape_unseen(&file.path.display().to_string());
     if file.origin != Origin::Project {
         let reason = if file.origin == Origin::Own { "it is your own file" } else { "a variable names it" };
         match setting.json {
@@ -78,23 +85,28 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let dossier = Dossier::new(&file.path, &file.text, Vec::new())?;
+    let review = TrustReview::new(&file.path, &file.text, Vec::new())?;
     let store = Store::open();
     let is_known = store.as_ref().is_ok_and(|store| store.is_trusted(&file.path, &file.text));
     let before = trust::before(&store, &file.path, &file.text);
     if !setting.json || trust::can_ask() {
         say(&match is_known {
-            true => dossier.render(terminal_width(&std::io::stderr())),
-            false => trust::shown(&dossier, before.as_ref()),
+            true => review.render(terminal_width(&std::io::stderr())),
+            false => trust::shown(&review, before.as_ref()),
         });
     }
-    let summary = dossier.summary.clone();
+    let summary = review.summary.clone();
     if !is_known {
-        // Whoever typed the command without a terminal has said yes with it.
-        if trust::can_ask() && setting.trust == Mode::Ask && !trust::ask() {
+        if setting.trust == Mode::Given {
+            let failure =
+                Failure::usage(format!("`--trust` and {}=1 are for one run and store nothing", trust::VARIABLE));
+            return Err(failure.hint("leave them out to accept the file"));
+        }
+        // Without a terminal, running the command is the consent.
+        if trust::can_ask() && !trust::ask() {
             return Err(Failure::usage(format!("`{shown}` is not trusted")));
         }
-        trust::remember(&file.path, &file.text, dossier.summary).map_err(|error| {
+        trust::remember(&file.path, &file.text, review.summary).map_err(|error| {
             let failure = Failure::usage(error.to_string()).caused_by_source(&error);
             let failure = error.fix().into_iter().fold(failure, Failure::hint);
             failure.hint("`--trust` trusts the file for one run")
@@ -103,7 +115,7 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     match setting.json {
         true => print_json(&json!({
             "file": file.path, "trusted": true, "needed": true, "sha256": trust::store::sha256(&file.text),
-            "review": sections(&summary), "warnings": dossier.notes,
+            "review": sections(&summary), "warnings": review.notes,
         }))?,
         false if is_known => print(&format!("{shown} is trusted already\n"))?,
         false => print(&format!("{shown} is now trusted\n"))?,
@@ -121,7 +133,7 @@ fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
         .or_else(|| servers::found().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path))
         .unwrap_or_else(|| places::file_in(Path::new("")));
     let is_revoked = open()?.revoke(&path).map_err(|error| store_failure(&error))?;
-    let shown = clean_line(&path.display().to_string());
+    let shown = escape_unseen(&path.display().to_string());
     match (setting.json, is_revoked) {
         (true, _) => print_json(&json!({"file": path, "revoked": is_revoked}))?,
         (false, true) => print(&format!("{shown} is no longer trusted\n"))?,
@@ -132,12 +144,12 @@ fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
 
 fn list(setting: &Setting) -> Result<Exit, Failure> {
     let store = open()?;
-    let state = |path: &Path| match std::fs::read_to_string(path) {
-        Ok(text) => match store.status(path, &text) {
+    let state = |path: &Path| match file::read(path) {
+        Ok(Some(text)) => match store.status(path, &text) {
             Status::Trusted => "trusted",
             Status::Changed(_) | Status::Unknown => "changed",
         },
-        Err(_) => "missing",
+        Ok(None) | Err(_) => "missing",
     };
     if setting.json {
         let record = |record: &trust::store::Record| {

@@ -73,7 +73,7 @@ impl ModelArgs {
         let choice = choose(self, chat, &around(file)).await?;
         veil::hide(&choice.provider.secrets());
         if choice.provider.key.is_some() && is_open(&choice.provider.base_url) {
-            warning(&format!("the key goes to {} unencrypted: https:// would hide it", choice.place));
+            warning(&format!("sending the key to {} unencrypted; use https://", choice.place));
         }
         Ok(choice)
     }

@@ -7,12 +7,12 @@ use anstyle::{AnsiColor, Style};
 use ropeway::tool::BoxError;
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::dossier::Dossier;
+use super::review::TrustReview;
 use super::store::{Status, Store, StoreError, sha256};
 use super::summary::Summary;
 use crate::command::say;
 use crate::failure::Failure;
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::text::{clean_line, escape_unseen, fold, terminal_width, wrap};
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -40,8 +40,11 @@ impl Mode {
             Some("1") => Ok(Self::Given),
             Some("" | "0") if option => Ok(Self::Given),
             Some("" | "0") => Ok(Self::Ask),
-            _ => Err(Failure::usage(format!("`{VARIABLE}` is `{}`", clean_line(&variable.to_string_lossy())))
-                .hint("set it to 1 to trust project files for one run, or to 0")),
+            _ => {
+                let value = variable.to_string_lossy();
+                Err(Failure::usage(format!("invalid value `{}` for `{VARIABLE}`", clean_line(&value)))
+                    .hint("set it to 1 to trust project files for one run, or to 0"))
+            }
         }
     }
 }
@@ -50,7 +53,7 @@ impl Mode {
 ///
 /// The caller uses the text that it passes here, never what is in the file by then: what was shown is what runs.
 pub(crate) fn admit(path: &Path, text: &str, mode: Mode) -> Result<(), Failure> {
-    admit_as(path, text, mode, || Dossier::new(path, text, Vec::new()))
+    admit_as(path, text, mode, || TrustReview::new(path, text, Vec::new()))
 }
 
 /// The same, where the caller says how the file is shown.
@@ -58,7 +61,7 @@ pub(crate) fn admit_as(
     path: &Path,
     text: &str,
     mode: Mode,
-    dossier: impl FnOnce() -> Result<Dossier, Failure>,
+    review: impl FnOnce() -> Result<TrustReview, Failure>,
 ) -> Result<(), Failure> {
     if mode == Mode::Given {
         return Ok(());
@@ -67,19 +70,19 @@ pub(crate) fn admit_as(
     if store.as_ref().is_ok_and(|store| store.is_trusted(path, text)) {
         return Ok(());
     }
-    let dossier = dossier()?;
+    let review = review()?;
     let before = before(&store, path, text);
     if !can_ask() {
-        return Err(refusal(&dossier, before.as_ref(), store.as_ref().err()));
+        return Err(refusal(&review, before.as_ref(), store.as_ref().err()));
     }
     if let Err(error) = &store {
-        warn(error, "the answer may have to be given again");
+        warn(error, "ropeway may ask again");
     }
-    say(&shown(&dossier, before.as_ref()));
+    say(&shown(&review, before.as_ref()));
     if !ask() {
-        return Err(Failure::usage(format!("`{}` is not trusted: nothing was started", dossier.file())));
+        return Err(Failure::usage(format!("`{}` is not trusted: nothing was started", review.file())));
     }
-    if let Err(error) = remember(path, text, dossier.summary) {
+    if let Err(error) = remember(path, text, review.summary) {
         warn(&error, "the answer holds for this run only");
     }
     Ok(())
@@ -107,58 +110,58 @@ pub(crate) fn remember(path: &Path, text: &str, summary: Summary) -> Result<(), 
 }
 
 /// The review and what has changed, as the person sees them.
-pub(crate) fn shown(dossier: &Dossier, before: Option<&Summary>) -> String {
+pub(crate) fn shown(review: &TrustReview, before: Option<&Summary>) -> String {
     let width = terminal_width(&std::io::stderr());
     let wide = width.unwrap_or(usize::MAX);
     let heading = match before {
-        Some(_) => format!("{} has changed since it was trusted. Now it says:", dossier.file()),
-        None => format!("{} is not trusted yet. It says:", dossier.file()),
+        Some(_) => format!("{} has changed since it was trusted. Now it says:", review.file()),
+        None => format!("{} is not trusted yet. It says:", review.file()),
     };
-    let mut text = format!("{HEADING}{}{HEADING:#}\n\n{}", wrap(&heading, wide, 0).trim_end(), dossier.render(width));
+    let heading = fold(&heading, wide, 2);
+    let mut text = format!("{HEADING}{}{HEADING:#}\n\n{}", heading.trim(), review.render(width));
     if let Some(before) = before {
         text.push_str(&format!("\n{HEADING}What changed{HEADING:#}\n"));
-        for change in changes(before, &dossier.summary) {
-            let wrapped = wrap(&clean_line(&change), wide, 4);
-            text.push_str(wrapped.strip_prefix("  ").unwrap_or(&wrapped));
+        for change in changes(before, &review.summary) {
+            text.push_str(&fold(&escape_unseen(&change), wide, 4)[2..]);
         }
     }
-    text + &format!("\n{}", wrap(&dossier.count(), wide, 0))
+    text + &format!("\n{}", wrap(&review.count(), wide, 0))
 }
 
 fn changes(before: &Summary, now: &Summary) -> Vec<String> {
     let changes = before.changes(now);
     if changes.is_empty() {
-        return vec!["nothing that is shown here: comments, layout, its owner, or a value that is hidden".to_owned()];
+        return vec!["only comments, layout, the owner or a redacted value".to_owned()];
     }
     changes
 }
 
-fn refusal(dossier: &Dossier, before: Option<&Summary>, trouble: Option<&StoreError>) -> Failure {
-    let file = dossier.file();
+fn refusal(review: &TrustReview, before: Option<&Summary>, trouble: Option<&StoreError>) -> Failure {
+    let file = review.file();
     let mut failure = match before {
         None => Failure::usage(format!("`{file}` is not trusted: nothing in it was run or read")),
         Some(_) => Failure::usage(format!("`{file}` has changed since it was trusted: nothing in it was run or read")),
     };
     if let Some(before) = before {
-        let changes = changes(before, &dossier.summary);
+        let changes = changes(before, &review.summary);
         let more = changes.len().saturating_sub(MOST_CHANGES);
-        failure = changes.iter().take(MOST_CHANGES).map(|change| clean_line(change)).fold(failure, Failure::hint);
+        failure = changes.iter().take(MOST_CHANGES).map(|change| escape_unseen(change)).fold(failure, Failure::hint);
         if more > 0 {
             failure = failure.hint(format!("and {more} more changes"));
         }
     }
-    failure = dossier.notes.iter().map(|note| clean_line(note)).fold(failure, Failure::hint);
+    failure = review.notes.iter().map(|note| escape_unseen(note)).fold(failure, Failure::hint);
     if let Some(error) = trouble {
         failure = failure.hint(error.to_string());
         failure = error.fix().into_iter().fold(failure, Failure::hint);
     }
     failure
-        .hint(dossier.count())
-        .hint("run `ropeway trust` to review and accept it")
+        .hint(review.count())
+        .hint(format!("run `{}` to review and accept it", review.command()))
         .hint(format!("in a script, `--trust` or {VARIABLE}=1 trusts it for one run"))
 }
 
-/// Returns true if somebody can see the review and answer.
+/// Returns true if standard input and standard error are terminals.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

@@ -206,14 +206,38 @@ impl Store {
         let mut records = read(&path)?;
         let is_changed = change(&mut records);
         if is_changed {
-            let document = Document { version: VERSION, files: records.clone() };
-            let written = serde_json::to_string_pretty(&document).map_err(io::Error::other);
-            let written = written.and_then(|text| write(&self.folder, &path, &text));
+            let text = serialize(&mut records, LARGEST);
+            let written = text.and_then(|text| write(&self.folder, &path, &text));
             written.map_err(|source| StoreError::Unwritable { path, source })?;
         }
         self.records = records;
         Ok(is_changed)
     }
+}
+
+/// Returns the text of a store with these records. Drops the oldest summaries, never a record, where the store would become
+/// larger than is read.
+fn serialize(records: &mut [Record], largest: u64) -> io::Result<String> {
+    let text =
+        |records: &[Record]| serde_json::to_string_pretty(&Document { version: VERSION, files: records.to_vec() });
+    let whole = text(records)?;
+    let mut excess = (whole.len() as u64).saturating_sub(largest);
+    if excess == 0 {
+        return Ok(whole);
+    }
+    for record in records.iter_mut().filter(|record| record.summary != Summary::default()) {
+        if excess == 0 {
+            break;
+        }
+        // In the store it takes more than this, for the layout.
+        excess = excess.saturating_sub(serde_json::to_string(&record.summary)?.len() as u64);
+        record.summary = Summary::default();
+    }
+    let bounded = text(records)?;
+    if bounded.len() as u64 > largest {
+        return Err(io::Error::other(format!("too many files are trusted for {} MiB", largest >> 20)));
+    }
+    Ok(bounded)
 }
 
 /// Reads the records of a store.
@@ -228,8 +252,8 @@ fn read(path: &Path) -> Result<Vec<Record>, StoreError> {
     if !metadata.is_file() {
         return Err(unreadable(io::Error::other("not a regular file")));
     }
-    if let Some(doubt) = doubt(metadata.uid(), metadata.mode(), rustix::process::geteuid().as_raw()) {
-        return Err(StoreError::Doubtful { path: path.to_owned(), doubt });
+    if let Some(problem) = ownership_problem(metadata.uid(), metadata.mode(), rustix::process::geteuid().as_raw()) {
+        return Err(StoreError::Insecure { path: path.to_owned(), problem });
     }
     let mut text = String::new();
     let broken = |reason: String| StoreError::Broken { path: path.to_owned(), reason };
@@ -249,7 +273,7 @@ fn read(path: &Path) -> Result<Vec<Record>, StoreError> {
 }
 
 /// Returns why a file with this owner and mode may have been written by another user than `user`.
-pub(crate) fn doubt(owner: u32, mode: u32, user: u32) -> Option<String> {
+pub(crate) fn ownership_problem(owner: u32, mode: u32, user: u32) -> Option<String> {
     if owner != user && owner != 0 {
         return Some(format!("owned by another user (uid {owner})"));
     }
@@ -311,7 +335,7 @@ pub(crate) enum StoreError {
     /// A newer version of this program has written the store.
     Newer { path: PathBuf, version: u64 },
     /// Another user may have written the store.
-    Doubtful { path: PathBuf, doubt: String },
+    Insecure { path: PathBuf, problem: String },
     /// The store cannot be written.
     Unwritable { path: PathBuf, source: io::Error },
     /// Another process holds the lock for too long.
@@ -331,7 +355,7 @@ impl fmt::Display for StoreError {
             Self::Newer { path, version } => {
                 write!(f, "the trust store `{}` was written by a newer ropeway (version {version})", path.display())
             }
-            Self::Doubtful { path, doubt } => write!(f, "the trust store `{}` is {doubt}", path.display()),
+            Self::Insecure { path, problem } => write!(f, "the trust store `{}` is {problem}", path.display()),
             Self::Unwritable { path, .. } => write!(f, "could not write `{}`", path.display()),
             Self::Locked { path } => write!(f, "`{}` is locked by another process", path.display()),
             Self::Unidentified { path, .. } => write!(f, "could not look at `{}`", path.display()),
@@ -357,7 +381,7 @@ impl StoreError {
         match self {
             Self::Broken { path, .. } => Some(format!("mend or remove `{}`", path.display())),
             Self::Newer { .. } => Some("update ropeway".to_owned()),
-            Self::Doubtful { path, .. } => {
+            Self::Insecure { path, .. } => {
                 Some(format!("check its content, then `chmod 600 {0}` or remove it", path.display()))
             }
             _ => None,
@@ -492,7 +516,7 @@ mod tests {
         std::fs::write(&file, "{\"version\": 1, \"files\": []}").expect("written");
         for mode in [0o620, 0o602, 0o666] {
             std::fs::set_permissions(&file, Permissions::from_mode(mode)).expect("permissions");
-            assert!(matches!(Store::open_in(bench.state()), Err(StoreError::Doubtful { .. })), "{mode:o}");
+            assert!(matches!(Store::open_in(bench.state()), Err(StoreError::Insecure { .. })), "{mode:o}");
         }
         let cases = [
             (1000, 0o600, None),
@@ -502,8 +526,39 @@ mod tests {
             (1000, 0o666, Some("writable by all users")),
         ];
         for (owner, mode, expected) in cases {
-            assert_eq!(doubt(owner, mode, 1000).as_deref(), expected);
+            assert_eq!(ownership_problem(owner, mode, 1000).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn a_store_that_grows_too_large_loses_its_oldest_summaries_and_no_record() {
+        let mut section = Section::new("server `a`");
+        section.add("runs", "x".repeat(1000));
+        let record = |number: usize| Record {
+            path: format!("/{number}/ropeway.yaml").into(),
+            target: None,
+            owner: 0,
+            sha256: sha256("content"),
+            accepted: String::new(),
+            summary: Summary(vec![section.clone()]),
+        };
+        let mut records: Vec<Record> = (0..10).map(record).collect();
+        let text = serialize(&mut records, 8000).expect("a text");
+        assert!(text.len() <= 8000 && serde_json::from_str::<Document>(&text).expect("a store").files == records);
+        let has_summary: Vec<bool> = records.iter().map(|record| !record.summary.0.is_empty()).collect();
+        assert!(records.len() == 10 && !has_summary[0] && has_summary[9] && has_summary.is_sorted(), "{has_summary:?}");
+        assert!(serialize(&mut records, 100).is_err(), "it could not be read again");
+    }
+
+    #[test]
+    fn an_accepted_file_however_large_leaves_the_store_readable() {
+        let bench = Bench::new();
+        let path = bench.file("ropeway.yaml");
+        let mut section = Section::new("server `a`");
+        (0..500).for_each(|number| section.add("sets", format!("{number}={}", "\u{1}".repeat(1990))));
+        bench.store().record(&path, "one", Summary(vec![section])).expect("recorded");
+        assert!(bench.store().is_trusted(&path, "one"));
+        assert!(std::fs::metadata(bench.state().join(FILE)).expect("a file").len() < 300 << 10);
     }
 
     #[test]

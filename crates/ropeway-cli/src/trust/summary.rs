@@ -2,11 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::store::sha256;
+
 /// The longest fact that is stored, in characters.
 const LONGEST_FACT: usize = 2000;
 
 /// The most facts that are stored for one file.
 const MOST_FACTS: usize = 2000;
+
+/// The largest summary that is stored, in bytes of JSON.
+const LARGEST: usize = 256 << 10;
+
+/// Number of bytes that the layout of the store adds to a section or a fact.
+const LAYOUT: usize = 128;
+
+/// The section that stands for everything that is not stored.
+const REST: &str = "the rest";
 
 /// What a person was shown of a file. Holds no literal secrets, since it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,17 +55,37 @@ impl Section {
 }
 
 impl Summary {
-    /// Returns the summary with long texts shortened, for storing.
-    pub(crate) fn bounded(mut self) -> Self {
-        let mut left = MOST_FACTS;
-        for section in &mut self.0 {
-            section.facts.truncate(left);
-            left -= section.facts.len();
-            section.facts.iter_mut().for_each(|fact| fact.text = shortened(&fact.text));
-            section.title = shortened(&section.title);
+    /// Returns the summary as it is stored: long texts are shortened, and facts beyond the limits are replaced by their number.
+    /// Both carry a digest, so that a change of what is left out is still a change.
+    pub(crate) fn bounded(self) -> Self {
+        let (mut kept, mut rest) = (Vec::new(), Vec::new());
+        let (mut count, mut bytes) = (0, 0);
+        let mut fits = |size: usize| {
+            count += 1;
+            bytes += size + LAYOUT;
+            count <= MOST_FACTS && bytes <= LARGEST
+        };
+        for mut section in self.0 {
+            let mut stored = Section::new(shortened(&section.title));
+            let is_stored = fits(size(&stored.title));
+            let facts = section.facts.iter().map(Fact::shortened);
+            stored.facts = facts.take_while(|fact| fits(size(&fact.label) + size(&fact.text))).collect();
+            let is_whole = stored.facts.len() == section.facts.len();
+            section.facts.drain(..stored.facts.len());
+            if is_stored {
+                kept.push(stored);
+            }
+            if !is_stored || !is_whole {
+                rest.push(section);
+            }
         }
-        self.0.truncate(MOST_FACTS);
-        self
+        if !rest.is_empty() {
+            let facts: usize = rest.iter().map(|section| section.facts.len().max(1)).sum();
+            let mut section = Section::new(REST);
+            section.add("has", format!("{facts} more facts (#{})", digest(&format!("{rest:?}"))));
+            kept.push(section);
+        }
+        Self(kept)
     }
 
     /// Describes what `new` has that this summary did not, and the other way round.
@@ -75,6 +106,12 @@ impl Summary {
         let gone = self.0.iter().filter(|old| new.0.iter().all(|section| section.title != old.title));
         changes.extend(gone.map(|old| format!("{} removed", old.title)));
         changes
+    }
+}
+
+impl Fact {
+    fn shortened(&self) -> Self {
+        Self { label: shortened(&self.label), text: shortened(&self.text) }
     }
 }
 
@@ -101,12 +138,32 @@ fn differences(old: &Section, new: &Section, changes: &mut Vec<String>) {
     }
 }
 
-/// Returns the text, or its beginning and the number of characters that are left out.
-pub(crate) fn shortened(text: &str) -> String {
+/// Returns the text, or its beginning with the number of characters that are left out and a digest of the whole.
+fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST_FACT) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}… ({more} more characters, #{})", &text[..end], digest(text))
+        }
     }
+}
+
+/// Returns half of the SHA-256 of a text, in hexadecimal digits.
+fn digest(text: &str) -> String {
+    let mut digest = sha256(text);
+    digest.truncate(32);
+    digest
+}
+
+/// Returns the number of bytes that a text takes in JSON.
+fn size(text: &str) -> usize {
+    let escaped = |c: char| match c {
+        '"' | '\\' => 2,
+        c if c < ' ' => 6,
+        c => c.len_utf8(),
+    };
+    text.chars().map(escaped).sum()
 }
 
 #[cfg(test)]
@@ -143,10 +200,33 @@ mod tests {
 
     #[test]
     fn a_stored_summary_is_bounded_and_compares_equal_to_its_source() {
-        let huge = Summary(vec![section("server `a`", &[("runs", &"x".repeat(LONGEST_FACT + 5))]); 3 * MOST_FACTS]);
-        let stored = huge.clone().bounded();
-        assert_eq!((stored.0.len(), stored.0.iter().map(|section| section.facts.len()).sum::<usize>()), (2000, 2000));
-        assert!(stored.0[0].facts[0].text.ends_with("x… (5 more characters)"));
-        assert_eq!(stored.changes(&huge), [""; 0]);
+        let long = "x".repeat(LONGEST_FACT + 5);
+        for text in [long.as_str(), "short", &"\u{1}".repeat(LONGEST_FACT), &"日".repeat(LONGEST_FACT)] {
+            let count = if text == "short" { 3 * MOST_FACTS } else { 300 };
+            let sections = (0..count).map(|number| section(&format!("server `{number}`"), &[("runs", text)]));
+            let huge = Summary(sections.collect());
+            let stored = huge.clone().bounded();
+            let facts: usize = stored.0.iter().map(|section| section.facts.len()).sum();
+            assert!(facts <= MOST_FACTS + 1);
+            assert!(serde_json::to_string_pretty(&stored).expect("JSON").len() <= LARGEST + 1000);
+            assert_eq!(stored.changes(&huge), [""; 0]);
+        }
+        let text = shortened(&long);
+        assert!(text.contains("x… (5 more characters, #") && text.ends_with(')'), "{text}");
+    }
+
+    #[test]
+    fn a_change_of_what_is_not_stored_is_still_a_change() {
+        let long = |end: &str| Summary(vec![section("server `a`", &[("runs", &("x".repeat(LONGEST_FACT) + end))])]);
+        let changes = long("one").bounded().changes(&long("two"));
+        assert!(changes.len() == 1 && changes[0].starts_with("server `a`: runs xxx"), "{changes:?}");
+        let many = |last: &str| {
+            let mut many = section("server `a`", &[]);
+            (0..2 * MOST_FACTS).for_each(|number| many.add("sets", format!("N{number}=1")));
+            many.add("sets", last);
+            Summary(vec![many])
+        };
+        let changes = many("LAST=1").bounded().changes(&many("LAST=2"));
+        assert!(changes.len() == 1 && changes[0].starts_with("the rest: has "), "{changes:?}");
     }
 }

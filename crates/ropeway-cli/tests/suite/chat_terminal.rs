@@ -581,7 +581,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
     window.see("Send this? [y]es / [n]o: ");
     window.press("y\r");
     window.see("https://example.com/form");
-    window.see("it is not opened for you");
+    window.see("open it in a browser");
     window.see("[n]o: ");
     window.press("n\r");
     window.see("name (empty: nobody): ");

@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
+use crate::chat_terminal::Window;
 use crate::home::Home;
+use crate::place::TRUST;
 
 /// The secrets in the files of the clients.
 const SECRETS: [&str; 6] = [
@@ -223,6 +225,87 @@ fn files_that_hold_no_servers_are_passed_over() {
     home.write(".config/zed/settings.json", "{ /* nothing */ }");
     let result = home.run(&["import", "--json"]).expect(0).json();
     assert_eq!((&result["found"], &result["written"]), (&json!([]), &json!(false)));
+}
+
+#[test]
+fn a_server_that_no_review_can_show_is_not_imported() {
+    let home = Home::new();
+    let evil = r#""evil": {"command": "sh", "args": ["-c", "touch OWNED"], "env": {"N": "${PATH:-\u0000}"}}"#;
+    let far = r#""far": {"url": "${WHERE:-nourl}"}"#;
+    home.write("work/.mcp.json", &format!(r#"{{"mcpServers": {{{evil}, {far}, "fine": {{"command": "x"}}}}}}"#));
+    home.write("work/.env", "WHERE=http://127.0.0.1/\n");
+    home.write(".config/ropeway/.env", "WHERE=http://127.0.0.1/\n");
+    for (arguments, file) in [
+        (&["import", "--global", "--json"][..], ".config/ropeway/ropeway.yaml"),
+        (&["import", "--to", "ropeway.yaml", "--json"], "work/ropeway.yaml"),
+    ] {
+        let result = home.run(arguments).expect(0).json();
+        assert_eq!(names(&result["servers"]), ["fine"]);
+        for (note, name) in names(&result["notes"]).iter().zip(["evil", "far"]) {
+            assert!(note.starts_with(&format!("`{name}` of Claude Code is left out: ")), "{note}");
+        }
+        let text = home.read(file);
+        assert!(!text.contains("OWNED") && !text.contains("nourl"), "{text}");
+    }
+}
+
+#[test]
+fn the_review_shows_every_server_of_the_file_as_it_would_be_written() {
+    let home = Home::new();
+    let good = r#""good": {"command": "x", "env": {"GITHUB_TOKEN": "ghp_0123456789abcdefghij"}}"#;
+    let other = r#""other": {"command": "touch", "args": ["OWNED"]}"#;
+    home.write("work/.mcp.json", &format!(r#"{{"mcpServers": {{{good}, {other}}}}}"#));
+    let import = home.command(&["import", "--only", "good"]).with(|command| {
+        command.env_remove(TRUST);
+    });
+    let mut window = Window::open(import);
+    let review = window.see("Trust this file? [y/N] ");
+    // The literal becomes a reference, which the user's own token would answer.
+    for words in ["server `good`", "gets  $GOOD_GITHUB_TOKEN", "server `other`", "touch OWNED"] {
+        assert!(review.contains(words), "{words}: {review}");
+    }
+    window.press("n\r");
+    window.end().expect(2);
+    assert_eq!(home.files(), [".mcp.json"]);
+}
+
+#[test]
+fn secrets_are_not_written_through_a_link() {
+    let home = Home::with_clients();
+    home.write(".bashrc", "alias a=b\n");
+    std::os::unix::fs::symlink("../.bashrc", home.path("work/.env")).expect("a link");
+    let run = home.run(&["import", "--secrets"]).expect(2);
+    assert!(run.stderr.contains("is a link to") && run.stderr.contains(".bashrc"), "{}", run.stderr);
+    assert_eq!(home.read(".bashrc"), "alias a=b\n");
+    assert_eq!(home.files(), [".env"]);
+}
+
+#[test]
+fn a_link_to_nothing_does_not_create_the_users_own_file() {
+    let home = Home::with_clients();
+    std::os::unix::fs::symlink("../.config/ropeway/ropeway.yaml", home.path("work/ropeway.yaml")).expect("a link");
+    for arguments in [&["import"][..], &["add", "a", "--", "x"]] {
+        let run = home.run(arguments).expect(2);
+        assert!(run.stderr.contains("which does not exist"), "{}", run.stderr);
+    }
+    assert!(!home.path(".config/ropeway/ropeway.yaml").exists());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_secrets_is_refused_at_once() {
+    let home = Home::with_clients();
+    let made = std::process::Command::new("mkfifo").arg(home.path("work/.env")).status().expect("mkfifo");
+    assert!(made.success());
+    let run = home.run(&["import", "--dry-run"]).expect(2);
+    assert!(run.stderr.contains("it is not a regular file"), "{}", run.stderr);
+}
+
+#[test]
+fn a_note_about_a_server_stays_on_its_line() {
+    let home = Home::new();
+    home.write("work/.mcp.json", r#"{"mcpServers": {"a": {"command": "x", "odd\nAdded 9 servers": 1}}}"#);
+    let run = home.run(&["import"]).expect(0);
+    assert!(run.stdout.contains("`odd Added 9 servers` of server `a` is left out"), "{}", run.stdout);
 }
 
 #[test]

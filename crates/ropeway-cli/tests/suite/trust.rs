@@ -163,6 +163,20 @@ fn a_file_is_trusted_as_it_is_and_a_change_is_told_in_words() {
 }
 
 #[test]
+fn a_change_far_behind_in_a_long_argument_is_told() {
+    let config = |end: &str| {
+        let server = json!({"alias": "a", "command": "sh", "args": ["-c", format!("{} {end}", "true;".repeat(1000))]});
+        json!({"servers": [server]}).to_string()
+    };
+    let project = Project::new(&config("exec server"));
+    let run = project.run(&["trust"]).expect(0);
+    assert!(run.stderr.contains("true; exec server"), "the review is whole: {}", run.stderr);
+    project.configure(&config("touch OWNED"));
+    let run = project.run(&["tools"]).expect(2);
+    assert!(run.stderr.contains("server `a`: runs sh -c") && !run.stderr.contains("layout"), "{}", run.stderr);
+}
+
+#[test]
 fn what_is_trusted_is_listed_and_revoked() {
     let project = Project::with_demo();
     assert_eq!(project.run(&["trust", "--list"]).expect(0).stdout, "no file is trusted\n");
@@ -213,11 +227,14 @@ fn scripts_and_files_that_somebody_named_need_no_further_word() {
     with(TRUST, "", &["tools"]).run().expect(2);
     for arguments in [&["tools"][..], &["tools", "--trust"], &["completions", "bash"]] {
         let run = with(TRUST, "yes", arguments).run().expect(2);
-        assert!(run.stderr.contains("`ROPEWAY_TRUST` is `yes`"), "{}", run.stderr);
+        assert!(run.stderr.contains("invalid value `yes` for `ROPEWAY_TRUST`"), "{}", run.stderr);
     }
     project.run(&["tools", "--config", "ropeway.yaml"]).expect(0);
     project.run(&["config", "check", "ropeway.yaml", "--connect"]).expect(0);
     with("ROPEWAY_CONFIG", "ropeway.yaml", &["tools"]).run().expect(0);
+    for run in [project.run(&["trust", "--trust"]), with(TRUST, "1", &["trust"]).run()] {
+        assert!(run.expect(2).stderr.contains("are for one run and store nothing"));
+    }
     assert!(!project.store().exists(), "nothing is remembered");
     // Without any file there is the demo server, and nothing to ask.
     fs::remove_file(project.file()).expect("removed");
@@ -382,7 +399,11 @@ fn without_a_place_for_the_store_an_answer_holds_for_one_run() {
     // What we write ourselves is written, and asked about later.
     fs::remove_file(project.file()).expect("removed");
     let run = project.run(&["add", "time", "--", "cat"]).expect(0);
-    assert!(run.stderr.contains("warning: ") && run.stderr.contains("you will be asked"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("warning: ") && run.stderr.contains("run `ropeway trust ropeway.yaml`"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -448,6 +469,7 @@ fn servers_of_other_clients_in_a_project_are_not_imported_unseen() {
     project.0.write("work/.mcp.json", theirs);
     let run = project.run(&["import"]).expect(2);
     assert!(run.stderr.contains(".mcp.json` is not trusted"), "{}", run.stderr);
+    assert!(run.stderr.contains("run `ropeway trust .mcp.json` to review"), "{}", run.stderr);
     assert!(!project.file().exists());
     let run = project.run(&["import", "--dry-run"]).expect(0);
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);

@@ -1,6 +1,6 @@
 //! Approvals: the tools that a person allowed for good, and what they were then.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +17,6 @@ pub struct Approvals(Arc<Mutex<Contents>>);
 #[derive(Default)]
 struct Contents {
     tools: HashMap<Key, Approved>,
-    /// Servers whose tools that say `readOnlyHint` are allowed, each with its command or URL at that time.
-    read_only: HashSet<(Alias, Option<Digest>)>,
 }
 
 /// A tool by its server and the server's own name for it.
@@ -62,13 +60,12 @@ impl Approvals {
         self.insert((Some(server.clone()), tool.to_owned()), digest, definition.map(Arc::new));
     }
 
-    /// Allows the tools of this tool's server that say `readOnlyHint: true`. Each is bound to its definition when it is first
-    /// [checked](Self::check).
-    pub fn allow_read_only(&self, definition: &ToolDefinition) {
-        if let Origin::Server { server, .. } = &definition.origin {
-            lock(&self.0).read_only.insert((server.clone(), definition.provenance.server));
-        }
-        self.allow(definition);
+    /// Allows those of the given tools that their server says are read-only, each as it is now. Tools that the server adds or
+    /// calls read-only later are not among them, and neither is one that says that it is destructive, too.
+    pub fn allow_read_only<'a>(&self, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
+        let says = |tool: &ToolDefinition, hint: &str| tool.annotations.0.get(hint) == Some(&true.into());
+        let harmless = |tool: &&ToolDefinition| tool.annotations.read_only() && !says(tool, "destructiveHint");
+        tools.into_iter().filter(harmless).for_each(|tool| self.allow(tool));
     }
 
     fn insert(&self, key: Key, digest: Digest, definition: Option<Arc<ToolDefinition>>) {
@@ -78,31 +75,19 @@ impl Approvals {
     /// Returns whether a tool was allowed for good. One that was seen changed is not allowed any more, also if it changes back.
     pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
         let mut contents = lock(&self.0);
-        let Contents { tools, read_only } = &mut *contents;
-        if tools.is_empty() && read_only.is_empty() {
-            return ApprovalStatus::Unknown;
+        let Some(approved) = contents.tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
+        let digest = Digest::of_approved(definition);
+        if approved.digest == digest && !approved.is_withdrawn {
+            return ApprovalStatus::Approved;
         }
-        let (key, digest) = (key(definition), Digest::of_approved(definition));
-        if let Some(approved) = tools.get_mut(&key) {
-            if approved.digest == digest && !approved.is_withdrawn {
-                return ApprovalStatus::Approved;
-            }
-            approved.is_withdrawn = true;
-            let mut changes =
-                approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
-            if changes.is_empty() {
-                let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
-                changes.push(Change::from_words(back));
-            }
-            return ApprovalStatus::Changed(changes);
+        approved.is_withdrawn = true;
+        let mut changes =
+            approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
+        if changes.is_empty() {
+            let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
+            changes.push(Change::from_words(back));
         }
-        let (Some(server), true) = (&key.0, definition.annotations.read_only()) else { return ApprovalStatus::Unknown };
-        if !read_only.contains(&(server.clone(), definition.provenance.server)) {
-            return ApprovalStatus::Unknown;
-        }
-        let definition = Some(Arc::new(definition.clone()));
-        tools.insert(key, Approved { digest, definition, is_withdrawn: false });
-        ApprovalStatus::Approved
+        ApprovalStatus::Changed(changes)
     }
 }
 
@@ -165,7 +150,7 @@ mod tests {
             definition.provenance.server = Some(Digest::of_bytes(place));
             definition
         };
-        approvals.allow_read_only(&at(b"here"));
+        approvals.allow_read_only([&at(b"here")]);
         assert_eq!(changes(approvals.check(&at(b"there"))), ["the command or URL of the server changed"]);
         let mut fresh = at(b"there");
         fresh.origin = Origin::Server { server: "s".into(), tool: "another".into() };
@@ -176,9 +161,14 @@ mod tests {
     fn the_read_only_tools_of_a_server_are_allowed_until_one_flips() {
         let approvals = Approvals::new();
         let read = |name| tool(name, json!({"readOnlyHint": true}));
-        approvals.allow_read_only(&read("a"));
+        let wild = |name| tool(name, json!({"readOnlyHint": false}));
+        let both = tool("e", json!({"readOnlyHint": true, "destructiveHint": true}));
+        approvals.allow_read_only([&read("a"), &read("b"), &wild("c"), &both]);
         assert_eq!([read("a"), read("b")].map(|tool| approvals.check(&tool)), [const { ApprovalStatus::Approved }; 2]);
-        assert_eq!(approvals.check(&tool("c", json!({"readOnlyHint": false}))), ApprovalStatus::Unknown);
+        // Neither what says so only later, nor what is new, nor what contradicts itself.
+        for tool in [wild("c"), read("c"), read("new"), both] {
+            assert_eq!(approvals.check(&tool), ApprovalStatus::Unknown, "{}", tool.name);
+        }
         let flipped = tool("b", json!({"readOnlyHint": false}));
         assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` flipped to false"]);
         let changed = read("a").with_description("Runs a shell");

@@ -75,9 +75,9 @@ impl ToolPattern {
         }
     }
 
-    /// Returns whether the pattern may mean this tool, also where a wildcard reaches from the server into the tool. Rules that
-    /// forbid go by it.
-    pub fn may_mean(&self, definition: &ToolDefinition) -> bool {
+    /// Returns whether the pattern may mean this tool, also where a wildcard reaches from the server into the tool. Used for ask
+    /// and deny rules.
+    pub fn matches_loosely(&self, definition: &ToolDefinition) -> bool {
         let dotted = || match &definition.origin {
             Origin::Server { server, tool } => self.whole.matches(&format!("{server}.{tool}")),
             Origin::Local => false,
@@ -87,7 +87,7 @@ impl ToolPattern {
 
     /// Returns whether the pattern may mean some tool of this server, whose tools are not known. `prefix` is what stands before
     /// their names.
-    pub fn may_mean_server(&self, alias: &str, prefix: &str) -> bool {
+    pub fn may_match_server(&self, alias: &str, prefix: &str) -> bool {
         self.alternatives.iter().any(|alternative| {
             let head = alternative.head.as_str();
             let by_name = if alternative.tail.is_some() { prefix.starts_with(head) } else { false };
@@ -266,7 +266,7 @@ mod tests {
         for pattern in ["mcp_my_files_*", "mcp_*_wipe", "*_wipe", "m*wipe", "mcp_m?_*", "my_*", "my*"] {
             assert!(!means(pattern, &wipe), "{pattern}");
             // Only what forbids goes by this.
-            let broad = ToolPattern::new(pattern).expect("a pattern").may_mean(&wipe);
+            let broad = ToolPattern::new(pattern).expect("a pattern").matches_loosely(&wipe);
             assert_eq!(broad, pattern != "my_*", "{pattern}");
         }
         assert!(means("mcp_my_*_wipe", &wipe), "the server is pinned");
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_pattern_tells_which_servers_it_may_be_about() {
-        let may = |pattern: &str| ToolPattern::new(pattern).expect("a pattern").may_mean_server("files", "mcp_files_");
+        let may = |pattern: &str| ToolPattern::new(pattern).expect("a pattern").may_match_server("files", "mcp_files_");
         for pattern in ["files.x", "*", "mcp_*", "mcp_files_x", "mcp_files_*", "*.x", "f*.x"] {
             assert!(may(pattern), "{pattern}");
         }

@@ -72,13 +72,13 @@ impl Policy {
         self.named(pattern, Permission::Allow)
     }
 
-    /// Calls of tools that the [pattern](ToolPattern) means, or [may mean](ToolPattern::may_mean), are asked about.
+    /// Calls of tools that the [pattern](ToolPattern) means, or [matches loosely](ToolPattern::matches_loosely), are asked about.
     #[must_use]
     pub fn ask(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Ask)
     }
 
-    /// Calls of tools that the [pattern](ToolPattern) means, or [may mean](ToolPattern::may_mean), are not made.
+    /// Calls of tools that the [pattern](ToolPattern) means, or [matches loosely](ToolPattern::matches_loosely), are not made.
     #[must_use]
     pub fn deny(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Deny)
@@ -162,7 +162,7 @@ impl Rule {
         match (self, origin) {
             (Self::Named(pattern), _) => match permission {
                 Permission::Allow => pattern.matches(definition),
-                Permission::Ask | Permission::Deny => pattern.may_mean(definition),
+                Permission::Ask | Permission::Deny => pattern.matches_loosely(definition),
             },
             (Self::Unreadable, _) => true,
             (Self::Destructive, Origin::Server { .. }) => !trusted || annotations.destructive(),
@@ -231,7 +231,7 @@ pub(super) struct Desk {
 }
 
 /// What becomes of a call, and why.
-pub(super) struct Ruling {
+pub(super) struct PolicyDecision {
     pub(super) permission: Permission,
     /// It holds only for this definition of the tool.
     pub(super) is_bound: bool,
@@ -242,19 +242,19 @@ pub(super) struct Ruling {
 impl Desk {
     #[cfg(test)]
     fn permission(&self, definition: &ToolDefinition) -> Permission {
-        self.ruling(definition).permission
+        self.decide(definition).permission
     }
 
-    pub(super) fn ruling(&self, definition: &ToolDefinition) -> Ruling {
+    pub(super) fn decide(&self, definition: &ToolDefinition) -> PolicyDecision {
         let is_bound = self.policy.is_bound(definition);
-        let ruling = |permission, changes| Ruling { permission, is_bound, changes };
+        let decision = |permission, changes| PolicyDecision { permission, is_bound, changes };
         match self.policy.permission(definition) {
             Permission::Ask => match self.approvals.check(definition) {
-                ApprovalStatus::Approved => ruling(Permission::Allow, Vec::new()),
-                ApprovalStatus::Changed(changes) => ruling(Permission::Ask, changes),
-                ApprovalStatus::Unknown => ruling(Permission::Ask, Vec::new()),
+                ApprovalStatus::Approved => decision(Permission::Allow, Vec::new()),
+                ApprovalStatus::Changed(changes) => decision(Permission::Ask, changes),
+                ApprovalStatus::Unknown => decision(Permission::Ask, Vec::new()),
             },
-            permission => ruling(permission, Vec::new()),
+            permission => decision(permission, Vec::new()),
         }
     }
 }

@@ -157,10 +157,10 @@ impl<'a> Round<'a> {
                 }
                 Meant::Tool { tool, arguments, is_own } => {
                     let tool = if is_own { tool } else { self.current(tool) };
-                    let ruling = self.crew.desk.ruling(tool.definition());
-                    let is_bound = ruling.is_bound && !is_own;
+                    let decision = self.crew.desk.decide(tool.definition());
+                    let is_bound = decision.is_bound && !is_own;
                     let mut job = Job { at, tool, arguments, is_told: false, is_bound, changed: 0 };
-                    match ruling.permission {
+                    match decision.permission {
                         _ if is_own => self.ready.push_back(job),
                         Permission::Allow => self.ready.push_back(job),
                         Permission::Ask => self.unasked.push_back(job),
@@ -221,8 +221,8 @@ impl<'a> Round<'a> {
 
     fn ask(&mut self, job: Job) {
         // It may have been agreed to while it waited.
-        let ruling = self.crew.desk.ruling(job.tool.definition());
-        self.ask_with(job, ruling.permission, ruling.changes);
+        let decision = self.crew.desk.decide(job.tool.definition());
+        self.ask_with(job, decision.permission, decision.changes);
     }
 
     fn ask_with(&mut self, mut job: Job, permission: Permission, changes: Vec<Change>) {
@@ -278,11 +278,21 @@ impl<'a> Round<'a> {
                 self.agreed(job);
             }
             Approval::AlwaysReadOnly => {
-                self.crew.desk.approvals.allow_read_only(job.tool.definition());
+                self.allow_read_only(job.tool.definition());
                 self.agreed(job);
             }
             Approval::Deny { reason: None } => self.refused(&job, "the user said no"),
             Approval::Deny { reason: Some(reason) } => self.refused(&job, &format!("the user said no: {reason}")),
+        }
+    }
+
+    /// Allows for good what the server of this tool calls read-only at this moment, and the tool itself.
+    fn allow_read_only(&self, asked: &ToolDefinition) {
+        let approvals = &self.crew.desk.approvals;
+        approvals.allow(asked);
+        if let (Some(sources), Origin::Server { server, .. }) = (self.scene.sources, &asked.origin) {
+            let offer = sources.offer();
+            approvals.allow_read_only(offer.all.of_server(server).map(|tool| tool.definition()));
         }
     }
 

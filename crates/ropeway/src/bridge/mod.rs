@@ -162,7 +162,7 @@ pub struct BridgeBuilder {
 }
 
 impl BridgeBuilder {
-    /// Compares tools with those that a person accepted. With [`LockPolicy::Warn`] a difference is told as a warning; with
+    /// Compares tools with those that a person accepted. With [`LockPolicy::Warn`] a difference is reported as a warning; with
     /// [`LockPolicy::Strict`] tools that are new or changed are neither listed nor called. [`Listing::differences`] has all of
     /// them.
     ///

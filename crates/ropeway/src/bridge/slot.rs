@@ -413,7 +413,7 @@ impl Slot {
         true
     }
 
-    /// Compares tools with the lock. Those that differ are told, and taken out where the lock is strict.
+    /// Compares tools with the lock. A tool that differs is reported as a warning, and taken out where the lock is strict.
     fn apply_lock(&self, tools: &mut Vec<CheckedTool>) -> (Vec<Difference>, Vec<Hidden>) {
         let Some((lock, policy)) = &self.roof.lock else { return Default::default() };
         let differences = lock.compare(self.alias(), tools.iter().map(|tool| tool.definition()));

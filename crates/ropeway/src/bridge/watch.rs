@@ -49,11 +49,11 @@ pub(super) async fn follow(
                         take_over(inner, config).await;
                     }
                 }
-                Err(unused) => {
+                Err(error) => {
                     let Some(inner) = bridge.upgrade() else { return };
-                    let (text, why) = match unused {
-                        Unused::Broken(error) => (None, chain(&error)),
-                        Unused::Refused { text, error } => (Some(text), chain(error.as_ref())),
+                    let (text, why) = match error {
+                        ReloadError::Broken(error) => (None, chain(&error)),
+                        ReloadError::Refused { text, error } => (Some(text), chain(error.as_ref())),
                     };
                     if text.is_none() || text != refused {
                         inner.roof.warn(None, not_used(&why));
@@ -67,17 +67,17 @@ pub(super) async fn follow(
 }
 
 /// Why a changed file is not used.
-enum Unused {
+enum ReloadError {
     Broken(ConfigError),
     Refused { text: String, error: BoxError },
 }
 
 /// Reads the file once: what is accepted is what is used.
-fn load(path: &Path, secrets: &Secrets, accept: impl Fn(&str) -> Result<(), BoxError>) -> Result<Config, Unused> {
-    let text = read_text(path).map_err(Unused::Broken)?;
+fn load(path: &Path, secrets: &Secrets, accept: impl Fn(&str) -> Result<(), BoxError>) -> Result<Config, ReloadError> {
+    let text = read_text(path).map_err(ReloadError::Broken)?;
     match accept(&text) {
-        Ok(()) => Config::parse(&text, path, secrets).map_err(Unused::Broken),
-        Err(error) => Err(Unused::Refused { text, error }),
+        Ok(()) => Config::parse(&text, path, secrets).map_err(ReloadError::Broken),
+        Err(error) => Err(ReloadError::Refused { text, error }),
     }
 }
 

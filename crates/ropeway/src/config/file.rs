@@ -1,30 +1,56 @@
-//! Small files beside a configuration: read whole, or refused.
+//! Regular files of a bounded size: read whole, or refused.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// No secret is larger, nor is a list of them.
 const LARGEST: usize = 1 << 20;
 
-/// The text of a regular file that is not too large. A pipe or a device may have no end, or never begin.
+/// `O_NONBLOCK`: opening a pipe does not wait for its writer.
+#[cfg(target_os = "linux")]
+const NONBLOCK: i32 = rustix::pipe::PipeFlags::NONBLOCK.bits() as i32;
+#[cfg(not(target_os = "linux"))]
+const NONBLOCK: i32 = 0;
+
+/// Reads the text of a small file, without its byte order mark.
 pub(super) fn read(path: &Path) -> io::Result<String> {
-    // Already to open a pipe is to wait for whoever writes into it.
-    let metadata = fs::metadata(path)?;
+    let text = read_regular(path, LARGEST)?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// Reads the text of a regular file of at most `largest` bytes.
+///
+/// Pipes and devices, which may never begin or never end, are refused without waiting for them.
+pub fn read_regular(path: &Path, largest: usize) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(largest as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > largest {
+        let problem = format!("it is larger than {} MiB", largest >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// Opens a regular file for reading. Pipes and devices are refused without waiting for them.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening some devices has an effect already.
+    check_regular(&fs::metadata(path)?)?;
+    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+    // Another file may have taken the place of the first.
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_dir() {
         return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
     }
     if !metadata.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > LARGEST {
-        let problem = format!("it is larger than {} MiB", LARGEST >> 20);
-        return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -53,6 +79,12 @@ mod tests {
         assert!(made.success());
         for path in [Path::new("/dev/zero"), &pipe] {
             assert_eq!(read(path).expect_err("no file").to_string(), "it is not a regular file");
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(&pipe);
+            let opened = opened.expect("a pipe without a writer");
+            check_regular(&opened.metadata().expect("metadata")).expect_err("no file");
         }
         assert_eq!(read(folder.path()).expect_err("no file").to_string(), "it is a folder");
     }

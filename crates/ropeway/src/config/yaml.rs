@@ -1,6 +1,6 @@
 //! YAML as a tree: anchors, aliases and merge keys included, and bounded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
@@ -9,6 +9,12 @@ use super::problem::{ConfigProblem, in_backticks};
 
 /// How much a file may grow by its aliases, in bytes.
 const GROWTH: usize = 4 << 20;
+
+/// The most maps that one map may merge.
+const MOST_MERGED: usize = 1000;
+
+/// The most keys of one map.
+const MOST_KEYS: usize = 10_000;
 
 /// What a value weighs besides its text.
 const WEIGHT: usize = 32;
@@ -174,21 +180,42 @@ fn tag_quotes(tag: Option<&Tag>, place: Place) -> Result<bool, ConfigProblem> {
 /// The entries of a map with those of the maps that it merges; its own win, then the first.
 fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Result<Vec<Entry>, ConfigProblem> {
     check_keys(&entries)?;
+    check_count(&entries)?;
+    if merged.is_empty() {
+        return Ok(entries);
+    }
+    let mut known: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let mut count = 0;
     for node in merged {
         let maps = match node.kind {
             Kind::List(maps) => maps,
             kind => vec![Node { place: node.place, kind }],
         };
+        count += maps.len();
+        if count > MOST_MERGED {
+            let found = format!("{count} maps to merge into one");
+            return Err(ConfigProblem::at(node.place, "", found, format!("at most {MOST_MERGED}")));
+        }
         for map in maps {
             let Kind::Map(more) = map.kind else {
                 return Err(ConfigProblem::at(map.place, "", map.describe(), "a map to merge"));
             };
-            let mut known: Vec<String> = entries.iter().map(|entry| entry.key.clone()).collect();
-            known.sort();
-            entries.extend(more.into_iter().filter(|entry| known.binary_search(&entry.key).is_err()));
+            entries.extend(more.into_iter().filter(|entry| known.insert(entry.key.clone())));
+            check_count(&entries)?;
         }
     }
     Ok(entries)
+}
+
+/// Refuses a map that is so large that work on it would take long.
+fn check_count(entries: &[Entry]) -> Result<(), ConfigProblem> {
+    match entries.get(MOST_KEYS) {
+        None => Ok(()),
+        Some(Entry { place, .. }) => {
+            let found = format!("a map with {} keys", entries.len());
+            Err(ConfigProblem::at(*place, "", found, format!("at most {MOST_KEYS}")))
+        }
+    }
 }
 
 /// Every key only once.
@@ -223,5 +250,25 @@ fn depth(node: &Node) -> usize {
         Kind::Scalar { .. } => 0,
         Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_maps_and_keys_are_bounded() {
+        let start = std::time::Instant::now();
+        let found = |text: &str| parse(text).expect_err("too much").found;
+        let keys: String = (0..60_000).map(|number| format!("k{number}: 1\n")).collect();
+        assert_eq!(found(&keys), "a map with 60000 keys");
+        let many = "*e, ".repeat(100_000);
+        assert_eq!(found(&format!("e: &e {{}}\nd:\n  <<: [{many}]\n")), "100000 maps to merge into one");
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+        let merged = parse("a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 0}").expect("a tree");
+        let Some(Node { kind: Kind::Map(entries), .. }) = merged.get("c") else { panic!("a map: {merged:?}") };
+        let entries: Vec<_> = entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_text())).collect();
+        assert_eq!(entries, [("x", Some("0")), ("y", Some("1")), ("z", Some("2"))]);
     }
 }

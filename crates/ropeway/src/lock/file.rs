@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Lock, LockError};
+use crate::config::open_regular;
 
 /// Name of the file, beside the configuration file.
 pub const NAME: &str = "ropeway.lock";
@@ -36,16 +37,13 @@ impl LockFile {
     /// Reads the file: its lock and the text of that; nothing when there is no file.
     pub fn read(&self) -> Result<Option<(Lock, String)>, LockError> {
         let failed = |source| LockError::Read { path: self.path.clone(), source };
-        let file = match File::open(&self.path) {
+        let file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&self.path).is_err() => {
                 return Ok(None);
             }
             Err(error) => return Err(failed(error)),
         };
-        if !file.metadata().map_err(failed)?.is_file() {
-            return Err(failed(io::Error::other("not a regular file")));
-        }
         let mut bytes = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > LARGEST {
@@ -60,7 +58,8 @@ impl LockFile {
     }
 
     /// Changes the lock as the file has it by now, so that two processes do not undo each other's changes, and returns the text that
-    /// was written and what `change` returned. The file is replaced in one step; one that is no lock is not touched.
+    /// was written and what `change` returned. The file is replaced in one step; one that is no lock is not touched, nor is one outside
+    /// of the folder that the path links to.
     ///
     /// `change` gets the lock and the text that it was read from.
     pub fn update<T>(&self, change: impl FnOnce(&mut Lock, Option<&str>) -> T) -> Result<(String, T), LockError> {
@@ -81,9 +80,7 @@ impl LockFile {
             return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
         }
         if before.as_deref() != Some(text.as_str()) {
-            // A link stays one: what it leads to was read and is a lock.
-            let target =
-                if before.is_some() { fs::canonicalize(&self.path).map_err(failed)? } else { self.path.clone() };
+            let target = if before.is_some() { target(&self.path, folder).map_err(failed)? } else { self.path.clone() };
             replace(&target, &text).map_err(failed)?;
         }
         Ok((text, changed))
@@ -106,6 +103,16 @@ fn hold(folder: &Path) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
+}
+
+/// Returns the file to write to. A link stays one, but may not lead to the lock of another project.
+fn target(path: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let target = fs::canonicalize(path)?;
+    if !target.starts_with(fs::canonicalize(folder)?) {
+        let problem = format!("it is a link to `{}`, which is in another folder", target.display());
+        return Err(io::Error::other(problem));
+    }
+    Ok(target)
 }
 
 /// Puts a text in the place of a file, with the permissions that this has.
@@ -201,5 +208,26 @@ mod tests {
         accept().expect("written");
         assert!(fs::symlink_metadata(file.path()).expect("a link").is_symlink());
         assert!(fs::read_to_string(&target).expect("a lock").contains("\"s\""));
+    }
+
+    #[test]
+    fn the_lock_of_another_project_is_not_written_through_a_link() {
+        let ((_mine, mine), (_theirs, theirs)) = (file(), file());
+        let before = Lock::new().to_text();
+        fs::write(theirs.path(), &before).expect("a lock");
+        std::os::unix::fs::symlink(theirs.path(), mine.path()).expect("a link");
+        let refused = mine.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect_err("another folder");
+        let why = std::error::Error::source(&refused).expect("a source").to_string();
+        let target = fs::canonicalize(theirs.path()).expect("a path");
+        assert_eq!(why, format!("it is a link to `{}`, which is in another folder", target.display()));
+        assert_eq!(fs::read_to_string(theirs.path()).expect("a lock"), before);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_lock_is_refused_at_once() {
+        let (_folder, file) = file();
+        let made = std::process::Command::new("mkfifo").arg(file.path()).status().expect("mkfifo");
+        assert!(made.success());
+        assert!(matches!(file.read(), Err(LockError::Read { .. })));
     }
 }

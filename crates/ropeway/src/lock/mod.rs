@@ -2,7 +2,7 @@
 
 mod file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -180,9 +180,9 @@ impl Lock {
 
     /// Returns how all tools of a server differ from the lock, those that are gone last.
     pub fn compare<'a>(&self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<Difference> {
-        let (mut found, mut seen) = (Vec::new(), Vec::new());
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for definition in tools {
-            seen.push(definition.own_name());
+            seen.insert(definition.own_name());
             found.extend(self.check(definition));
         }
         found.sort_by(|one, other| one.tool.cmp(&other.tool));
@@ -261,7 +261,7 @@ impl Lock {
             return Err(LockError::Newer { path, found: version });
         }
         if version != VERSION {
-            let problem = format!("lock version {version} does not exist");
+            let problem = format!("unknown lock version {version}");
             return Err(LockError::Broken { path, line: None, problem });
         }
         let written: Written = serde_json::from_str(text).map_err(broken)?;
@@ -273,10 +273,7 @@ impl Lock {
                 let tool = tool.read(&alias, &name).ok_or_else(|| LockError::Broken {
                     path: path.clone(),
                     line: None,
-                    problem: format!(
-                        "the definition of `{alias}.{}` does not have the digest that stands beside it",
-                        Change::from_words(&name)
-                    ),
+                    problem: format!("digest mismatch for `{alias}.{}`", Change::from_words(&name)),
                 })?;
                 locked.insert(name, tool);
             }
@@ -484,10 +481,8 @@ mod tests {
             "ropeway.lock: lock version 7 is newer than version 1, which this program supports"
         );
         let forged = lock().to_text().replace("Writes a note", "Writes a Note");
-        assert_eq!(
-            said(&forged),
-            "ropeway.lock: the definition of `files.note` does not have the digest that stands beside it"
-        );
+        assert_eq!(said(&forged), "ropeway.lock: digest mismatch for `files.note`");
+        assert_eq!(said("{\"version\": 0}"), "ropeway.lock: unknown lock version 0");
         let deep = format!("{{\"version\": 1, \"servers\": {}1{}}}", "[".repeat(1000), "]".repeat(1000));
         assert!(said(&deep).starts_with("ropeway.lock:1: "), "{}", said(&deep));
     }

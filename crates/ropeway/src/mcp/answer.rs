@@ -80,7 +80,7 @@ impl Answer {
         let message = self.message.as_ref().unwrap_or(&self.result);
         let repaired = json::repair(message).map(Bytes::from);
         if std::str::from_utf8(message).is_err() {
-            host.warn("an answer that is not UTF-8 was mended");
+            host.warn("replaced invalid UTF-8 in a response");
         }
         if self.message.is_none() {
             return Some(T::from_json(&repaired?));

@@ -353,7 +353,7 @@ fn shortened(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
-/// Capabilities without what nobody could need: they are kept as long as the connection.
+/// Truncates capabilities, which are kept as long as the connection.
 fn pruned(capabilities: &Map<String, Value>, levels: usize) -> Map<String, Value> {
     let keep = |value: &Value| match value {
         Value::Object(inner) if levels > 1 => Value::Object(pruned(inner, levels - 1)),

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::pace::Allowance;
+use super::pace::RateLimit;
 use super::questions::QuestionBudget;
 use super::transport::stdio::Stderr;
 use crate::config::Limits;
@@ -45,7 +45,7 @@ const MOST_WORDS: usize = 4 << 10;
 const EVENT_BURST: u32 = 1000;
 const EVENTS_PER_SECOND: u32 = 200;
 
-/// How often it is told that something of a server is dropped.
+/// Interval between warnings about dropped messages.
 const DROPPED_TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// The way back on the link that a request came on.
@@ -226,8 +226,8 @@ pub(crate) struct Host {
     requests: Mutex<JoinSet<()>>,
     /// How many bytes of parameters are worked on.
     request_bytes: Arc<AtomicUsize>,
-    /// How much more the server may say unasked.
-    allowance: Mutex<Allowance>,
+    /// Limits what the server may say unasked.
+    rate_limit: Mutex<RateLimit>,
     dropped_replies: Dropped,
     dropped_events: Dropped,
     /// How much the server may still ask the user.
@@ -250,7 +250,7 @@ impl Host {
             tools_stale: Notify::new(),
             requests: Mutex::default(),
             request_bytes: Arc::default(),
-            allowance: Mutex::new(Allowance::new(EVENT_BURST, EVENTS_PER_SECOND)),
+            rate_limit: Mutex::new(RateLimit::new(EVENT_BURST, EVENTS_PER_SECOND)),
             dropped_replies: Dropped::default(),
             dropped_events: Dropped::default(),
             questions: QuestionBudget::new(Limits::default().questions),
@@ -338,7 +338,7 @@ impl Host {
 
     /// Tells an event that the server caused, unless there are too many; those are counted.
     pub(crate) fn tell_bounded(&self, event: impl FnOnce() -> Event) {
-        if self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if self.rate_limit.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return self.events.tell(event());
         }
         if let Some(count) = self.dropped_events.add() {
@@ -532,7 +532,7 @@ impl Host {
     }
 }
 
-/// What is dropped of a server: a count, which is told now and then.
+/// Counts dropped messages, and limits how often a warning reports them.
 #[derive(Debug, Default)]
 struct Dropped {
     count: AtomicU64,

@@ -167,7 +167,7 @@ impl Inbox {
             Err(Malformed::NotJson(error)) => match json::repair(text) {
                 Some(repaired) => {
                     if let Err(error) = std::str::from_utf8(text) {
-                        self.host.warn(&format!("a message that is not UTF-8 was mended: {error}"));
+                        self.host.warn(&format!("replaced invalid UTF-8 in a message: {error}"));
                     }
                     self.receive_messages(&repaired.into(), reply, owner)
                 }

@@ -1,4 +1,4 @@
-//! The pace of what a server drives: waits that grow while it keeps on, and an allowance for what it says unasked.
+//! The pace of what a server drives: waits that grow while it keeps on, and a rate limit for what it says unasked.
 
 use std::time::Duration;
 
@@ -35,14 +35,14 @@ impl Backoff {
 
 /// A token bucket: what a server says unasked is passed on up to a burst, and then at a steady rate.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct RateLimit {
     burst: f64,
     per_second: f64,
     tokens: f64,
     at: Instant,
 }
 
-impl Allowance {
+impl RateLimit {
     pub(crate) fn new(burst: u32, per_second: u32) -> Self {
         let burst = f64::from(burst);
         Self { burst, per_second: f64::from(per_second), tokens: burst, at: Instant::now() }
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_allowance_is_a_burst_and_then_a_steady_rate() {
-        let mut allowance = Allowance::new(3, 2);
-        let take = |allowance: &mut Allowance| (0..10).filter(|_| allowance.take()).count();
-        assert_eq!(take(&mut allowance), 3);
+    async fn a_rate_limit_is_a_burst_and_then_a_steady_rate() {
+        let mut limit = RateLimit::new(3, 2);
+        let take = |limit: &mut RateLimit| (0..10).filter(|_| limit.take()).count();
+        assert_eq!(take(&mut limit), 3);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(take(&mut allowance), 2);
+        assert_eq!(take(&mut limit), 2);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(take(&mut allowance), 3);
+        assert_eq!(take(&mut limit), 3);
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Complaints<'a> {
 impl Drop for Complaints<'_> {
     fn drop(&mut self) {
         if let Some(more) = self.count.checked_sub(MOST_COMPLAINTS).filter(|more| *more > 0) {
-            self.shared.host.warn(&format!("{more} more entries of the list are odd"));
+            self.shared.host.warn(&format!("{more} more invalid entries"));
         }
     }
 }

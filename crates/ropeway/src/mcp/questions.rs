@@ -58,7 +58,7 @@ impl QuestionBudget {
         call: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, CallError> {
         let mut exceeded = self.exceeded.subscribe();
-        let _allowance = Allowance::new(self);
+        let _guard = QuestionGuard::new(self);
         tokio::select! {
             biased;
             _ = exceeded.changed() => Err(self.error(server)),
@@ -78,9 +78,9 @@ impl QuestionBudget {
 }
 
 /// The share of one call in the budget.
-struct Allowance<'a>(&'a QuestionBudget);
+struct QuestionGuard<'a>(&'a QuestionBudget);
 
-impl<'a> Allowance<'a> {
+impl<'a> QuestionGuard<'a> {
     fn new(budget: &'a QuestionBudget) -> Self {
         let mut state = budget.state();
         state.calls += 1;
@@ -89,7 +89,7 @@ impl<'a> Allowance<'a> {
     }
 }
 
-impl Drop for Allowance<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.calls -= 1;
@@ -109,15 +109,15 @@ mod tests {
     fn every_call_brings_an_allowance_and_takes_it_away() {
         let budget = QuestionBudget::new(3);
         assert_eq!(allowed(&budget), 3);
-        let first = Allowance::new(&budget);
+        let first = QuestionGuard::new(&budget);
         assert_eq!(allowed(&budget), 3);
-        let second = Allowance::new(&budget);
-        let third = Allowance::new(&budget);
+        let second = QuestionGuard::new(&budget);
+        let third = QuestionGuard::new(&budget);
         assert_eq!(allowed(&budget), 6);
         drop((second, third));
         assert_eq!(allowed(&budget), 0);
         drop(first);
-        let _fourth = Allowance::new(&budget);
+        let _fourth = QuestionGuard::new(&budget);
         assert_eq!(allowed(&budget), 3);
     }
 

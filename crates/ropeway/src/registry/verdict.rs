@@ -113,7 +113,10 @@ impl fmt::Display for Outcome {
                 write!(f, "is skipped: {} {are} not set", names.join(", "))
             }
             Self::FilteredToZero { of } => write!(f, "is ready, but none of its {} is wanted", Tools(*of)),
-            Self::Hidden { of } => write!(f, "is ready, but {} hidden until they are locked", Tools(*of)),
+            Self::Hidden { of } => {
+                let (are, them) = if *of == 1 { ("is", "it") } else { ("are", "them") };
+                write!(f, "is ready, but {} {are} hidden until `ropeway lock` accepts {them}", Tools(*of))
+            }
             Self::Disabled => f.write_str("is switched off"),
         }
     }
@@ -161,7 +164,11 @@ mod tests {
             (secrets(&["A"]), "server `web` is skipped: `A` is not set"),
             (secrets(&["A", "B"]), "server `web` is skipped: `A`, `B` are not set"),
             (Outcome::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
-            (Outcome::Hidden { of: 2 }, "server `web` is ready, but 2 tools hidden until they are locked"),
+            (Outcome::Hidden { of: 1 }, "server `web` is ready, but 1 tool is hidden until `ropeway lock` accepts it"),
+            (
+                Outcome::Hidden { of: 2 },
+                "server `web` is ready, but 2 tools are hidden until `ropeway lock` accepts them",
+            ),
         ];
         for (outcome, sentence) in sentences {
             assert_eq!(Verdict::new("web", outcome).to_string(), sentence);

@@ -131,7 +131,9 @@ pub(crate) fn in_url(url: &str) -> Vec<Secret> {
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (scheme, authority) = rest.split_once("://").unwrap_or(("", rest));
-    let authority = authority.split_once('/').map_or(authority, |(authority, _)| authority);
+    // In HTTP URLs a backslash is a slash (https://url.spec.whatwg.org/#authority-state); elsewhere it may be part of a password.
+    let is_http = ["http", "https"].iter().any(|http| scheme.to_ascii_lowercase().ends_with(http));
+    let authority = authority.split(|c: char| c == '/' || (is_http && c == '\\')).next().unwrap_or_default();
     if let Some((credentials, _)) = authority.rsplit_once('@') {
         let (user, password) = match credentials.split_once(':') {
             Some((user, password)) => (user, Some(password)),
@@ -265,6 +267,8 @@ mod tests {
         assert_eq!(shown(in_url(url)), expected);
         assert_eq!(shown(in_url("http://tok@h/")), [STANDARD.encode("tok:"), "tok".to_owned()]);
         assert_eq!(shown(in_url("http://example.com/a?b=c")), [""; 0]);
+        assert_eq!(shown(in_url("http://127.0.0.1:9977\\@example.com/")), [""; 0]);
+        assert!(shown(in_url("pg://ada:pa\\ss@h/d")).contains(&"pa\\ss".to_owned()));
         assert_eq!(shown(in_url("not a url ?token=%zz%4")), ["%zz%4"]);
     }
 

@@ -54,21 +54,27 @@ pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<Change> {
     words.bounded()
 }
 
+/// The changes found so far; past [`MOST`] they are only counted, since a server may have made any number of them.
 #[derive(Default)]
-struct Words(Vec<String>);
+struct Words(Vec<String>, usize);
 
 impl Words {
     fn say(&mut self, words: String) {
-        if !self.0.contains(&words) {
+        if self.0.len() >= MOST {
+            self.1 += 1;
+        } else if !self.0.contains(&words) {
             self.0.push(words);
         }
     }
 
+    fn count(&self) -> usize {
+        self.0.len() + self.1
+    }
+
     fn bounded(self) -> Vec<Change> {
-        let more = self.0.len().saturating_sub(MOST);
-        let mut changes: Vec<Change> = self.0.into_iter().take(MOST).map(Change::new).collect();
-        if more > 0 {
-            changes.push(Change::new(format!("{more} more changes")));
+        let mut changes: Vec<Change> = self.0.into_iter().map(Change::new).collect();
+        if self.1 > 0 {
+            changes.push(Change::new(format!("{} more changes", self.1)));
         }
         changes
     }
@@ -94,7 +100,7 @@ impl Words {
         if same_json(old, new) {
             return;
         }
-        let before = self.0.len();
+        let before = self.count();
         let (was_required, is_required) = (required(old), required(new));
         let (properties, others) = (properties(old), properties(new));
         for (name, schema) in others {
@@ -123,7 +129,7 @@ impl Words {
         for name in was_required.difference(&is_required).filter(|name| !properties.contains_key(**name)) {
             self.say(format!("argument {} is no longer required", name_of(name)));
         }
-        if self.0.len() == before || !same_json(&rest(old), &rest(new)) {
+        if self.count() == before || !same_json(&rest(old), &rest(new)) {
             self.say("input schema changed".to_owned());
         }
     }
@@ -132,7 +138,7 @@ impl Words {
         if same_json(old, new) {
             return;
         }
-        let before = self.0.len();
+        let before = self.count();
         let (was, is) = (kind(old), kind(new));
         if was != is {
             self.say(format!("argument {name} is now {is}, was {was}"));
@@ -144,7 +150,7 @@ impl Words {
         if old.get("default") != new.get("default") {
             self.say(format!("default of argument {name} changed"));
         }
-        if self.0.len() == before {
+        if self.count() == before {
             self.say(format!("schema of argument {name} changed"));
         }
     }
@@ -249,10 +255,12 @@ fn visible(text: &str, most: usize) -> String {
     shown
 }
 
-/// Characters that a terminal obeys, or that change the order or the look of others without being seen.
+/// Characters that a terminal obeys, that change the order or the look of others without being seen, or that are blank.
 fn is_unseen(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        || matches!(c, '\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{2000}'..='\u{200a}'
+            | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -378,9 +386,10 @@ mod tests {
         let properties: Map<String, Value> = (0..100).map(|n| (format!("{n}"), json!({}))).collect();
         let said = words(&note(), &tool(json!({"properties": properties}), json!({})));
         assert_eq!((said.len(), said[20].as_str()), (21, "83 more changes"));
-        let evil = tool(json!({"properties": {"\u{1b}[2J\u{202e}x": {}, "a".repeat(1000): {}}}), json!({}));
+        let evil =
+            tool(json!({"properties": {"\u{1b}[2J\u{202e}x\u{2800}\u{3164}": {}, "a".repeat(1000): {}}}), json!({}));
         let said = words(&tool(json!({"properties": {}}), json!({})), &evil);
-        assert_eq!(said[0], r"argument `\u{1b}[2J\u{202e}x` added");
+        assert_eq!(said[0], r"argument `\u{1b}[2J\u{202e}x\u{2800}\u{3164}` added");
         assert_eq!(said[1], format!("argument `{}…` added", "a".repeat(60)));
     }
 }

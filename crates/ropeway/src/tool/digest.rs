@@ -1,4 +1,4 @@
-//! A digest: a fingerprint of a tool definition that nobody can forge.
+//! SHA-256 digest of a tool definition.
 
 use std::fmt;
 use std::str::FromStr;

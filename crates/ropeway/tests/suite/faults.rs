@@ -314,7 +314,7 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
         let (answer, ()) = tokio::join!(waiting, mended);
         assert_eq!(answer.as_deref(), Ok("a\u{fffd}"));
         let warnings = warnings(&mut events);
-        assert!(warnings.iter().any(|warning| warning.contains("not UTF-8")), "{warnings:?}");
+        assert!(warnings.iter().any(|warning| warning.contains("replaced invalid UTF-8")), "{warnings:?}");
         server.close().await;
     });
 }

@@ -207,8 +207,8 @@ impl Http {
             tries += 1;
             let again = Instant::now() + refused.retry_after.unwrap_or(wait).clamp(BUSY_FLOOR, FOR_EVER);
             let in_time = again < clocks.deadline.min(began + clocks.idle);
-            // Gateways answer 503 also when the server behind them is lost in the middle of a request.
-            let not_started = refused.status == StatusCode::TOO_MANY_REQUESTS || refused.retry_after.is_some();
+            // Gateways answer 503 also when the server behind them is lost in the middle of a request, `Retry-After` or not.
+            let not_started = refused.status == StatusCode::TOO_MANY_REQUESTS;
             let may_repeat = refused.is_busy() && (request.idempotent || not_started);
             if !may_repeat || tries >= BUSY_TRIES || !in_time {
                 return Err(refused.into_fault());
@@ -272,6 +272,10 @@ impl Http {
         match refused.status {
             // An error that answers this very request in other words.
             StatusCode::NOT_FOUND if refused.answers.is_some() && refused.answers == id && !is_about_session => {
+                Expiry::Possible
+            }
+            // JSON of the application, which may have found something else missing in the middle of the call.
+            StatusCode::NOT_FOUND if refused.body.trim_start().starts_with('{') && !is_about_session => {
                 Expiry::Possible
             }
             StatusCode::NOT_FOUND => Expiry::Certain,
@@ -518,7 +522,7 @@ impl Resume {
         // The spec lets a server close a stream and be polled: an id that is new is news.
         let is_news = !event.data.is_empty() || event.id.as_ref().is_some_and(|id| Some(id) != self.last.as_ref());
         if let Some(id) = &event.id {
-            // What cannot go into a header is no place to go on from.
+            // An id that is not a valid header value cannot resume the stream.
             let fits = id.len() <= LONGEST_EVENT_ID && HeaderValue::from_str(id).is_ok();
             self.last = Some(id.clone()).filter(|id| fits && !id.is_empty());
         }
