@@ -88,7 +88,10 @@ pub fn add_with(text: &str, server: &RawServer, notes: &[String]) -> Result<Stri
         .all(|line| line.trim_start_matches('\u{feff}').trim().is_empty() || line.trim_start().starts_with('#'));
     if is_empty {
         let head = if text.trim().is_empty() { HEADER.to_owned() } else { ended(text, newline) };
-        return Ok(format!("{head}servers:{newline}{}", item(2, newline)));
+        let added = format!("{head}servers:{newline}{}", item(2, newline));
+        // Comments may hold control characters, which no YAML may.
+        parse(added.trim_start_matches('\u{feff}'))?;
+        return Ok(added);
     }
     let tree = parse(text)?;
     if let Some(taken) = position(&tree, &server.alias) {

@@ -314,15 +314,12 @@ impl Scan {
         if is_special(byte) && (byte != b'+' || matcher.spaces) {
             readings(&text[at - base..], |reading| ways.push(reading));
             ways.retain(|reading| matcher.filter.knows(reading.bytes()[0]));
-            for reading in &ways {
-                if let Some(trail) = Trail::literal(matcher, plain, at).into_then(matcher, reading.bytes(), at) {
-                    self.follow(matcher, trail, at + reading.length, text, base);
-                }
-            }
         }
+        let spelled = ways.clone();
         if matcher.filter.knows(byte) {
             ways.push(Reading::literal(byte));
         }
+        here.sort_by_key(|trail| std::cmp::Reverse(trail.count()));
         let Some((last, others)) = ways.split_last() else { return };
         for trail in here {
             for reading in others {
@@ -332,6 +329,12 @@ impl Scan {
             }
             if let Some(trail) = trail.into_then(matcher, last.bytes(), at) {
                 self.follow(matcher, trail, at + last.length, text, base);
+            }
+        }
+        // Last, since there is room for a few only, and what has gone on for longer is closer to a whole pattern.
+        for reading in &spelled {
+            if let Some(trail) = Trail::literal(matcher, plain, at).into_then(matcher, reading.bytes(), at) {
+                self.follow(matcher, trail, at + reading.length, text, base);
             }
         }
     }
