@@ -13,11 +13,12 @@ use crate::{conformance, servers};
 const REAL: &str = "real::";
 
 /// What is linted: all of it, and the library with less than its usual features.
-const LINTED: [&[&str]; 4] = [
+const LINTED: [&[&str]; 5] = [
     &["--workspace", "--all-targets"],
     &["--package", "ropeway", "--no-default-features"],
     &["--package", "ropeway", "--no-default-features", "--features", "mcp"],
     &["--package", "ropeway", "--no-default-features", "--features", "providers"],
+    &["--package", "ropeway", "--no-default-features", "--features", "bridge"],
 ];
 
 /// How many tests passed, failed and were skipped.

@@ -13,6 +13,7 @@ use crate::tool::{Alias, CallContext, CallError, Tool, ToolDefinition};
 
 impl Mcp {
     /// The server's tools, which do not keep the connection alive: once it is gone, their calls say so.
+    #[cfg(any(feature = "agent", test))]
     pub(crate) async fn loose_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
         Ok(self.tools(&list, None, &()))

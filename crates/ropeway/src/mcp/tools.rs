@@ -28,7 +28,6 @@ pub(crate) struct ToolList {
     /// Equal for lists that came in the same words.
     digest: u64,
     /// Which limit the list has reached, in words.
-    #[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "it is the bridge that tells it"))]
     cut: Option<String>,
 }
 
