@@ -174,7 +174,20 @@ fn a_busy_server_is_asked_again_when_it_says() {
             server.close().await;
         };
         let (legacy, modern) = (EraChoice::Legacy, EraChoice::Modern);
-        tokio::join!(busy(429, legacy), busy(429, modern), busy(503, legacy), busy(503, modern));
+        tokio::join!(busy(429, legacy), busy(429, modern));
+    });
+}
+
+#[test]
+fn a_call_that_is_answered_503_is_not_sent_again_whatever_the_answer_says() {
+    scene(|_| async {
+        let lost = async |era| {
+            let (http, server) = spoiled(era, Answers::Sse, Fault::header_status(503, "Retry-After", "0")).await;
+            assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server answered HTTP 503");
+            assert_eq!(calls(&http), 1);
+            server.close().await;
+        };
+        tokio::join!(lost(EraChoice::Legacy), lost(EraChoice::Modern));
     });
 }
 
@@ -216,7 +229,7 @@ fn a_busy_server_may_say_when_by_a_date() {
     scene(|_| async {
         let date = http_date(Duration::from_secs(2));
         let (http, server) =
-            spoiled(EraChoice::Modern, Answers::Sse, Fault::header_status(503, "Retry-After", date)).await;
+            spoiled(EraChoice::Modern, Answers::Sse, Fault::header_status(429, "Retry-After", date)).await;
         let started = Instant::now();
         still_works(&server).await;
         // Dates have whole seconds.

@@ -243,8 +243,12 @@ fn a_small_definition_keeps_no_large_page_alive() {
         let filler = format!(r#"{{"name":"{{n}}-junk","junk":"{}"}}"#, "j".repeat(15 << 20));
         let http = listing(format!("{},{filler}", entry(10)), 1).await;
         let mut servers = Vec::new();
-        let before = memory("VmRSS");
-        for _ in 0..12 {
+        let mut before = 0;
+        for round in 0..16 {
+            // The first ones show what the allocator keeps for itself.
+            if round == 4 {
+                before = memory("VmRSS");
+            }
             let server = Mcp::new(legacy(HttpServer::new(http.url())));
             server.connect().await.expect("a connection");
             // The entry of 15 MB is left out.
@@ -253,7 +257,8 @@ fn a_small_definition_keeps_no_large_page_alive() {
         }
         let more = memory("VmRSS").saturating_sub(before);
         println!("measured 12 lists with a page of 15 MB each: {} MB more memory held", more >> 20);
-        assert!(more < 120 << 20, "{more} bytes are held for 12 small definitions");
+        // Twelve pages would be 180 MB.
+        assert!(more < 100 << 20, "{more} bytes are held for 12 small definitions");
         for server in servers {
             server.close().await;
         }
