@@ -17,7 +17,9 @@ use ropeway::tool::{CallContext, CallId, LocalTool, Origin, ToolDefinition, Tool
 use ropeway::web::{SseEvent, SseParser};
 use serde_json::{Value, json};
 
-use crate::hasty::{arguments, at, call, chain, child, connect, hasty, in_process, listening, still_works, until};
+use crate::hasty::{
+    arguments, at, call, chain, child, connect, echo, hasty, in_process, listening, still_works, until,
+};
 use crate::scene::scene;
 
 /// A character that JavaScript cut in two, as it writes it.
@@ -92,7 +94,10 @@ fn a_request_of_the_server_may_have_any_id() {
             scripted.set(|script| {
                 script.faults = vec![Rule { on: On::tool("echo"), fault: Noise::Bytes(ping.into_bytes()).into() }];
             });
-            still_works(&server).await;
+            // A server without arbitrary precision cannot read the answer: it refuses it with `"id": null`, which may
+            // fail the call beside it.
+            let outcome = echo(&server).await;
+            assert!(!EXACT || outcome.as_deref() == Ok("hi"), "{outcome:?}");
             let is_answer = |message: &&Value| message.get("result").is_some() || message.is_string();
             until("the ping is answered", || scripted.received().iter().filter(is_answer).count() > nth).await;
         }

@@ -188,7 +188,8 @@ fn a_program_that_ends_after_its_handshake_is_started_ever_more_rarely() {
         let mut config = legacy(server);
         config.reconnect.first = Duration::ZERO;
         let bad = Mcp::new(config);
-        bad.connect().await.expect("a connection");
+        // The program may have ended before `connect` looks: that is an error, or not.
+        let _ = bad.connect().await;
         let good = Good::start().await;
         let (longest, _) = good.keep_calling(SPAN).await;
         let starts = std::fs::read_to_string(&log).expect("a log").lines().count();
