@@ -142,11 +142,6 @@ pub(crate) fn user_folder() -> Option<PathBuf> {
     folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Where tools are remembered.
-pub(crate) fn memory_folder() -> Option<PathBuf> {
-    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("tools"))
-}
-
 /// Where is kept what was typed.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")

@@ -24,7 +24,7 @@ use crate::failure::{Exit, Failure};
 use crate::help::{Help, is_absent, warning};
 use crate::lockfile::{self, Locked};
 use crate::names::{Names, server_of};
-use crate::servers::{Servers, memory_folder};
+use crate::servers::Servers;
 use crate::setting::Setting;
 use crate::status::Status;
 use crate::text::clean_line;
@@ -112,9 +112,6 @@ impl Session {
         let names = Names::new(&servers.config);
         let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(setting.events.clone());
-        if let Some(folder) = memory_folder() {
-            builder = builder.remember_in(folder);
-        }
         if let Some(locked) = &locked {
             builder = builder.lock(locked.lock.clone(), locked.policy);
         }

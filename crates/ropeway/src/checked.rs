@@ -67,7 +67,20 @@ impl CheckedTool {
 
     /// What is wrong with the schema of the arguments, naming the tool. Compiles it.
     pub fn warning(&self) -> Option<String> {
-        let warning = match self.validator().warning() {
+        self.warning_of(self.validator())
+    }
+
+    /// Returns the same as [`warning`](Self::warning) without keeping the compiled schema, which may be large.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn schema_warning(&self) -> Option<String> {
+        match self.validator.get() {
+            Some(validator) => self.warning_of(validator),
+            None => self.warning_of(&Validator::compile(&self.definition().input_schema)),
+        }
+    }
+
+    fn warning_of(&self, validator: &Validator) -> Option<String> {
+        let warning = match validator.warning() {
             Some(warning) => warning.to_owned(),
             None => self.definition().input_schema.trouble()?,
         };

@@ -113,9 +113,22 @@ impl ContentPart {
         Self::Text(Text { text: text.into(), extra: Map::new() })
     }
 
-    /// Makes a part of a block. Deserializing would do the same, but for the spelling of some numbers.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn from_value(block: Value) -> Self {
+    /// Converts the content blocks of an MCP message, such as the `content` of a `tools/call` result
+    /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
+    ///
+    /// Blocks of an unknown type become text parts that hold their JSON. A single block is taken as a list of one, and `null` as an
+    /// empty list.
+    pub fn from_blocks(blocks: Value) -> Vec<Self> {
+        match blocks {
+            Value::Array(blocks) => blocks.into_iter().map(Self::from_block).collect(),
+            Value::Null => Vec::new(),
+            block => vec![Self::from_block(block)],
+        }
+    }
+
+    /// Converts one content block of an MCP message. A block of an unknown type becomes a text part that holds its JSON.
+    pub fn from_block(block: Value) -> Self {
+        // Deserializing would do the same, but for the spelling of some numbers.
         let field = |value| match value {
             Value::String(text) => Field::Text(text.into()),
             other => Field::Other(other),
@@ -629,6 +642,17 @@ mod tests {
 
     fn read(block: Value) -> ContentPart {
         serde_json::from_str(&block.to_string()).expect("well-formed JSON always reads")
+    }
+
+    #[test]
+    fn content_blocks_of_a_message_become_parts() {
+        let blocks = json!([{"type": "text", "text": "a"}, {"type": "odd", "n": 1}, "plain"]);
+        assert_eq!(
+            ContentPart::from_blocks(blocks),
+            [ContentPart::text("a"), ContentPart::text(r#"{"type":"odd","n":1}"#), ContentPart::text("plain")]
+        );
+        assert_eq!(ContentPart::from_blocks(json!({"type": "text", "text": "a"})), [ContentPart::text("a")]);
+        assert_eq!(ContentPart::from_blocks(Value::Null), []);
     }
 
     #[test]

@@ -145,6 +145,20 @@ impl Envelope {
     }
 }
 
+/// The failure of a call in the JSON of an envelope.
+#[derive(serde::Serialize)]
+struct ErrorRecord {
+    kind: &'static str,
+    message: String,
+    retryable: bool,
+}
+
+impl From<&CallError> for ErrorRecord {
+    fn from(error: &CallError) -> Self {
+        Self { kind: error.kind(), message: with_causes(error), retryable: error.is_transient() }
+    }
+}
+
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -155,6 +169,9 @@ impl Serialize for Envelope {
         map.serialize_entry("took_ms", &(self.took.as_micros() as f64 / 1000.0))?;
         map.serialize_entry("data", &self.data())?;
         map.serialize_entry("meta", &self.meta)?;
+        if let Some(error) = &self.error {
+            map.serialize_entry("error", &ErrorRecord::from(&**error))?;
+        }
         if !self.changes.is_empty() {
             map.serialize_entry("changes", &self.changes)?;
         }
@@ -317,6 +334,26 @@ mod tests {
                 "warnings": [{"path": "/b", "reason": "must be a boolean, not a string"}],
             })
         );
+    }
+
+    #[test]
+    fn the_json_of_a_failed_call_has_its_kind_message_and_retryable() {
+        let record = |error: CallError| {
+            let envelope = Envelope::from_error(CallId("7".to_owned()), "look", Origin::Local, Duration::ZERO, error);
+            serde_json::to_value(&envelope).expect("JSON")["error"].clone()
+        };
+        let source = std::io::Error::other("broken pipe");
+        assert_eq!(
+            record(CallError::Unavailable { server: "web".into(), source: Box::new(source) }),
+            json!({"kind": "unavailable", "message": "server `web` is unavailable: broken pipe", "retryable": true})
+        );
+        assert_eq!(
+            record(CallError::Cancelled),
+            json!({"kind": "cancelled", "message": "the call was cancelled", "retryable": false})
+        );
+        // A failure that the tool itself reports is an answer.
+        let answer = serde_json::to_value(answered(ToolOutput::error("no"))).expect("JSON");
+        assert_eq!(answer.get("error"), None);
     }
 
     #[test]

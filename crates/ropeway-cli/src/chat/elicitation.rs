@@ -48,10 +48,15 @@ fn start(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
-async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Unsent> {
+/// Returns why a form is declined unseen: it has more fields than a person would fill in.
+fn too_long(schema: &Value) -> Option<String> {
     let count = schema["properties"].as_object().map_or(0, Map::len);
-    if count > MOST_FIELDS {
-        tell(&faint(&format!("  declined: the form has {count} fields, more than {MOST_FIELDS}\n")));
+    (count > MOST_FIELDS).then(|| format!("the form has {count} fields, more than {MOST_FIELDS}"))
+}
+
+async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Unsent> {
+    if let Some(reason) = too_long(schema) {
+        tell(&faint(&format!("  declined: {reason}\n")));
         return Err(Some(ElicitationAnswer::Decline));
     }
     let mut values = Map::new();
@@ -285,6 +290,17 @@ mod tests {
         ] {
             assert_eq!(field(schema, required).prompt(), prompt);
         }
+    }
+
+    #[test]
+    fn a_form_of_more_than_fifty_fields_is_declined_unseen() {
+        let form = |count: usize| -> Value {
+            let properties: Map<String, Value> = (0..count).map(|nth| (format!("f{nth}"), json!({}))).collect();
+            json!({"type": "object", "properties": properties})
+        };
+        assert_eq!(too_long(&form(50)), None);
+        assert_eq!(too_long(&form(51)).as_deref(), Some("the form has 51 fields, more than 50"));
+        assert_eq!(too_long(&json!({"properties": 3})), None);
     }
 
     #[test]

@@ -13,8 +13,15 @@ use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// What would change where files are looked for, and what is printed.
-const VARIABLES: [&str; 6] =
-    ["NO_COLOR", "CLICOLOR_FORCE", "ROPEWAY_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
+const VARIABLES: [&str; 7] = [
+    "NO_COLOR",
+    "CLICOLOR_FORCE",
+    "ROPEWAY_CACHE_DIR",
+    "ROPEWAY_CONFIG",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_STATE_HOME",
+];
 
 /// The variable that trusts project files. Tests run in folders of their own; those of trust itself remove it.
 pub(crate) const TRUST: &str = "ROPEWAY_TRUST";

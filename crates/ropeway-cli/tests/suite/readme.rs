@@ -7,8 +7,9 @@ use ropeway::config::{Config, Secrets};
 use crate::Ropeway;
 
 const README: &str = include_str!("../../../../README.md");
-const EXAMPLES: [&str; 4] = [
+const EXAMPLES: [&str; 5] = [
     include_str!("../../../ropeway/examples/many_servers.rs"),
+    include_str!("../../../ropeway/examples/discover.rs"),
     include_str!("../../../ropeway/examples/first_call.rs"),
     include_str!("../../../ropeway/examples/ask_a_model.rs"),
     include_str!("../../../ropeway/examples/agent.rs"),

@@ -110,7 +110,7 @@ fn part(block: &Value) -> Result<ContentPart, String> {
     }
     let kind = block.get("type").and_then(Value::as_str).ok_or("a block must say its `type`")?;
     // Reading a block never fails: one that is not what it says becomes a text.
-    let part = ContentPart::from_value(block.clone());
+    let part = ContentPart::from_block(block.clone());
     match (kind, &part) {
         ("text", ContentPart::Text(_)) if block.get("text").is_some_and(Value::is_string) => Ok(part),
         ("image", ContentPart::Image(_)) | ("audio", ContentPart::Audio(_)) => Ok(part),

@@ -1,30 +1,154 @@
-//! Shortcuts for hosts that keep their tools themselves.
+//! Discovery for hosts that keep their tools themselves.
 
 use std::sync::Arc;
 
 use super::{Bridge, StartError};
 use crate::checked::CheckedTool;
 use crate::config::Config;
-use crate::registry::Registry;
-use crate::tool::Tool;
+use crate::registry::{Collision, Registry, Shape, Transformer, Verdict, naming};
+use crate::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
-/// Connects to all servers and gives their tools beside the bridge that holds them.
-pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Arc<dyn Tool>>), StartError> {
+/// Connects to all servers and returns their tools under the servers' own names.
+///
+/// Filters and transformers that run over the result therefore see those names; the prefix of the configuration is added by
+/// [`DiscoveredTool::register`]. Every tool keeps the bridge, and so its connection, alive. A server that cannot be reached has no
+/// tools here: [`Bridge::verdicts`] says why.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::bridge::connect_and_discover;
+/// use ropeway::config::{Config, Secrets};
+/// use ropeway::registry::Registry;
+/// use ropeway::tool::Tool as _;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?;
+/// let (_, found) = connect_and_discover(config).await?;
+/// let mut tools = Registry::default();
+/// for tool in found.into_iter().filter(|tool| tool.definition().name.starts_with("read_")) {
+///     tool.register(&mut tools);
+/// }
+/// # Ok(()) }
+/// ```
+pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<DiscoveredTool>), StartError> {
     let bridge = Bridge::new(config)?;
     bridge.start().await?;
-    let tools = bridge.tools().registry.tools().map(CheckedTool::tool).collect();
+    let tools = bridge.tools().registry.tools().map(|tool| DiscoveredTool::new(tool, &bridge)).collect();
     Ok((bridge, tools))
 }
 
-/// Connects to all servers and adds their tools to those of the host; where names are equal, the servers' win.
+/// Connects to all servers and adds their tools, with their prefixes, to a registry; where names are equal, the servers' win.
 ///
-/// The tools work for as long as the bridge lives.
-pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Bridge, StartError> {
+/// Returns the status of each server. The tools keep their connections alive: they work until the last clone of the registry, or
+/// the last registry [without the server](Registry::without_server), is dropped. The registry is not updated when a server changes
+/// its tools; [`Bridge::tools`] is.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::bridge::discover_and_register;
+/// use ropeway::config::{Config, Secrets};
+/// use ropeway::registry::Registry;
+/// use ropeway::tool::CallContext;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut tools = Registry::default();
+/// discover_and_register(Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?, &mut tools).await?;
+/// let arguments = serde_json::from_str(r#"{"expression": "6 * 7"}"#)?;
+/// let envelope = tools.call("mcp_demo_calculate", arguments, &CallContext::default()).await;
+/// println!("{}", serde_json::to_string(&envelope)?);
+/// # Ok(()) }
+/// ```
+pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Vec<Verdict>, StartError> {
     let (bridge, found) = connect_and_discover(config).await?;
     for tool in found {
-        if let Some(collision) = tools.register(tool) {
+        if let Some(collision) = tool.register(tools) {
             bridge.inner.roof.warn(None, collision.to_string());
         }
     }
-    Ok(bridge)
+    Ok(bridge.verdicts())
+}
+
+/// A tool found by [`connect_and_discover`], under its server's own name, that keeps its connection alive.
+#[derive(Clone)]
+pub struct DiscoveredTool {
+    tool: Arc<dyn Tool>,
+    definition: ToolDefinition,
+    /// The definition of the tool as the bridge exposes it.
+    exposed: ToolDefinition,
+    bridge: Bridge,
+}
+
+impl DiscoveredTool {
+    fn new(tool: &CheckedTool, bridge: &Bridge) -> Self {
+        let exposed = tool.definition().clone();
+        let prefix = &*exposed.provenance.prefix;
+        // A name that was shortened or told apart has another beginning or end: then the server's own is the better one.
+        let name =
+            exposed.name.strip_prefix(prefix).filter(|name| naming::legal(&format!("{prefix}{name}")) == exposed.name);
+        let name = name.unwrap_or(exposed.own_name()).to_owned();
+        let definition = ToolDefinition { name, ..exposed.clone() };
+        Self { tool: tool.tool(), definition, exposed, bridge: bridge.clone() }
+    }
+
+    /// Returns the alias of the server.
+    pub fn server(&self) -> Option<&Alias> {
+        match &self.exposed.origin {
+            Origin::Server { server, .. } => Some(server),
+            Origin::Local => None,
+        }
+    }
+
+    /// Returns the name that [`register`](Self::register) gives the tool: with the prefix of the configuration, and legal for
+    /// every model.
+    pub fn exposed_name(&self) -> &str {
+        &self.exposed.name
+    }
+
+    /// Applies a transformer, which sees the server's own name. Returns `None` if it filters the tool out.
+    #[must_use]
+    pub fn transformed(self, transformer: Arc<dyn Transformer>) -> Option<Self> {
+        let Self { exposed, bridge, .. } = self.clone();
+        let server = self.server().cloned().unwrap_or_else(|| "local".into());
+        let own = self.definition.name.clone();
+        let shape = Shape::plain(server).with_prefix("").with_transformer(transformer);
+        let tool = shape.apply(Arc::new(self))?;
+        let mut definition = tool.definition().clone();
+        definition.provenance = exposed.provenance.clone();
+        let name = match definition.name == own {
+            true => exposed.name,
+            false => naming::legal(&format!("{}{}", exposed.provenance.prefix, definition.name)),
+        };
+        let exposed = ToolDefinition { name, ..definition.clone() };
+        Some(Self { tool, definition, exposed, bridge })
+    }
+
+    /// Adds the tool to a registry under its [exposed name](Self::exposed_name). Returns what became of a tool that had the name.
+    ///
+    /// [`Registry::register`] adds it under the name of its definition instead, without the prefix.
+    pub fn register(self, tools: &mut Registry) -> Option<Collision> {
+        tools.register(Arc::new(Self { definition: self.exposed.clone(), ..self }))
+    }
+}
+
+impl Tool for DiscoveredTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn prepare(&self, arguments: &mut Arguments) {
+        self.tool.prepare(arguments);
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        self.tool.call(arguments, cx)
+    }
+}
+
+impl std::fmt::Debug for DiscoveredTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { definition, exposed, .. } = self;
+        f.debug_struct("DiscoveredTool").field("definition", definition).field("exposed", &exposed.name).finish()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
 use super::slot::Slot;
@@ -14,7 +15,11 @@ use crate::tool::Alias;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How every server of a bridge does.
-#[derive(Clone, Debug, Serialize)]
+///
+/// [`is_well`](Self::is_well) asks for every configured server, [`is_running_well`](Self::is_running_well) only for those that run.
+///
+/// In JSON they are `well` and `running_well`.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
     /// One record for each server, in the order of the configuration.
@@ -22,9 +27,25 @@ pub struct Health {
 }
 
 impl Health {
-    /// Every server that is wanted is there and answers.
+    /// Returns whether every server of the configuration is well: it answers, sleeps until it is needed, or is disabled.
     pub fn is_well(&self) -> bool {
         self.servers.iter().all(ServerHealth::is_well)
+    }
+
+    /// Returns whether every server that runs answers. Servers that are down, skipped or not started do not count, so a bridge
+    /// whose remaining servers work is well in this sense.
+    pub fn is_running_well(&self) -> bool {
+        self.servers.iter().filter(|server| server.is_running()).all(ServerHealth::is_well)
+    }
+}
+
+impl Serialize for Health {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut record = serializer.serialize_struct("Health", 3)?;
+        record.serialize_field("well", &self.is_well())?;
+        record.serialize_field("running_well", &self.is_running_well())?;
+        record.serialize_field("servers", &self.servers)?;
+        record.end()
     }
 }
 
@@ -72,10 +93,17 @@ impl ServerHealth {
     /// It answers, or need not.
     pub fn is_well(&self) -> bool {
         match self.outcome {
-            Outcome::Ready { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. } => self.latency.is_some(),
+            Outcome::Ready { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. } => {
+                self.latency.is_some() || !self.is_running()
+            }
             Outcome::Cached { .. } | Outcome::Disabled => true,
             _ => false,
         }
+    }
+
+    /// Returns whether the server is connected.
+    pub fn is_running(&self) -> bool {
+        self.protocol_version.is_some()
     }
 
     /// Looks at a server, and asks it whether it is alive.

@@ -1,18 +1,20 @@
 //! A memory of tools: what a server offered the last time, so that it need not be started to know.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::config::{ServerConfig, Transport};
+use super::eras::Eras;
+use super::private;
+use crate::config::{EraChoice, ServerConfig, Transport};
 use crate::hash::Fnv;
 use crate::json;
-use crate::mcp::Prompt;
+use crate::mcp::{Era, Prompt};
 use crate::protocol::{tool_definition, wire_definition};
 use crate::tool::{Alias, ToolDefinition};
 
@@ -63,15 +65,45 @@ impl Remembered {
     }
 }
 
-/// A folder with a file for each server.
+/// Returns the folder in which bridges remember servers unless they are told another: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in
+/// `$XDG_CACHE_HOME` or `~/.cache`. Returns `None` if `ROPEWAY_CACHE_DIR` is empty or no folder is known.
+pub fn default_memory() -> Option<PathBuf> {
+    default_in(|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+fn default_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+    match variable("ROPEWAY_CACHE_DIR") {
+        Some(folder) => Some(folder).filter(|folder| !folder.as_os_str().is_empty()),
+        None => {
+            let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+            cache.map(|cache| cache.join("ropeway/tools"))
+        }
+    }
+}
+
+/// A folder with a file for each server, and one for the eras of all.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     folder: PathBuf,
+    eras: Arc<Eras>,
 }
 
 impl Memory {
     pub(super) fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        let folder = folder.into();
+        let eras = Arc::new(Eras::new(folder.join("eras.json")));
+        Self { folder, eras }
+    }
+
+    /// Returns the era that a server spoke lately, if that is known and the configuration leaves it open.
+    pub(super) fn recall_era(&self, config: &ServerConfig) -> Option<Era> {
+        is_probed(config).then(|| self.eras.recall(key(config))).flatten()
+    }
+
+    /// Keeps the era that a server speaks.
+    pub(super) fn keep_era(&self, config: &ServerConfig, era: Era) -> io::Result<()> {
+        if is_probed(config) { self.eras.keep(key(config), era) } else { Ok(()) }
     }
 
     /// What a server had the last time, if that is remembered.
@@ -93,43 +125,44 @@ impl Memory {
                 _ => Err(error),
             });
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // Whoever reads meanwhile sees the old file or the new one, never half of one.
-        let path = self.path(config);
-        let new = path.with_extension(format!("{:016x}.new", fastrand::u64(..)));
-        let written = private_file(&new).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| drop(fs::remove_file(&new)))
+        // Only for its owner: a description may tell what a person works on.
+        private::write(&self.path(config), text.as_bytes())
     }
 
     /// One file for each way to reach a server. Secrets take no part in it.
     fn path(&self, config: &ServerConfig) -> PathBuf {
-        let mut hash = Fnv::default();
-        // Two words are not the one that they make together.
-        let mut take = |word: &str| hash.take(word.bytes().chain([0xff]));
-        match &config.transport {
-            Transport::Stdio(server) => {
-                take("stdio");
-                take(&server.command);
-                server.args.iter().for_each(|word| take(&config.mask.hide(word)));
-                server.env.iter().for_each(|(name, _)| take(name));
-                take(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
-            }
-            Transport::Http(server) | Transport::Sse(server) => {
-                take("http");
-                take(&config.mask.hide(&server.url));
-                server.headers.iter().for_each(|(name, _)| take(name));
-            }
-            _ => take("here"),
-        }
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let alias: String = config.alias.as_str().chars().map(safe).take(64).collect();
-        self.folder.join(format!("{alias}-{:016x}.json", hash.value()))
+        self.folder.join(format!("{alias}-{:016x}.json", key(config)))
     }
 }
 
-/// Definitions are nobody else's business: a description may tell what a person works on.
-fn private_file(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+/// Returns whether the era of a server is found out by asking it.
+fn is_probed(config: &ServerConfig) -> bool {
+    config.era == EraChoice::Auto && matches!(config.transport, Transport::Stdio(_) | Transport::Http(_))
+}
+
+/// Returns a number for the way to reach a server: its command or URL. Secrets take no part in it.
+fn key(config: &ServerConfig) -> u64 {
+    let mut hash = Fnv::default();
+    // Two words are not the one that they make together.
+    let mut take = |word: &str| hash.take(word.bytes().chain([0xff]));
+    match &config.transport {
+        Transport::Stdio(server) => {
+            take("stdio");
+            take(&server.command);
+            server.args.iter().for_each(|word| take(&config.mask.hide(word)));
+            server.env.iter().for_each(|(name, _)| take(name));
+            take(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
+        }
+        Transport::Http(server) | Transport::Sse(server) => {
+            take("http");
+            take(&config.mask.hide(&server.url));
+            server.headers.iter().for_each(|(name, _)| take(name));
+        }
+        _ => take("here"),
+    }
+    hash.value()
 }
 
 #[cfg(test)]
@@ -151,6 +184,19 @@ mod tests {
             has_resources: true,
             prompts: vec![Prompt::remembered(prompt).expect("a prompt")],
         }
+    }
+
+    #[test]
+    fn servers_are_remembered_in_the_cache_folder_by_default() {
+        let folder = |variables: &[(&str, &str)]| {
+            let found = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            default_in(found).map(|path| path.display().to_string())
+        };
+        assert_eq!(folder(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]).as_deref(), Some("/c/ropeway/tools"));
+        assert_eq!(folder(&[("HOME", "/h"), ("XDG_CACHE_HOME", "c")]).as_deref(), Some("/h/.cache/ropeway/tools"));
+        assert_eq!(folder(&[("HOME", "/h"), ("ROPEWAY_CACHE_DIR", "/r")]).as_deref(), Some("/r"));
+        assert_eq!(folder(&[("HOME", "/h"), ("ROPEWAY_CACHE_DIR", "")]), None);
+        assert_eq!(folder(&[]), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod context;
 mod discover;
+mod eras;
 mod extras;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
@@ -9,6 +10,7 @@ mod gate;
 mod health;
 mod memory;
 mod pool;
+mod private;
 mod slot;
 mod tool;
 mod watch;
@@ -21,8 +23,9 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 
-pub use self::discover::{connect_and_discover, discover_and_register};
+pub use self::discover::{DiscoveredTool, connect_and_discover, discover_and_register};
 pub use self::health::{Health, ServerHealth};
+pub use self::memory::default_memory;
 
 use self::health::PATIENCE;
 use self::memory::Memory;
@@ -110,6 +113,7 @@ pub struct Reloaded {
 /// Cheap to clone. Dropping the last clone closes every connection and ends every process that nobody else uses; whoever
 /// holds an [`Mcp`] of it uses that connection.
 #[derive(Clone)]
+#[must_use = "dropping a bridge closes its connections"]
 pub struct Bridge {
     inner: Arc<Inner>,
 }
@@ -202,10 +206,18 @@ impl BridgeBuilder {
         self
     }
 
-    /// Remembers tools in this folder, so that lazy servers need not be started to know them.
+    /// Remembers servers in this folder instead of the [default one](default_memory): the tools of lazy servers, so that those need
+    /// not be started to list them, and which servers speak the legacy era, so that those are not probed at every start.
     #[must_use]
     pub fn remember_in(mut self, folder: impl Into<PathBuf>) -> Self {
         self.memory = Some(folder.into());
+        self
+    }
+
+    /// Neither reads nor writes anything about servers on disk. A lazy server is then started with the others.
+    #[must_use]
+    pub fn remember_nothing(mut self) -> Self {
+        self.memory = None;
         self
     }
 
@@ -263,7 +275,7 @@ impl Bridge {
             handlers: Handlers::new(),
             events: Events::default(),
             shaping: Shaping::default(),
-            memory: None,
+            memory: default_memory(),
             lock: None,
         }
     }

@@ -17,7 +17,7 @@ use crate::checked::CheckedTool;
 use crate::config::{LockPolicy, ServerConfig, ServerEntry, Settings, Start};
 use crate::event::{Event, Events};
 use crate::lock::{Difference, DifferenceKind, Lock};
-use crate::mcp::{Backoff, ConnectError, ConnectFailed, Handlers, Mcp, Prompt, State, chain};
+use crate::mcp::{Backoff, ConnectError, ConnectFailed, Era, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
 use crate::secret::Mask;
 use crate::tool::{Alias, CallError, Tool};
@@ -293,6 +293,10 @@ impl Slot {
 
     /// Begins to follow the server. Whoever waits for it may give up, and all the same it is done.
     fn running(self: &Arc<Self>, lease: Lease) -> Phase {
+        let era = self.roof.memory.as_ref().zip(self.config()).and_then(|(memory, config)| memory.recall_era(config));
+        if let Some(era) = era {
+            lease.mcp().assume_era(era);
+        }
         if let Some(info) = lease.mcp().server_info() {
             // Somebody else has made the connection: we have not heard it being made.
             let (server, protocol_version) = (self.alias().clone(), info.protocol_version.clone());
@@ -357,6 +361,9 @@ impl Slot {
                 if let (true, Some(remembered)) = (is_new, remembered) {
                     self.keep(&remembered);
                 }
+                if is_new {
+                    self.check_schemas();
+                }
                 let before = self.progress.send_replace(Progress::Listed);
                 // At the first try whoever started it is told by the verdict.
                 if is_new && !matches!(before, Progress::Trying) {
@@ -387,6 +394,34 @@ impl Slot {
             && let Err(error) = memory.keep(config, remembered)
         {
             tracing::debug!(server = %self.alias(), "the tools could not be remembered: {error}");
+        }
+    }
+
+    /// Warns about tools whose input schemas cannot be compiled, if anyone listens. Compiling takes a while, so it happens in the
+    /// background and stops when the slot is gone.
+    fn check_schemas(self: &Arc<Self>) {
+        if !self.events().heard() {
+            return;
+        }
+        let (slot, tools) = (Arc::downgrade(self), self.tools());
+        tokio::task::spawn_blocking(move || {
+            let mut warned = 0;
+            for tool in tools {
+                let Some(slot) = slot.upgrade().filter(|_| warned < MOST_WARNINGS) else { return };
+                if let Some(warning) = tool.schema_warning() {
+                    slot.warn(&warning);
+                    warned += 1;
+                }
+            }
+        });
+    }
+
+    /// Keeps the era that the server speaks.
+    fn keep_era(&self, era: Era) {
+        if let (Some(memory), Some(config)) = (&self.roof.memory, self.config())
+            && let Err(error) = memory.keep_era(config, era)
+        {
+            tracing::debug!(server = %self.alias(), "the era could not be remembered: {error}");
         }
     }
 
@@ -593,6 +628,9 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
             let Some(slot) = slot.upgrade() else { return };
             if let State::Down { cause, .. } = &*state.borrow() {
                 slot.failed(chain(&**cause));
+            }
+            if let State::Ready { server } = &*state.borrow() {
+                slot.keep_era(server.era);
             }
             slot.roof.change();
             slot.wants_prompts()

@@ -28,6 +28,47 @@ pub(super) fn is_ours(name: &str, dialect: Dialect) -> bool {
     }
 }
 
+/// Whether an option is written into a declaration.
+pub(super) enum OptionUse {
+    /// It is.
+    Sent,
+    /// It is, and the vendor's reference does not list it.
+    Unknown,
+    /// It is not, for this reason.
+    Refused(&'static str),
+}
+
+/// Returns what becomes of an option.
+///
+/// The known ones are those of the vendors' references:
+/// <https://docs.claude.com/en/api/messages#body-tools>,
+/// <https://platform.openai.com/docs/api-reference/responses/create#responses-create-tools> and
+/// <https://ai.google.dev/api/caching#FunctionDeclaration>.
+pub(super) fn option(name: &str, dialect: Dialect) -> OptionUse {
+    let known: &[&str] = match dialect {
+        Dialect::Anthropic => &[
+            "description",
+            "type",
+            "strict",
+            "cache_control",
+            "defer_loading",
+            "allowed_callers",
+            "input_examples",
+            "eager_input_streaming",
+        ],
+        Dialect::Responses => &["description", "strict", "defer_loading"],
+        Dialect::Chat => &["description", "strict"],
+        Dialect::Gemini => &["description", "behavior", "response", "responseJsonSchema"],
+    };
+    match name {
+        _ if known.contains(&name) => OptionUse::Sent,
+        "grounding" if dialect == Dialect::Gemini => OptionUse::Refused("functions have no grounding"),
+        "strict" => OptionUse::Refused("the provider has no such option"),
+        _ if is_ours(name, dialect) => OptionUse::Refused("it is set by the definition of the tool"),
+        _ => OptionUse::Unknown,
+    }
+}
+
 impl Serialize for Declaration<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -67,7 +108,10 @@ impl Fields<'_> {
         if let Some(strict) = strict {
             map.serialize_entry("strict", &strict)?;
         }
-        for (key, value) in options.iter().filter(|(key, _)| !is_ours(key, dialect)) {
+        for (key, value) in options
+            .iter()
+            .filter(|(key, _)| !is_ours(key, dialect) && !matches!(option(key, dialect), OptionUse::Refused(_)))
+        {
             map.serialize_entry(key, value)?;
         }
         Ok(())

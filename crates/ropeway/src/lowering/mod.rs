@@ -85,6 +85,8 @@ pub struct LoweredTool {
     pub json: Box<RawValue>,
     /// What was altered on the way.
     pub alterations: Vec<Alteration>,
+    /// Provider options that are not sent as they were given, or may be refused.
+    pub warnings: Vec<String>,
     /// How the arguments differ, if they do.
     shape: Option<Shape>,
 }
@@ -184,6 +186,16 @@ impl Lowered {
 
     fn leave_out(&mut self, name: &str, why: String) {
         self.left_out.push(LeftOut { name: name.to_owned(), why });
+    }
+
+    /// Returns what a person should know: tools that are left out, and provider options that are not sent.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let left_out = self.left_out.iter().map(|LeftOut { name, why }| format!("tool `{name}` is left out: {why}"));
+        let options = |tool: &LoweredTool| {
+            let name = tool.name.clone();
+            tool.warnings.iter().map(move |warning| format!("tool `{name}`: {warning}")).collect::<Vec<_>>()
+        };
+        left_out.chain(self.tools.iter().flat_map(options))
     }
 
     /// All tools as they stand in a request, between the brackets of the list.

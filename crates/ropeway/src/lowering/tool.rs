@@ -3,7 +3,7 @@
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
-use super::declaration::{self, Declaration};
+use super::declaration::{self, Declaration, OptionUse};
 use super::form::Form;
 use super::root::{self, Root};
 use super::walker::{Failure, Tally};
@@ -51,12 +51,14 @@ pub(super) fn lower(
 ) -> Result<LoweredTool, String> {
     let schema = definition.input_schema.try_read().map_err(|error| format!("its schema cannot be read: {error}"))?;
     let mut alterations = Vec::new();
-    let options = options(definition, dialect, &mut alterations);
+    let mut warnings = Vec::new();
+    let options = options(definition, dialect, &mut alterations, &mut warnings);
     let asked = options.get("strict").and_then(Value::as_bool).filter(|_| dialect != Dialect::Gemini);
     let (root, strict) = match asked {
         Some(true) => match strictly(&schema, dialect, strictness) {
             Ok(root) => (root, Some(true)),
             Err(Failure::NotStrict(why)) => {
+                warnings.push(format!("provider option `strict` is sent as false: {why}"));
                 let how = How::Rewritten(format!("false, because {why}"));
                 alterations.push(Alteration { at: String::new(), keyword: "strict".to_owned(), how });
                 (root::lower(&schema, Form::of(dialect, false)).map_err(words)?, Some(false))
@@ -81,6 +83,7 @@ pub(super) fn lower(
         wire_name: wire_name.to_owned(),
         json,
         alterations,
+        warnings,
         shape: root.shape,
     })
 }
@@ -101,26 +104,73 @@ pub(super) fn words(failure: Failure) -> String {
     }
 }
 
-/// What a definition says to this dialect: first what it says to all of the provider's, then to this one.
-fn options(definition: &ToolDefinition, dialect: Dialect, alterations: &mut Vec<Alteration>) -> Map<String, Value> {
-    let keys: &[&str] = match dialect {
+/// Providers whose options some dialect reads. OpenAI's and Google's apply to all of their dialects, and those of one dialect win.
+const PROVIDERS: [&str; 6] = ["anthropic", "openai", "responses", "chat", "google", "gemini"];
+
+/// Returns the options of a definition for this dialect, and warns about each that is not sent, or that the dialect may refuse.
+fn options(
+    definition: &ToolDefinition,
+    dialect: Dialect,
+    alterations: &mut Vec<Alteration>,
+    warnings: &mut Vec<String>,
+) -> Map<String, Value> {
+    let providers: &[&str] = match dialect {
         Dialect::Anthropic => &["anthropic"],
         Dialect::Responses => &["openai", "responses"],
         Dialect::Chat => &["openai", "chat"],
         Dialect::Gemini => &["google", "gemini"],
     };
     let mut all = Map::new();
-    for key in keys {
-        match definition.provider_options.get(*key) {
-            Some(Value::Object(options)) => all.extend(options.clone()),
-            Some(_) => alterations.push(dropped(key)),
-            None => {}
+    for (provider, options) in &definition.provider_options {
+        if !PROVIDERS.contains(&provider.as_str()) {
+            warnings.push(format!("provider option `{provider}` is not sent: no such provider"));
+        } else if providers.contains(&provider.as_str()) && !options.is_object() {
+            alterations.push(dropped(provider));
+            warnings.push(format!("provider option `{provider}` is not sent: it is not an object"));
         }
     }
-    let is_heard = |key: &str| key == "strict" && dialect != Dialect::Gemini;
-    let not_theirs = all.keys().filter(|key| declaration::is_ours(key, dialect) && !is_heard(key));
-    alterations.extend(not_theirs.map(|key| dropped(key)));
+    for provider in providers {
+        let Some(Value::Object(options)) = definition.provider_options.get(*provider) else { continue };
+        all.extend(flat(options, dialect));
+    }
+    for key in all.keys() {
+        let name = format!("provider option `{}.{key}`", origin(definition, providers, key));
+        match declaration::option(key, dialect) {
+            OptionUse::Sent => {}
+            OptionUse::Unknown => warnings.push(format!("{name} is sent although it is not a known option")),
+            OptionUse::Refused(why) => {
+                alterations.push(dropped(key));
+                warnings.push(format!("{name} is not sent: {why}"));
+            }
+        }
+    }
     all
+}
+
+/// Returns options as they stand in the declaration of a function. OpenAI's Chat Completions nest them in `function`
+/// (<https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>), which is read for both of its dialects.
+fn flat(options: &Map<String, Value>, dialect: Dialect) -> Map<String, Value> {
+    let mut flat = options.clone();
+    if matches!(dialect, Dialect::Chat | Dialect::Responses)
+        && let Some(Value::Object(function)) = options.get("function")
+    {
+        flat.shift_remove("function");
+        flat.extend(function.clone());
+        // The discriminator beside `function`.
+        if flat.get("type").is_some_and(|kind| kind == "function") {
+            flat.shift_remove("type");
+        }
+    }
+    flat
+}
+
+/// Returns the provider under which an option was written.
+fn origin<'p>(definition: &ToolDefinition, providers: &[&'p str], option: &str) -> &'p str {
+    let has = |options: &Value| {
+        options.get(option).is_some() || options.pointer("/function").is_some_and(|it| it.get(option).is_some())
+    };
+    let written = |provider: &&&str| definition.provider_options.get(**provider).is_some_and(has);
+    providers.iter().rev().find(written).or(providers.first()).copied().unwrap_or_default()
 }
 
 fn dropped(option: &str) -> Alteration {

@@ -9,6 +9,8 @@ use super::Mcp;
 use super::tools::{self, McpTool};
 use crate::config::Timeouts;
 use crate::event::{Events, Relay};
+#[cfg(feature = "bridge")]
+use crate::protocol::Era;
 use crate::tool::{Alias, CallContext, CallError, Tool, ToolDefinition};
 
 impl Mcp {
@@ -23,6 +25,15 @@ impl Mcp {
     pub(crate) async fn settled_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let list = tools::settled(&self.handle.shared, &CallContext::default()).await?;
         Ok(self.tools(&list, None, &()))
+    }
+
+    /// Takes the server to speak this era, as it did lately, unless it is known better. A server that refuses it is probed.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn assume_era(&self, era: Era) {
+        let shared = &self.handle.shared;
+        if shared.era().is_none() {
+            shared.remember_era(Some(era));
+        }
     }
 
     /// Which limit the tool list has reached, in words.

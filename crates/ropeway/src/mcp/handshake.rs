@@ -42,12 +42,12 @@ pub(crate) async fn connect(
     let limit = config.timeouts.connect;
     let now = Instant::now();
     let clocks = Clocks { idle: limit, deadline: now + limit, started: now };
-    let handshake = Handshake { config, host, clocks };
-    let era = match (config.era, remembered) {
-        (EraChoice::Legacy, _) => Some(Era::Legacy),
-        (EraChoice::Modern, _) => Some(Era::Modern),
-        (EraChoice::Auto, remembered) => remembered,
+    let (era, is_guess) = match config.era {
+        EraChoice::Legacy => (Some(Era::Legacy), false),
+        EraChoice::Modern => (Some(Era::Modern), false),
+        EraChoice::Auto => (remembered, remembered.is_some()),
     };
+    let handshake = Handshake { config, host, clocks, is_guess };
     // The clocks end every request; this ends what is no request, such as the opening of a stream.
     let last_words = Duration::from_millis(500);
     match tokio::time::timeout(limit + last_words, handshake.run(era)).await {
@@ -65,6 +65,8 @@ struct Handshake<'a> {
     config: &'a ServerConfig,
     host: &'a Arc<Host>,
     clocks: Clocks,
+    /// The era is remembered from an earlier connection, and the server may speak another one by now.
+    is_guess: bool,
 }
 
 /// What the probe found out.
@@ -122,7 +124,13 @@ impl Handshake<'_> {
                 Ok(info) => return Ok(self.modern(link, info)),
                 Err(fault) => Err(fault.into_connect_error()),
             },
-            Some(Era::Legacy) => self.legacy(link).await,
+            Some(Era::Legacy) => match self.legacy(link).await {
+                Err(failed) if self.is_guess && may_be_modern(&failed) => {
+                    lines.close(self.config.timeouts.close).await;
+                    return Box::pin(Handshake { is_guess: false, ..*self }.lines(None)).await;
+                }
+                outcome => outcome,
+            },
             None => match self.probe(&link).await {
                 Ok(Verdict::Modern(info)) => return Ok(self.modern(link, *info)),
                 Ok(Verdict::Initialized(answer)) => self.initialized(link, &answer).await,
@@ -158,7 +166,7 @@ impl Handshake<'_> {
         let mut discover = std::pin::pin!(self.discover(link));
         tokio::select! {
             outcome = &mut discover => return verdict(outcome),
-            () = tokio::time::sleep(self.config.timeouts.probe) => {}
+            () = tokio::time::sleep(self.probe_time()) => {}
         }
         let mut initialize = std::pin::pin!(self.initialize(link, LATEST_LEGACY));
         let (mut refused, mut asked) = (None, true);
@@ -179,6 +187,16 @@ impl Handshake<'_> {
     }
 
     async fn http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, Failed> {
+        match self.http_in(server, era).await {
+            Err(failed) if self.is_guess && era == Some(Era::Legacy) && may_be_modern(&failed) => {
+                // What the server said first counts where the probe says no more.
+                Handshake { is_guess: false, ..*self }.http_in(server, None).await.map_err(|_| failed)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, Failed> {
         let http = Http::new(server, self.inbox(), self.config.limits.message_bytes)?;
         let link = Link::Http(http.clone());
         if era != Some(Era::Legacy) {
@@ -202,11 +220,17 @@ impl Handshake<'_> {
         }
     }
 
+    /// Returns how long the probe may take: never more than half of the time that is left.
+    fn probe_time(&self) -> Duration {
+        let left = self.clocks.deadline.saturating_duration_since(Instant::now());
+        self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
+    }
+
     /// A server that may be legacy gets less time for the question than for the whole handshake.
     fn probe_clocks(&self, era: Option<Era>) -> Clocks {
         match era {
             Some(_) => self.clocks,
-            None => Clocks { idle: self.config.timeouts.probe.max(Duration::from_millis(1)), ..self.clocks },
+            None => Clocks { idle: self.probe_time(), ..self.clocks },
         }
     }
 
@@ -398,6 +422,15 @@ fn may_be_sse(failed: &ConnectError) -> bool {
     match failed {
         ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
         ConnectError::Refused(_) | ConnectError::Protocol(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a server that was taken for a legacy one may be a modern one by now: it does not know `initialize`.
+fn may_be_modern(failed: &ConnectError) -> bool {
+    match failed {
+        ConnectError::Refused(_) | ConnectError::Protocol(_) | ConnectError::Version { .. } => true,
+        ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
         _ => false,
     }
 }

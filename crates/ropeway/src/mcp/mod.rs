@@ -61,8 +61,9 @@ use self::supervisor::Order;
 use self::tools::{McpTool, ToolList};
 use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
+use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
-use crate::tool::{Alias, Arguments, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// A connection to a server could not be made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -197,7 +198,11 @@ impl Mcp {
         self.handle.shared.host.noise()
     }
 
-    /// The server's tools, ready to be called. With a prefix, `prefix_` goes before each name.
+    /// Returns the server's tools, ready to be called. With a prefix, `prefix_` goes before each name.
+    ///
+    /// The list is fetched once and kept until the server reports a change (`notifications/tools/list_changed`), the connection
+    /// is made again, or the time passes that the server gave it with `ttlMs`. `ttlMs: 0` means that the list is not kept at all:
+    /// each call of this method fetches it. [`refresh_tools`](Self::refresh_tools) always fetches it.
     pub async fn list_tools(&self, prefix: Option<&str>) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let list = tools::list(&self.handle.shared, &CallContext::default()).await?;
         Ok(self.tools(&list, prefix, &self.handle))
@@ -222,14 +227,37 @@ impl Mcp {
         Ok(list.definitions().map(|definition| Arc::unwrap_or_clone(tools::renamed(definition, prefix))).collect())
     }
 
-    /// Fetches the server's tools anew.
-    pub async fn refresh_tools(&self) -> Result<(), CallError> {
-        tools::fetch(&self.handle.shared, &CallContext::default()).await.map(drop)
+    /// Fetches the list of tools from the server, even if the list that is kept is still good, and returns the tools.
+    pub async fn refresh_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
+        let list = tools::fetch(&self.handle.shared, &CallContext::default()).await?;
+        Ok(self.tools(&list, None, &self.handle))
     }
 
     /// Calls a tool by the server's own name for it. Dropping the future cancels the call at the server.
     pub async fn call_tool(&self, tool: &str, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> {
         call::call_tool(&self.handle.shared, tool, arguments, cx).await
+    }
+
+    /// Calls a tool by the server's own name for it and returns the outcome as an [`Envelope`], whether the call succeeded or not.
+    ///
+    /// Structured content is cast to the output schema of the tool if the list of tools has been fetched before. The arguments are
+    /// sent as they are; [`CheckedTool`](crate::checked::CheckedTool) also checks them.
+    pub async fn call(&self, tool: &str, arguments: Arguments, cx: &CallContext) -> Envelope {
+        let start = tokio::time::Instant::now();
+        let outcome = self.call_tool(tool, arguments, cx).await;
+        let origin = Origin::Server { server: self.alias().clone(), tool: tool.into() };
+        let (id, took) = (cx.id().clone(), start.elapsed());
+        match outcome {
+            Ok(output) => {
+                let envelope = Envelope::from_output(id, tool, origin, took, output);
+                let list = self.handle.shared.tools();
+                match list.as_ref().and_then(|list| list.get(tool)?.definition.output_schema.as_ref()) {
+                    Some(schema) => envelope.cast_to(schema),
+                    None => envelope,
+                }
+            }
+            Err(error) => Envelope::from_error(id, tool, origin, took, error),
+        }
     }
 
     /// Sends any other request of the protocol; parameters and result are plain JSON.

@@ -259,7 +259,7 @@ impl PromptResult {
                         Value::Array(parts) => parts,
                         part => vec![part],
                     };
-                    let parts = parts.into_iter().map(ContentPart::from_value);
+                    let parts = parts.into_iter().map(ContentPart::from_block);
                     messages.extend(parts.map(|content| PromptMessage { role: role.clone(), content }));
                 }
                 odd => warn(&format!("a message without content: {}", brief(&odd))),

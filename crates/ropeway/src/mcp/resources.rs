@@ -106,7 +106,7 @@ pub(crate) async fn read(
     for content in contents {
         let words = brief(&content);
         let block = Map::from_iter([("type".to_owned(), "resource".into()), ("resource".to_owned(), content)]);
-        match ContentPart::from_value(Value::Object(block)) {
+        match ContentPart::from_block(Value::Object(block)) {
             ContentPart::Resource(mut resource) => {
                 if resource.uri.is_empty() {
                     uri.clone_into(&mut resource.uri);

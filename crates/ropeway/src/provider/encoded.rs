@@ -140,8 +140,7 @@ pub(super) struct Body<'a> {
 impl<'a> Body<'a> {
     pub(super) fn new(settings: &'a Settings, request: &'a ChatRequest<'a>) -> Self {
         let lowered = request.tools.map(|tools| tools.lowered(settings.dialect)).unwrap_or_default();
-        let left_out = |tool: &crate::lowering::LeftOut| format!("tool `{}` is left out: {}", tool.name, tool.why);
-        let warnings = lowered.left_out.iter().map(left_out).collect();
+        let warnings = lowered.warnings().collect();
         Self { settings, request, lowered, json: vec![b'{'], warnings, broken: None }
     }
 

@@ -30,7 +30,7 @@ pub(super) fn fill(template: &str, alias: &Alias) -> String {
 }
 
 /// A name of nothing but `[A-Za-z0-9_-]`, 64 characters at most, never empty. One that has to be cut ends in a hash.
-pub(super) fn legal(raw: &str) -> String {
+pub(crate) fn legal(raw: &str) -> String {
     EVERYWHERE.legal(raw)
 }
 

@@ -300,6 +300,19 @@ mod tests {
     }
 
     #[test]
+    fn a_hundred_thousand_changes_are_compared_once_each() {
+        let many = |prefix: &str| {
+            let names: Vec<String> = (0..100_000).map(|nth| format!("{prefix}{nth}")).collect();
+            let properties: Map<String, Value> =
+                names.iter().map(|name| (name.clone(), json!({"type": "string"}))).collect();
+            tool(json!({"type": "object", "properties": properties, "required": names}), json!({}))
+        };
+        let words = words(&many("a"), &many("b"));
+        assert_eq!(words.len(), MOST + 1);
+        assert_eq!(words.last().map(String::as_str), Some("199980 more changes"));
+    }
+
+    #[test]
     fn a_note_that_becomes_a_shell_is_told_in_words() {
         let shell = tool(
             json!({"type": "object", "properties": {"text": {"type": "array"}, "shell": {"type": "string"}}, "required": ["text", "shell"]}),

@@ -182,6 +182,26 @@ impl CallError {
         self
     }
 
+    /// Returns a stable word for the kind of failure, as it stands in the JSON of an envelope.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotConnected { .. } => "not_connected",
+            Self::Unavailable { .. } => "unavailable",
+            Self::NeedsAuth { .. } => "needs_auth",
+            Self::Timeout { .. } => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::InvalidArguments { .. } => "invalid_arguments",
+            Self::Denied { .. } => "denied",
+            Self::Changed { .. } => "changed",
+            Self::Hidden { .. } => "hidden",
+            Self::Refused { .. } => "refused",
+            Self::Protocol { .. } => "protocol",
+            Self::TooLarge { .. } => "too_large",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
     /// The same call may work a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Timeout { .. })

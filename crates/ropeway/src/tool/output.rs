@@ -155,10 +155,10 @@ impl ToolOutput {
         for (key, value) in fields {
             match (key.as_str(), value) {
                 ("content", Value::Array(blocks)) => {
-                    output.content = blocks.into_iter().map(ContentPart::from_value).collect();
+                    output.content = blocks.into_iter().map(ContentPart::from_block).collect();
                 }
                 ("content", Value::Null) => output.content.clear(),
-                ("content", block) => output.content = vec![ContentPart::from_value(block)],
+                ("content", block) => output.content = vec![ContentPart::from_block(block)],
                 (_, value) => output.insert(key.into(), value),
             }
         }

@@ -54,6 +54,23 @@ async fn told_of(way: &str, scripted: &Scripted, request: &Value) {
 }
 
 #[test]
+fn a_call_of_a_connection_can_end_in_an_envelope() {
+    scene(|_| async {
+        let (_, server) = in_process(Script::default()).await;
+        server.list_tools(None).await.expect("tools");
+        let cx = CallContext::default();
+        let sum = server.call("add", crate::hasty::arguments(json!({"a": 1, "b": 2})), &cx).await;
+        assert_eq!(serde_json::to_value(&sum).expect("JSON")["data"], json!({"sum": 3.0}));
+        assert!(!sum.meta.is_error && sum.error.is_none());
+        server.close().await;
+        let lost = server.call("add", crate::hasty::arguments(json!({})), &CallContext::default()).await;
+        let record = serde_json::to_value(&lost).expect("JSON");
+        assert_eq!(record["error"]["kind"], "not_connected");
+        assert_eq!(record["origin"], json!({"server": "peer", "tool": "add"}));
+    });
+}
+
+#[test]
 fn a_slow_call_does_not_hold_up_others() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, config| {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ropeway::config::{EraChoice, ServerConfig};
+use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::event::Event;
 use ropeway::mcp::{Era, Mcp, State};
 use ropeway::testing::{Fault, HttpFault, HttpScripted, On, Rule, Script, Scripted, UnknownMethods, odd};
@@ -91,6 +91,26 @@ fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
 
         let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
         let server = connect(hasty(at(http.url()))).await;
+        is_legacy(&server, &http).await;
+        server.close().await;
+    });
+}
+
+#[test]
+fn the_probe_takes_no_more_than_half_of_the_time() {
+    scene(|_| async {
+        let impatient = |transport: Transport| {
+            let mut config = hasty(transport);
+            config.timeouts.probe = 100 * SOON;
+            config
+        };
+        let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
+        let scripted = Scripted::new(silent);
+        let server = connect(impatient(scripted.in_process().into())).await;
+        is_legacy(&server, &scripted).await;
+        server.close().await;
+        let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
+        let server = connect(impatient(at(http.url()).into())).await;
         is_legacy(&server, &http).await;
         server.close().await;
     });

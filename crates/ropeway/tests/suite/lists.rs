@@ -185,7 +185,8 @@ fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
             server.list_tools(None).await.expect("tools");
         }
         assert_eq!(lists(&scripted), 1);
-        server.refresh_tools().await.expect("a list");
+        let tools = server.refresh_tools().await.expect("a list");
+        assert!(tools.iter().any(|tool| tool.definition().name == "echo"));
         assert_eq!(lists(&scripted), 2);
         let mut events = server.events();
         assert_eq!(text(&server, "grow", json!({"name": "grown"})).await, "grown");

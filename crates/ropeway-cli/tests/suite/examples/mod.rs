@@ -124,6 +124,13 @@ async fn first_call_lists_the_tools_and_calls_one() {
 }
 
 #[tokio::test]
+async fn discover_registers_the_tools_of_the_servers_that_run() {
+    let told = Example::new("discover", &[]).run(&[]).await;
+    let status = "server `demo` is ready with 6 tools\nserver `absent` is down: could not start `no-such-program`";
+    assert!(told.stdout.starts_with(status) && told.stdout.contains("\"data\": \"42\""), "{}", told.stdout);
+}
+
+#[tokio::test]
 async fn many_servers_says_how_each_stands_and_shows_an_envelope() {
     let told = Example::new("many_servers", &[]).run(&[]).await;
     let expected = r#"server `demo` is ready with 6 tools

@@ -53,6 +53,46 @@ fn provider_options_end_up_in_that_providers_tool() {
 }
 
 #[test]
+fn options_in_openais_nested_form_reach_both_of_its_dialects() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+    let mut definition = definition(schema);
+    definition.provider_options = arguments(
+        json!({"openai": {"type": "function", "function": {"strict": true}}, "google": {"grounding": false}}),
+    );
+    let tool = |dialect| one(&definition, dialect).expect("a tool");
+    assert_eq!(declared(&tool(Dialect::Chat))["function"]["strict"], true);
+    assert_eq!(declared(&tool(Dialect::Responses))["strict"], true);
+    for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Anthropic] {
+        assert_eq!(tool(dialect).warnings, [""; 0], "{dialect:?}");
+    }
+    assert_eq!(declared(&tool(Dialect::Gemini)).get("grounding"), None);
+    assert_eq!(
+        tool(Dialect::Gemini).warnings,
+        ["provider option `google.grounding` is not sent: functions have no grounding"]
+    );
+}
+
+#[test]
+fn an_option_that_is_unknown_or_dropped_warns_by_its_name() {
+    let mut definition = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    definition.provider_options = arguments(json!({
+        "openai": {"function": {"name": "other", "stric": true}},
+        "chat": 3,
+        "anthropik": {"cache_control": {}},
+    }));
+    let lowered = lower([&definition], Dialect::Chat);
+    assert_eq!(
+        lowered.warnings().collect::<Vec<_>>(),
+        [
+            "tool `tool`: provider option `chat` is not sent: it is not an object",
+            "tool `tool`: provider option `anthropik` is not sent: no such provider",
+            "tool `tool`: provider option `openai.name` is not sent: it is set by the definition of the tool",
+            "tool `tool`: provider option `openai.stric` is sent although it is not a known option",
+        ]
+    );
+}
+
+#[test]
 fn a_reference_is_replaced_by_what_it_points_to_and_what_is_beside_it_wins() {
     let schema = json!({
         "type": "object",

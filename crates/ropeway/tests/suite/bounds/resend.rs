@@ -77,6 +77,7 @@ fn a_call_that_may_have_been_executed_is_not_sent_again() {
                 json,
                 r#"{"jsonrpc":"2.0","id":{id},"error":{"code":-32602,"message":"no such file"}}"#,
             ),
+            First::Answer("404 Not Found", json, r#"{"detail": "no such customer"}"#),
             First::Answer("401 Unauthorized", "", "session expired"),
             First::Answer("403 Forbidden", "WWW-Authenticate: Bearer\r\n", "session"),
             First::Answer("410 Gone", "", "session"),

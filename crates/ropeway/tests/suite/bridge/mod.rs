@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use ropeway::bridge::{Bridge, Listing, StartError, connect_and_discover, discover_and_register};
 use ropeway::config::{Collisions, Config, ServerConfig, ServerEntry, Settings, Start, Transport};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextItem, ContextKind, ContextSource, Outcome, Registry, ToolSource};
-use ropeway::testing::{Fault, On, Script, Scripted};
-use ropeway::tool::{Alias, CallContext, CallError, LocalTool, ToolDefinition, ToolOutput};
+use ropeway::registry::{ContextItem, ContextKind, ContextSource, Outcome, Prefix, Registry, ToolSource, Verdict};
+use ropeway::testing::{Fault, HttpScripted, On, Script, Scripted};
+use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
@@ -161,9 +161,11 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
         for (alias, words) in [("absent", "/no/such/program"), ("dying", "")] {
             let health = bridge.health_check().await;
             let health = health.servers.into_iter().find(|server| server.server.as_str() == alias).expect("a record");
-            assert!(!health.is_well());
+            assert!(!health.is_well() && !health.is_running());
             assert!(health.last_error.expect("an error").contains(words));
         }
+        let health = bridge.health_check().await;
+        assert!(!health.is_well() && health.is_running_well(), "{health:?}");
         assert!(next_warning(&mut events).await.contains("it is left out for now"));
         bridge.stop().await;
     });
@@ -531,18 +533,144 @@ fn hosts_that_keep_their_tools_themselves_can_take_them_over() {
             LocalTool::new(ToolDefinition::new("here"), |_, _| async { Ok::<_, CallError>(ToolOutput::text("local")) });
         assert!(tools.register(std::sync::Arc::new(local)).is_none());
         let servers = config([entry("a", Scripted::new(with_tool("one")).in_process())]);
-        let bridge = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
+        let verdicts = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
+        assert_eq!(verdicts, [Verdict::new("a", Outcome::Ready { tools: 1 })]);
         assert_eq!(call(&tools, "here", json!({})).await.as_deref(), Ok("local"));
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
         assert_eq!(tools.without_server(&"a".into()).len(), 1);
-        let (other, found) = connect_and_discover(servers).await.expect("tools");
+        let (bridge, found) = connect_and_discover(servers).await.expect("tools");
         assert_eq!(found.len(), 1);
         // As a source of tools it starts by itself.
-        let source: &dyn ToolSource = &other;
+        let source: &dyn ToolSource = &bridge;
         source.ready().await;
         assert_eq!(source.registry().len(), 1);
         bridge.stop().await;
-        other.stop().await;
+    });
+}
+
+#[test]
+fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
+    scene(|_| async move {
+        let mut odd = with_tool("odd");
+        odd.extra_tools[0].definition["inputSchema"] =
+            json!({"type": "object", "properties": {"a": {"type": "strin"}}});
+        let bridge = Bridge::new(config([entry("a", Scripted::new(odd).in_process())])).expect("a bridge");
+        let mut events = bridge.events();
+        bridge.start().await.expect("a start");
+        let warning = next_warning(&mut events).await;
+        assert!(warning.contains("input schema of tool `mcp_a_odd`") && warning.contains("strin"), "{warning}");
+        bridge.stop().await;
+    });
+}
+
+/// What a scripted server was asked, method by method.
+fn methods(scripted: &HttpScripted) -> Vec<String> {
+    let method = |message: &Value| message["method"].as_str().map(str::to_owned);
+    let methods = scripted.received().iter().filter_map(method).collect::<Vec<_>>();
+    methods.into_iter().filter(|method| matches!(method.as_str(), "server/discover" | "initialize")).collect()
+}
+
+#[test]
+fn a_legacy_server_is_not_probed_at_the_next_start() {
+    scene(|scene| async move {
+        let http = listening(Script::legacy()).await;
+        let folder = scene.directory().join("memory");
+        let start = async || {
+            let servers = config([entry("a", at(http.url()))]);
+            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            bridge.start().await.expect("a start");
+            assert_eq!(names(&bridge.tools()).first().map(|name| &**name), Some("mcp_a_echo"));
+            bridge.stop().await;
+        };
+        start().await;
+        assert_eq!(methods(&http), ["server/discover", "initialize"]);
+        start().await;
+        assert_eq!(methods(&http), ["server/discover", "initialize", "initialize"]);
+    });
+}
+
+#[test]
+fn a_server_that_became_modern_is_found_out_in_one_connection() {
+    scene(|scene| async move {
+        let (legacy, folder) = (listening(Script::legacy()).await, scene.directory().join("memory"));
+        let bridge = |url: String| {
+            let mut entry = entry("a", at(url));
+            entry.required = true;
+            Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge")
+        };
+        let first = bridge(legacy.url());
+        first.start().await.expect("a start");
+        first.stop().await;
+        legacy.set(|script| *script = Script::modern());
+        let second = bridge(legacy.url());
+        second.start().await.expect("a start although the era is another one");
+        second.stop().await;
+        assert_eq!(methods(&legacy), ["server/discover", "initialize", "initialize", "server/discover"]);
+        let third = bridge(legacy.url());
+        third.start().await.expect("a start");
+        third.stop().await;
+        assert_eq!(methods(&legacy).last().map(String::as_str), Some("server/discover"));
+    });
+}
+
+#[test]
+fn registered_tools_keep_their_connections_alive() {
+    scene(|scene| async move {
+        let mut tools = Registry::default();
+        let servers = config([entry("a", child(&scene, &with_tool("one")))]);
+        discover_and_register(servers, &mut tools).await.expect("tools");
+        assert_eq!(scene.processes().len(), 1);
+        assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
+        let without = tools.without_server(&"a".into());
+        drop(tools);
+        assert!(without.is_empty());
+        crate::hasty::until("the process is gone", || scene.processes().is_empty()).await;
+    });
+}
+
+#[test]
+fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
+    scene(|_| async move {
+        let servers = config([entry("a", Scripted::new(Script::default()).in_process())]);
+        let (bridge, found) = connect_and_discover(servers).await.expect("tools");
+        let mut tools = Registry::default();
+        for tool in found {
+            match tool.definition().name.as_str() {
+                "echo" => assert!(tool.register(&mut tools).is_none()),
+                "add" => {
+                    let tool = tool.transformed(std::sync::Arc::new(Prefix::new("my_"))).expect("a tool");
+                    assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
+                    assert!(tools.register(std::sync::Arc::new(tool)).is_none());
+                }
+                _ => {}
+            }
+        }
+        // The tools hold it, too.
+        drop(bridge);
+        let names: Vec<&str> = tools.definitions().map(|definition| definition.name.as_str()).collect();
+        assert_eq!(names, ["mcp_a_echo", "my_add"]);
+        assert_eq!(call(&tools, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        assert_eq!(call(&tools, "my_add", json!({"a": 1, "b": 2})).await.as_deref(), Ok("{\"sum\":3.0}"));
+    });
+}
+
+#[test]
+fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
+    scene(|scene| async move {
+        let mut tools = Registry::default();
+        let servers = config([
+            entry("a", Scripted::new(with_tool("one")).in_process()),
+            entry("dead", scene.stdio("/no/such/program", [""; 0])),
+            entry("b", Scripted::new(with_tool("two")).in_process()),
+        ]);
+        let verdicts = discover_and_register(servers, &mut tools).await.expect("tools");
+        assert!(
+            matches!(&verdicts[1].outcome, Outcome::Down { cause } if cause.contains("/no/such/program")),
+            "{verdicts:?}"
+        );
+        assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
+        assert_eq!(call(&tools, "mcp_b_two", json!({})).await.as_deref(), Ok("two"));
+        assert_eq!(tools.len(), 2);
     });
 }
 
