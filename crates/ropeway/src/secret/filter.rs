@@ -5,8 +5,14 @@ use super::pattern::Pattern;
 /// How many bytes are looked at together.
 const GRAM: usize = 4;
 
-/// How far the places that are looked at are apart at most.
-const WIDEST: usize = 32;
+/// How far samples may be apart. The loop is compiled for each of them but the first, so that no index is checked.
+const STRIDES: [usize; 8] = [1, 4, 6, 8, 12, 16, 24, 32];
+
+/// How many samples are looked up before a branch.
+const TOGETHER: usize = 8;
+
+/// How many bits of its hash a sample is first looked up by. Such a table fits the L1 cache.
+const HASH_BITS: u32 = 15;
 
 /// A set of numbers that may also hold others.
 #[derive(Debug)]
@@ -39,13 +45,48 @@ impl Bits {
     }
 }
 
+/// The four-byte windows at the beginning of each pattern: as many as there are bytes between two samples of a text, so
+/// that a pattern in the text always puts one of them under a sample.
+#[derive(Debug)]
+struct Grams {
+    /// A byte for each hash, 1 if a gram has it. A byte is read faster than a bit, and most samples go no further.
+    hashes: Box<[u8; 1 << HASH_BITS]>,
+    /// The grams by another hash.
+    bits: Bits,
+}
+
+impl Grams {
+    /// Creates an empty set with room for `count` grams.
+    fn for_count(count: usize) -> Self {
+        Self { hashes: Box::new([0; 1 << HASH_BITS]), bits: Bits::for_count(count) }
+    }
+
+    fn index(gram: u32) -> usize {
+        (gram.wrapping_mul(0x85eb_ca6b) >> (32 - HASH_BITS)) as usize
+    }
+
+    fn add(&mut self, gram: u32) {
+        self.hashes[Self::index(gram)] = 1;
+        self.bits.add(gram);
+    }
+
+    /// Returns 1 for each gram, and 0 for most other samples.
+    fn look(&self, sample: u32) -> u8 {
+        self.hashes[Self::index(sample)]
+    }
+
+    /// Returns true for each gram, and false for almost all other samples.
+    fn has(&self, sample: u32) -> bool {
+        self.look(sample) != 0 && self.bits.has(sample)
+    }
+}
+
 /// What all patterns have in common, so that most places of a text are passed over.
 #[derive(Debug)]
 pub(super) struct Filter {
     /// The bytes that are in any pattern.
     alphabet: [bool; 256],
-    /// Four bytes each from the beginnings of all patterns: however a text is sampled, one of them is hit.
-    grams: Bits,
+    grams: Grams,
     /// How far the samples are apart.
     stride: usize,
     /// Three bytes each from everywhere in all patterns.
@@ -56,9 +97,9 @@ impl Filter {
     /// The filter for patterns of four bytes at least.
     pub(super) fn new(patterns: &[Pattern]) -> Self {
         let shortest = patterns.iter().map(|pattern| pattern.bytes.len()).min().unwrap_or(GRAM).max(GRAM);
-        let stride = (shortest + 1 - GRAM).min(WIDEST);
+        let stride = STRIDES.into_iter().rfind(|stride| *stride <= shortest + 1 - GRAM).unwrap_or(1);
         let mut alphabet = [false; 256];
-        let mut grams = Bits::for_count(stride * patterns.len());
+        let mut grams = Grams::for_count(stride * patterns.len());
         let mut triples = Bits::for_count(patterns.iter().map(|pattern| pattern.bytes.len()).sum());
         for Pattern { bytes, .. } in patterns {
             bytes.iter().for_each(|byte| alphabet[usize::from(*byte)] = true);
@@ -83,34 +124,62 @@ impl Filter {
         self.triples.has(number(&triple))
     }
 
-    /// The next place at or behind `from` and before `to` that may be in a pattern, if one begins at `from` or later.
+    /// Returns the next place at or behind `from` and before `to` that may be in a pattern, if one begins at `from` or later.
     pub(super) fn find(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let mut at = from;
-        // Four at a time: no look has to wait for the one before it.
-        while at + 3 * self.stride < to
-            && let Some(part) = text.get(at..at + 3 * self.stride + GRAM)
-        {
-            let hit = |index: usize| {
-                let from = index * self.stride;
-                self.grams.has(u32::from_le_bytes([part[from], part[from + 1], part[from + 2], part[from + 3]]))
-            };
-            if hit(0) | hit(1) | hit(2) | hit(3) {
-                return (0..4).find(|index| hit(*index)).map(|index| at + index * self.stride);
-            }
-            at += 4 * self.stride;
+        match self.stride {
+            32 => self.find_every::<32>(text, from, to),
+            24 => self.find_every::<24>(text, from, to),
+            16 => self.find_every::<16>(text, from, to),
+            12 => self.find_every::<12>(text, from, to),
+            8 => self.find_every::<8>(text, from, to),
+            6 => self.find_every::<6>(text, from, to),
+            4 => self.find_every::<4>(text, from, to),
+            _ => self.find_slowly(text, from, to),
         }
-        while at < to
-            && let Some(gram) = text.get(at..at + GRAM)
-        {
-            if self.grams.has(number(gram)) {
-                return Some(at);
+    }
+
+    fn find_every<const STRIDE: usize>(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        // The last sample begins before `to` and may end behind it.
+        let part = text.get(from..text.len().min(to + GRAM - 1))?;
+        let (groups, _) = part.as_chunks::<STRIDE>().0.as_chunks::<TOGETHER>();
+        let sample = |step: &[u8; STRIDE]| u32::from_le_bytes([step[0], step[1], step[2], step[3]]);
+        for (index, group) in groups.iter().enumerate() {
+            // One branch for all: no look waits for the one before it.
+            if group.iter().fold(0, |seen, step| seen | self.grams.look(sample(step))) != 0
+                && let Some(hit) = group.iter().position(|step| self.grams.has(sample(step)))
+            {
+                return Some(from + (index * TOGETHER + hit) * STRIDE);
             }
-            at += self.stride;
         }
-        None
+        self.find_slowly(text, from + groups.len() * TOGETHER * STRIDE, to)
+    }
+
+    fn find_slowly(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        let is_hit = |at: &usize| text.get(*at..*at + GRAM).is_some_and(|sample| self.grams.has(number(sample)));
+        (from..to).step_by(self.stride).find(is_hit)
     }
 }
 
 fn number(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_of_any_length_is_sampled_wherever_it_begins() {
+        for length in GRAM..=40 {
+            let bytes: Vec<u8> = (0..length).map(|index| b'A' + index as u8).collect();
+            let filter = Filter::new(&[Pattern::plain(bytes.clone())]);
+            for start in 0..300 {
+                let text = [&vec![b'.'; start], bytes.as_slice(), b"..."].concat();
+                let found = filter.find(&text, 0, text.len());
+                assert!(found.is_some_and(|at| (start..start + filter.stride).contains(&at)), "{length} at {start}");
+                assert_eq!(filter.find(&text, 0, start), None);
+                assert_eq!(filter.find(&text, start, start + 1), Some(start));
+            }
+        }
+    }
 }

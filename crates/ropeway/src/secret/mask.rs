@@ -268,14 +268,14 @@ impl fmt::Debug for Mask {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
     use serde_json::json;
 
     use super::*;
 
-    fn mask(values: &[&str]) -> Mask {
+    pub(in crate::secret) fn mask(values: &[&str]) -> Mask {
         let secrets: Vec<Secret> = values.iter().map(|value| Secret::new(*value)).collect();
         Mask::new(&secrets)
     }

@@ -5,16 +5,15 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use memchr::memmem;
-
 use super::automaton::{Automaton, ROOT, State};
 use super::encoding::is_base64;
 use super::filter::Filter;
+use super::finder::SpellingFinder;
 use super::pattern::Pattern;
 use super::spelling::{self, Reading, is_special, readings};
 
 /// How much text is filtered at a time: as much as stays close to the processor.
-const BLOCK: usize = 16 << 10;
+const BLOCK: usize = 8 << 10;
 
 /// How many ways to read the same text are followed at once.
 const MOST_READINGS: usize = 24;
@@ -25,7 +24,7 @@ pub(super) struct Matcher {
     patterns: Vec<Pattern>,
     automaton: Automaton,
     filter: Filter,
-    /// What finds places where a pattern may stand; the first one finds those that are literal.
+    /// What finds places where a pattern may stand; the one at [`PLAIN`] finds those that are literal.
     sources: Vec<Source>,
     /// A `+` may be a space of a pattern.
     spaces: bool,
@@ -64,16 +63,11 @@ impl Matcher {
         let mut candidates = Vec::new();
         while done < text.len() {
             let to = text.len().min(done + BLOCK);
-            let is_plain = memchr::memchr3(b'%', b'\\', b'&', &text[done..to]).is_none() && !self.spaces;
             // Each source is asked again only behind its last candidate: together they cost a few passes, whatever the text.
             candidates.clear();
-            candidates.extend(self.sources.iter().map(|source| match source {
-                Source::Plain => self.filter.find(text, done, to),
-                _ if is_plain => None,
-                source => source.next(text, done, to),
-            }));
+            candidates.extend(self.sources.iter().map(|source| source.next(&self.filter, text, done, to)));
             while let Some(at) = candidates.iter().flatten().copied().min() {
-                if candidates[0] == Some(at) || self.may_be_spelled(text, at) {
+                if candidates[PLAIN] == Some(at) || self.may_be_spelled(text, at) {
                     // The pattern may have begun before, but everything there is literal, and in a pattern.
                     let lowest = settled.max(at.saturating_sub(self.longest));
                     let known = text[lowest..at].iter().rev().take_while(|byte| self.filter.knows(**byte)).count();
@@ -87,10 +81,7 @@ impl Matcher {
                 }
                 for (source, candidate) in self.sources.iter().zip(&mut candidates) {
                     if candidate.is_some_and(|candidate| candidate < done) {
-                        *candidate = match source {
-                            Source::Plain => self.filter.find(text, done, to),
-                            source => source.next(text, done, to),
-                        };
+                        *candidate = source.next(&self.filter, text, done, to);
                     }
                 }
             }
@@ -154,52 +145,32 @@ impl Matcher {
 /// Finds places where a pattern may stand.
 #[derive(Debug)]
 enum Source {
-    /// Four bytes of a pattern as they are.
+    /// Samples the text for four bytes of a pattern as they are.
     Plain,
-    /// Percent-encoding, and HTML entities.
-    Encoded,
-    /// A `+`, which may be a space.
-    Plus,
-    /// A backslash, where a pattern holds one.
-    Backslash,
-    /// A backslash and this byte. Text is full of other escapes, which are passed over at the speed of the search.
-    Escape(Box<memmem::Finder<'static>>),
+    /// Finds spellings that have more than one byte.
+    Spelled(SpellingFinder),
+    /// Finds a byte that is a spelling by itself: `+` for a space, or a backslash where a pattern holds one.
+    Byte(u8),
 }
 
+/// The index of [`Source::Plain`], behind a source that brings the block into the cache at the speed of memory.
+const PLAIN: usize = 1;
+
 impl Source {
-    /// All that matter for patterns of these bytes.
+    /// Returns the sources that matter for patterns of these bytes.
     fn all(alphabet: &[bool; 256]) -> Vec<Self> {
-        let knows = |byte: u8| alphabet[usize::from(byte)];
-        let mut sources = vec![Self::Plain, Self::Encoded];
-        if knows(b' ') {
-            sources.push(Self::Plus);
-        }
-        if knows(b'\\') {
-            sources.push(Self::Backslash);
-        } else {
-            let escapes = spelling::escapes(alphabet);
-            let finder = |letter: &u8| Box::new(memmem::Finder::new(&[b'\\', *letter]).into_owned());
-            sources.extend(escapes.iter().map(finder).map(Self::Escape));
-        }
+        let mut sources = vec![Self::Spelled(SpellingFinder::new(alphabet)), Self::Plain];
+        let bytes = [(b' ', b'+'), (b'\\', b'\\')].into_iter().filter(|(meaning, _)| alphabet[usize::from(*meaning)]);
+        sources.extend(bytes.map(|(_, byte)| Self::Byte(byte)));
         sources
     }
 
-    /// The next place at or behind `from` and before `to`.
-    fn next(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let part = text.get(from..to)?;
+    /// Returns the next place at or behind `from` and before `to`.
+    fn next(&self, filter: &Filter, text: &[u8], from: usize, to: usize) -> Option<usize> {
         match self {
-            Self::Plain => None,
-            Self::Encoded => {
-                let mut found = memchr::memchr2_iter(b'%', b'&', part).map(|at| from + at);
-                found.find(|at| spelling::may_be_encoded(&text[*at..]))
-            }
-            Self::Plus => memchr::memchr(b'+', part).map(|at| from + at),
-            Self::Backslash => memchr::memchr(b'\\', part).map(|at| from + at),
-            Self::Escape(escape) => {
-                // The second byte may be the first one behind the part.
-                let last = from + escape.find(&text[from..text.len().min(to + 1)])?;
-                Some(spelling::run_start(text, last, from))
-            }
+            Self::Plain => filter.find(text, from, to),
+            Self::Spelled(finder) => finder.find(text, from, to),
+            Self::Byte(byte) => memchr::memchr(*byte, text.get(from..to)?).map(|at| from + at),
         }
     }
 }

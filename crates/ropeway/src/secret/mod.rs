@@ -3,6 +3,7 @@
 mod automaton;
 mod encoding;
 mod filter;
+mod finder;
 mod mask;
 mod matcher;
 mod pattern;

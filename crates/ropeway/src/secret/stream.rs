@@ -96,13 +96,8 @@ impl StreamMask {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Secret;
+    use super::super::mask::tests::mask;
     use super::*;
-
-    fn mask(values: &[&str]) -> Mask {
-        let secrets: Vec<Secret> = values.iter().map(|value| Secret::new(*value)).collect();
-        Mask::new(&secrets)
-    }
 
     #[test]
     fn a_text_in_pieces_is_masked_like_the_whole() {

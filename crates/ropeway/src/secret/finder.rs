@@ -1,0 +1,68 @@
+//! Finds places where a character may be spelled in another way, faster than a look at every escape.
+
+use aho_corasick::packed;
+
+use super::spelling;
+
+/// Finds spellings by their first two bytes. Most escapes in a text, as `\"` in JSON, cannot be a part of a pattern and are
+/// skipped at the speed of the search.
+#[derive(Debug)]
+pub(super) struct SpellingFinder {
+    beginnings: Vec<[u8; 2]>,
+    /// Searches for all beginnings at once. `None` on processors without the vector instructions that it needs.
+    searcher: Option<packed::Searcher>,
+}
+
+impl SpellingFinder {
+    /// Creates a finder for spellings of characters whose first byte is in the alphabet.
+    pub(super) fn new(alphabet: &[bool; 256]) -> Self {
+        let beginnings = spelling::beginnings(alphabet);
+        Self { searcher: packed::Searcher::new(&beginnings), beginnings }
+    }
+
+    /// Returns the next spelling that begins at or behind `from` and before `to`.
+    pub(super) fn find(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        // The second byte may be the first one behind the part.
+        let part = text.get(from..text.len().min(to + 1))?;
+        // Much text has none of these bytes, which is the fastest way to tell.
+        let first = memchr::memchr3(b'%', b'\\', b'&', part)?;
+        let rest = &part[first..];
+        let at = match &self.searcher {
+            Some(searcher) => searcher.find(rest)?.start(),
+            None => memchr::memchr3_iter(b'%', b'\\', b'&', rest)
+                .find(|at| self.beginnings.iter().any(|beginning| rest[*at..].starts_with(beginning)))?,
+        };
+        let at = from + first + at;
+        Some(if text[at] == b'\\' { spelling::run_start(text, at, from) } else { at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_processor_finds_the_same_spellings() {
+        let mut alphabet = [false; 256];
+        b"abc-\"".iter().for_each(|byte| alphabet[usize::from(*byte)] = true);
+        let fast = SpellingFinder::new(&alphabet);
+        let slow = SpellingFinder { searcher: None, beginnings: spelling::beginnings(&alphabet) };
+        let text = r#"100% of "a\nb" & \\\"c\" %0a %61 &amp; &#98; \\u0061 \u{62} %"#.repeat(3);
+        let found = |finder: &SpellingFinder, to: usize| {
+            let mut from = 0;
+            std::iter::from_fn(|| {
+                let at = finder.find(text.as_bytes(), from, to)?;
+                from = at + 1;
+                Some(at)
+            })
+            .collect::<Vec<_>>()
+        };
+        for to in 0..=text.len() {
+            let all = found(&fast, to);
+            assert_eq!(all, found(&slow, to));
+            assert!(all.iter().all(|at| *at < to));
+        }
+        let first: Vec<&str> = found(&fast, text.len() / 3).into_iter().map(|at| &text[at..at + 2]).collect();
+        assert_eq!(first, [r"\\", r"\\", r#"\""#, r#"\""#, "%6", "&#", r"\\", r"\u", r"\u"]);
+    }
+}
