@@ -58,6 +58,7 @@ struct Step {
 /// Runs all steps, whatever becomes of the earlier ones, and fails in the end when one did.
 pub fn run() -> Result<()> {
     let mut steps = Vec::new();
+    let mut missing = Vec::new();
     let mut step = |name: &'static str, work: &mut dyn FnMut() -> Outcome| {
         println!("\n=== {name}");
         let started = Instant::now();
@@ -71,14 +72,14 @@ pub fn run() -> Result<()> {
         true => plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
             process::run(&mut cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]))
         })),
-        false => Outcome::Skipped("rustfmt is not installed".to_owned()),
+        false => without_component("rustfmt", &mut missing),
     });
     step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
         true => plain(LINTED.iter().try_for_each(|what| {
             let mut clippy = cargo(&["clippy"]);
             process::run(clippy.args(what.iter().copied()).args(["--", "--deny", "warnings"]))
         })),
-        false => Outcome::Skipped("clippy is not installed".to_owned()),
+        false => without_component("clippy", &mut missing),
     });
     let mut have_servers = true;
     step("real servers", &mut || match servers::run() {
@@ -86,7 +87,10 @@ pub fn run() -> Result<()> {
         Err(error) => {
             have_servers = false;
             match error.downcast::<servers::Missing>() {
-                Ok(missing) => Outcome::Skipped(missing.to_string()),
+                Ok(programs) => {
+                    missing.extend(programs.lines());
+                    Outcome::Skipped(format!("missing: {}", programs.names()))
+                }
                 Err(error) => Outcome::Broke(Count::default(), error),
             }
         }
@@ -126,7 +130,13 @@ pub fn run() -> Result<()> {
         },
         false => Outcome::Skipped("the suite is not installed".to_owned()),
     });
-    report(&steps, std::env::var("CI").is_ok_and(|value| value == "true"))
+    report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
+}
+
+/// A step that needs a component of the toolchain which is not installed.
+fn without_component(name: &str, missing: &mut Vec<String>) -> Outcome {
+    missing.push(format!("{name}: try `rustup component add {name}`"));
+    Outcome::Skipped(format!("missing: {name}"))
 }
 
 /// A step that has no tests of its own.
@@ -202,10 +212,13 @@ fn total(steps: &[Step]) -> Count {
     total
 }
 
-fn report(steps: &[Step], in_ci: bool) -> Result<()> {
+fn report(steps: &[Step], missing: &[String], in_ci: bool) -> Result<()> {
     println!("\n=== all steps");
     for step in steps {
         println!("{:>8.1?}  {:<12}  {}", step.took, step.name, word(&step.outcome));
+    }
+    if !missing.is_empty() {
+        println!("\n=== missing on this machine\n{}", missing.join("\n"));
     }
     let total = total(steps);
     println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
