@@ -183,8 +183,7 @@ struct Need {
 }
 
 /// Any npm will do: the Node that runs the servers is installed by it.
-const NPM: Need =
-    Need { name: "npm", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
+const NPM: Need = Need { name: "npm", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
 
 const PYTHON: Need = Need {
     name: "Python 3.11 or later with venv and pip",

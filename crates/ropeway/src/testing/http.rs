@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ impl HttpScripted {
             sessions: Mutex::default(),
             parked: Mutex::default(),
             connections: Mutex::default(),
+            accepted: AtomicUsize::new(0),
             names: AtomicU64::new(0),
         });
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
@@ -87,9 +88,9 @@ impl HttpScripted {
         lock(&self.server.sessions).len()
     }
 
-    /// How many connections are open.
-    pub fn open_connections(&self) -> usize {
-        lock(&self.server.connections).iter().filter(|connection| !connection.is_finished()).count()
+    /// Returns how many connections were accepted so far.
+    pub fn accepted_connections(&self) -> usize {
+        self.server.accepted.load(Ordering::Relaxed)
     }
 
     /// Tears all connections and forgets all sessions, as a process does that is started again at once.
@@ -125,6 +126,7 @@ impl HttpScripted {
         let server = Arc::clone(&self.server);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                server.accepted.fetch_add(1, Ordering::Relaxed);
                 let connection = tokio::spawn(Arc::clone(&server).converse(stream));
                 let mut connections = lock(&server.connections);
                 connections.retain(|connection| !connection.is_finished());
@@ -158,6 +160,8 @@ struct Server {
     /// Event streams that were cut and can be fetched on.
     parked: Mutex<HashMap<String, Flow>>,
     connections: Mutex<Vec<AbortHandle>>,
+    /// How many connections were accepted so far.
+    accepted: AtomicUsize,
     names: AtomicU64,
 }
 

@@ -146,7 +146,7 @@ fn a_big_answer_does_not_hold_up_small_ones() {
             }
             assert_eq!(big.await.expect("an answer"), 5_000_000);
             // A child has one pipe: small answers wait behind the big one, but for its bytes only.
-            assert!(slowest < ms(3000), "{slowest:?}");
+            assert!(slowest < SOON / 2, "{slowest:?}");
             server.close().await;
         }
     });
@@ -154,16 +154,22 @@ fn a_big_answer_does_not_hold_up_small_ones() {
 
 #[test]
 fn http_connections_are_kept_and_used_again() {
-    scene(|_| async {
+    // A connection is free again when its task has run after the end of an answer. With several threads, the next call may come
+    // first and open another connection, so on a busy machine the number depends on which thread is stopped. One thread runs its
+    // tasks in the same order at any load.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
         for answers in [Answers::Json, Answers::Sse] {
-            let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
             for era in [EraChoice::Legacy, EraChoice::Modern] {
+                let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
                 let server = connect(in_era(era, at(http.url()))).await;
                 for _ in 0..20 {
                     still_works(&server).await;
                 }
-                // One for the calls, one for the standing stream, and one that may be left from the handshake.
-                assert!(http.open_connections() <= 4, "{answers:?}: {}", http.open_connections());
+                // One for the calls, one for an event stream whose end was not read yet, one for the standing stream, and one
+                // for what the handshake sends at the same time.
+                let accepted = http.accepted_connections();
+                assert!(accepted <= 4, "{answers:?}, {era:?}: {accepted} connections");
                 server.close().await;
             }
         }
@@ -195,9 +201,9 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
 fn progress_starts_the_idle_clock_anew() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, mut config| {
-            config.timeouts.idle = ms(1000);
+            config.timeouts.idle = ms(3000);
             let server = connect(config).await;
-            assert_eq!(text(&server, "sleep", json!({"ms": 1500, "steps": 15})).await, "slept 1500 ms", "{way}");
+            assert_eq!(text(&server, "sleep", json!({"ms": 4000, "steps": 40})).await, "slept 4000 ms", "{way}");
             server.close().await;
         })
         .await;
