@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -56,7 +57,7 @@ impl HttpScripted {
             accepted: AtomicUsize::new(0),
             names: AtomicU64::new(0),
         });
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let listener = listen(port)?;
         let port = listener.local_addr()?.port();
         let scripted = Self { server, port, accepting: Mutex::default() };
         scripted.accept(listener);
@@ -112,7 +113,7 @@ impl HttpScripted {
         self.stop();
         // The listener is gone only once its task has been told, so the port may be taken for a moment.
         for _ in 0..100 {
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", self.port)).await {
+            if let Ok(listener) = listen(self.port) {
                 self.accept(listener);
                 return Ok(());
             }
@@ -135,6 +136,16 @@ impl HttpScripted {
         });
         *lock(&self.accepting) = Some(task.abort_handle());
     }
+}
+
+/// Listens with a longer queue than the usual 128: on a busy machine hundreds of connections wait to be accepted, and the
+/// kernel drops what does not fit, so that clients try again only seconds later.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    // As `TcpListener::bind` does, so that a server can start again on its port.
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    socket.listen(4096)
 }
 
 impl Deref for HttpScripted {
