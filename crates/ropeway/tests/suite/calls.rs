@@ -39,6 +39,12 @@ async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Script
     );
 }
 
+/// Settings for more calls at once than a busy machine answers in the usual time.
+fn in_bulk(mut config: ServerConfig) -> ServerConfig {
+    (config.timeouts.idle, config.timeouts.total) = (4 * SOON, 4 * SOON);
+    config
+}
+
 /// The request that the n-th call of a tool was.
 async fn nth_call(scripted: &Scripted, n: usize) -> Value {
     tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
@@ -97,7 +103,7 @@ fn answers_that_overtake_each_other_find_their_calls() {
 #[test]
 fn a_thousand_and_more_calls_at_once_each_get_their_own_answer() {
     scene(|scene| async move {
-        let server = connect(hasty(child(&scene, &Script::default()))).await;
+        let server = connect(in_bulk(hasty(child(&scene, &Script::default())))).await;
         let calls = (0..2000).map(|n| {
             let server = server.clone();
             tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
@@ -114,7 +120,7 @@ fn hundreds_of_calls_at_once_over_http_each_get_their_own_answer() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let server = connect(in_era(era, at(http.url()))).await;
+            let server = connect(in_bulk(in_era(era, at(http.url())))).await;
             let calls = (0..300).map(|n| {
                 let server = server.clone();
                 tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })

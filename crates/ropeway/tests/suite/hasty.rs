@@ -91,7 +91,7 @@ pub(crate) async fn call(server: &Mcp, tool: &str, with: Value) -> Result<ToolOu
 
 pub(crate) async fn call_in(server: &Mcp, tool: &str, with: Value, cx: &CallContext) -> Result<ToolOutput, CallError> {
     let call = server.call_tool(tool, arguments(with), cx);
-    tokio::time::timeout(2 * SOON, call).await.expect("an outcome in time")
+    tokio::time::timeout(5 * SOON, call).await.expect("an outcome in time")
 }
 
 /// The text of a tool's answer.
