@@ -50,11 +50,8 @@ pub fn run() -> Result<()> {
     let started = Instant::now();
     let parts = parts(&home);
     let due: Vec<&Part> = parts.iter().filter(|part| !part.is_installed()).collect();
-    // Only tests need git, so it has to be there even if nothing is to be installed.
-    let needs: &[Need] = if due.is_empty() { &[GIT] } else { &[NPM, PYTHON, GIT] };
-    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
-    if !missing.is_empty() {
-        return Err(anyhow!(Missing(missing)));
+    if let Some(missing) = missing() {
+        return Err(anyhow!(missing));
     }
     if !due.is_empty() {
         // Mostly waiting for downloads, so all at once.
@@ -72,6 +69,15 @@ pub fn run() -> Result<()> {
     fs::write(home.join("servers.json"), table + "\n")?;
     println!("{} of {} parts installed anew ({:.1?})", due.len(), parts.len(), started.elapsed());
     Ok(())
+}
+
+/// Returns what the servers need and this machine lacks, after trying to install it.
+pub fn missing() -> Option<Missing> {
+    let is_due = parts(&place::servers()).iter().any(|part| !part.is_installed());
+    // Tests need git, too, so it has to be there even if all parts are installed.
+    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT] } else { &[GIT] };
+    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
+    (!missing.is_empty()).then_some(Missing(missing))
 }
 
 /// The command lines of others, each with its program and first arguments; what is not there says why.

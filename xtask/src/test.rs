@@ -58,7 +58,10 @@ struct Step {
 /// Runs all steps, whatever becomes of the earlier ones, and fails in the end when one did.
 pub fn run() -> Result<()> {
     let mut steps = Vec::new();
-    let mut missing = Vec::new();
+    let missing = missing();
+    if !missing.is_empty() {
+        println!("=== missing on this machine\n{}", missing.join("\n"));
+    }
     let mut step = |name: &'static str, work: &mut dyn FnMut() -> Outcome| {
         println!("\n=== {name}");
         let started = Instant::now();
@@ -72,14 +75,14 @@ pub fn run() -> Result<()> {
         true => plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
             process::run(&mut cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]))
         })),
-        false => without_component("rustfmt", &mut missing),
+        false => Outcome::Skipped("missing: rustfmt".to_owned()),
     });
     step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
         true => plain(LINTED.iter().try_for_each(|what| {
             let mut clippy = cargo(&["clippy"]);
             process::run(clippy.args(what.iter().copied()).args(["--", "--deny", "warnings"]))
         })),
-        false => without_component("clippy", &mut missing),
+        false => Outcome::Skipped("missing: clippy".to_owned()),
     });
     let mut have_servers = true;
     step("real servers", &mut || match servers::run() {
@@ -87,10 +90,7 @@ pub fn run() -> Result<()> {
         Err(error) => {
             have_servers = false;
             match error.downcast::<servers::Missing>() {
-                Ok(programs) => {
-                    missing.extend(programs.lines());
-                    Outcome::Skipped(format!("missing: {}", programs.names()))
-                }
+                Ok(missing) => Outcome::Skipped(format!("missing: {}", missing.names())),
                 Err(error) => Outcome::Broke(Count::default(), error),
             }
         }
@@ -133,10 +133,13 @@ pub fn run() -> Result<()> {
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
 }
 
-/// A step that needs a component of the toolchain which is not installed.
-fn without_component(name: &str, missing: &mut Vec<String>) -> Outcome {
-    missing.push(format!("{name}: try `rustup component add {name}`"));
-    Outcome::Skipped(format!("missing: {name}"))
+/// Returns one line for each program that this machine lacks, with the command that installs it.
+fn missing() -> Vec<String> {
+    let components = [("rustfmt", "fmt"), ("clippy", "clippy")];
+    let absent = components.iter().filter(|(_, command)| !process::works("cargo", &[command, "--version"]));
+    let mut lines: Vec<String> = absent.map(|(name, _)| format!("{name}: try `rustup component add {name}`")).collect();
+    lines.extend(servers::missing().iter().flat_map(servers::Missing::lines));
+    lines
 }
 
 /// A step that has no tests of its own.
