@@ -18,13 +18,25 @@ const TRIES: u32 = 3;
 /// Left in a folder once all of it is installed.
 const STAMP: &str = "installed.stamp";
 
-/// Something on this machine is missing and could not be installed.
+/// Programs that this machine lacks and that could not be installed.
 #[derive(Debug)]
-pub struct Missing(String);
+pub struct Missing(Vec<Need>);
+
+impl Missing {
+    /// The names, for one line.
+    pub fn names(&self) -> String {
+        self.0.iter().map(|need| need.name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// One line per program: its name and the command that installs it.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.iter().map(|need| format!("{}: try `apt-get install {}`", need.name, need.packages.join(" "))).collect()
+    }
+}
 
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "missing on this machine: {}", self.0)
+        write!(f, "missing on this machine\n  {}", self.lines().join("\n  "))
     }
 }
 
@@ -38,16 +50,10 @@ pub fn run() -> Result<()> {
     let started = Instant::now();
     let parts = parts(&home);
     let due: Vec<&Part> = parts.iter().filter(|part| !part.is_installed()).collect();
+    if let Some(missing) = missing() {
+        return Err(anyhow!(missing));
+    }
     if !due.is_empty() {
-        let mut missing: Vec<&str> = Vec::new();
-        for need in NEEDS {
-            if !need.is_met_at_last() {
-                missing.push(need.name);
-            }
-        }
-        if !missing.is_empty() {
-            return Err(anyhow!(Missing(missing.join(", "))));
-        }
         // Mostly waiting for downloads, so all at once.
         let results: Vec<Result<()>> = std::thread::scope(|scope| {
             let running: Vec<_> = due.iter().map(|part| scope.spawn(|| part.install())).collect();
@@ -65,6 +71,15 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// Returns what the servers need and this machine lacks, after trying to install it.
+pub fn missing() -> Option<Missing> {
+    let is_due = parts(&place::servers()).iter().any(|part| !part.is_installed());
+    // Tests need git, too, so it has to be there even if all parts are installed.
+    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT] } else { &[GIT] };
+    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
+    (!missing.is_empty()).then_some(Missing(missing))
+}
+
 /// The command lines of others, each with its program and first arguments; what is not there says why.
 #[derive(Debug)]
 pub struct CommandLines {
@@ -79,7 +94,7 @@ pub fn command_lines() -> Result<CommandLines> {
     let _guard = guard(&home)?;
     let folder = home.join("clis");
     let modules = folder.join("node_modules");
-    let node = modules.join(".bin/node");
+    let node = node_in(&modules);
     let mcporter = vec![node.clone(), modules.join("mcporter/dist/cli.js")];
     let inspector = vec![node, modules.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js")];
     let npm = Part {
@@ -112,7 +127,7 @@ pub fn agents() -> Result<Agents> {
     let _guard = guard(&home)?;
     let fixtures = place::agent_fixtures();
     let folder = home.join("node");
-    let (node, script) = (folder.join("node_modules/.bin/node"), folder.join("ai_sdk.mjs"));
+    let (node, script) = (node_in(&folder.join("node_modules")), folder.join("ai_sdk.mjs"));
     let npm = Part {
         folder: folder.clone(),
         pins: fixtures.join("package-lock.json"),
@@ -143,9 +158,21 @@ fn guard(home: &Path) -> Result<fs::File> {
     Ok(guard)
 }
 
-/// The pinned Node, which came as an npm package.
+/// The pinned Node that runs the servers.
 pub fn node() -> PathBuf {
-    place::servers().join("npm/node_modules/.bin/node")
+    node_in(&place::servers().join("npm/node_modules"))
+}
+
+/// The Node of a `node_modules` folder, at its path inside the npm package of this architecture.
+///
+/// npm 9, which is Debian 12's, leaves no `.bin/node`: it removes the link along with the package of the other architecture.
+fn node_in(modules: &Path) -> PathBuf {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    modules.join(format!("node-linux-{architecture}/bin/node"))
 }
 
 /// The official conformance suite's program, to be run with [`node`].
@@ -153,7 +180,8 @@ pub fn conformance() -> PathBuf {
     place::servers().join("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")
 }
 
-/// A program that the installation needs, and the Debian packages that bring it.
+/// A program that the installation or a test needs, and the Debian packages that contain it.
+#[derive(Clone, Copy, Debug)]
 struct Need {
     name: &'static str,
     test: (&'static str, &'static [&'static str]),
@@ -161,19 +189,16 @@ struct Need {
 }
 
 /// Any npm will do: the Node that runs the servers is installed by it.
-const NPM: Need =
-    Need { name: "npm (Debian: nodejs, npm)", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
+const NPM: Need = Need { name: "npm", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
 
 const PYTHON: Need = Need {
-    name: "Python 3.11 or later with venv and pip (Debian: python3-venv)",
+    name: "Python 3.11 or later with venv and pip",
     test: ("python3", &["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]),
     packages: &["python3", "python3-venv"],
 };
 
 /// A server of git repositories is tested on a real one.
 const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &["git"] };
-
-const NEEDS: [Need; 3] = [NPM, PYTHON, GIT];
 
 impl Need {
     fn is_met(&self) -> bool {
@@ -286,7 +311,7 @@ impl Part {
             return Ok(());
         }
         if !need.is_met_at_last() {
-            return Err(Missing(need.name.to_owned()).to_string());
+            return Err(Missing(vec![*need]).to_string());
         }
         self.install().map_err(|error| format!("{error:#}"))
     }
@@ -391,4 +416,23 @@ fn table(home: &Path) -> Value {
     add("rmcp", &rmcp, &[], &[], None);
     add("rmcp-http", &rmcp, &["--http", "{PORT}"], &[], Some(MCP));
     Value::Object(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_missing_program_has_a_line_that_says_what_to_install() {
+        let missing = Missing(vec![NPM, GIT]);
+        assert_eq!(missing.names(), "npm, git");
+        assert_eq!(missing.lines(), ["npm: try `apt-get install nodejs npm`", "git: try `apt-get install git`"]);
+    }
+
+    #[test]
+    fn node_is_found_inside_its_own_package() {
+        let path = node_in(Path::new("m"));
+        assert!(path.starts_with("m") && path.ends_with("bin/node"), "{}", path.display());
+        assert!(!path.components().any(|part| part.as_os_str() == ".bin"), "{}", path.display());
+    }
 }

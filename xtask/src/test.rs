@@ -58,6 +58,10 @@ struct Step {
 /// Runs all steps, whatever becomes of the earlier ones, and fails in the end when one did.
 pub fn run() -> Result<()> {
     let mut steps = Vec::new();
+    let missing = missing();
+    if !missing.is_empty() {
+        println!("=== missing on this machine\n{}", missing.join("\n"));
+    }
     let mut step = |name: &'static str, work: &mut dyn FnMut() -> Outcome| {
         println!("\n=== {name}");
         let started = Instant::now();
@@ -71,14 +75,14 @@ pub fn run() -> Result<()> {
         true => plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
             process::run(&mut cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]))
         })),
-        false => Outcome::Skipped("rustfmt is not installed".to_owned()),
+        false => Outcome::Skipped("missing: rustfmt".to_owned()),
     });
     step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
         true => plain(LINTED.iter().try_for_each(|what| {
             let mut clippy = cargo(&["clippy"]);
             process::run(clippy.args(what.iter().copied()).args(["--", "--deny", "warnings"]))
         })),
-        false => Outcome::Skipped("clippy is not installed".to_owned()),
+        false => Outcome::Skipped("missing: clippy".to_owned()),
     });
     let mut have_servers = true;
     step("real servers", &mut || match servers::run() {
@@ -86,7 +90,7 @@ pub fn run() -> Result<()> {
         Err(error) => {
             have_servers = false;
             match error.downcast::<servers::Missing>() {
-                Ok(missing) => Outcome::Skipped(missing.to_string()),
+                Ok(missing) => Outcome::Skipped(format!("missing: {}", missing.names())),
                 Err(error) => Outcome::Broke(Count::default(), error),
             }
         }
@@ -126,7 +130,16 @@ pub fn run() -> Result<()> {
         },
         false => Outcome::Skipped("the suite is not installed".to_owned()),
     });
-    report(&steps, std::env::var("CI").is_ok_and(|value| value == "true"))
+    report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
+}
+
+/// Returns one line for each program that this machine lacks, with the command that installs it.
+fn missing() -> Vec<String> {
+    let components = [("rustfmt", "fmt"), ("clippy", "clippy")];
+    let absent = components.iter().filter(|(_, command)| !process::works("cargo", &[command, "--version"]));
+    let mut lines: Vec<String> = absent.map(|(name, _)| format!("{name}: try `rustup component add {name}`")).collect();
+    lines.extend(servers::missing().iter().flat_map(servers::Missing::lines));
+    lines
 }
 
 /// A step that has no tests of its own.
@@ -202,10 +215,13 @@ fn total(steps: &[Step]) -> Count {
     total
 }
 
-fn report(steps: &[Step], in_ci: bool) -> Result<()> {
+fn report(steps: &[Step], missing: &[String], in_ci: bool) -> Result<()> {
     println!("\n=== all steps");
     for step in steps {
         println!("{:>8.1?}  {:<12}  {}", step.took, step.name, word(&step.outcome));
+    }
+    if !missing.is_empty() {
+        println!("\n=== missing on this machine\n{}", missing.join("\n"));
     }
     let total = total(steps);
     println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);

@@ -255,8 +255,12 @@ impl Slot {
         lock(&self.phase).lease().map_or(0, Lease::users)
     }
 
+    /// Returns the latest of what went wrong here and on the connection.
     pub(super) fn last_error(&self) -> Option<LastError> {
-        lock(&self.last_error).clone()
+        let own = lock(&self.last_error).clone();
+        let lost = self.mcp().and_then(|mcp| mcp.last_failure());
+        let lost = lost.map(|(at, cause)| LastError { at, message: chain(&*cause) });
+        own.into_iter().chain(lost).max_by_key(|error| error.at)
     }
 
     /// Tells an oddity about the server; words of its own are shown without secrets.

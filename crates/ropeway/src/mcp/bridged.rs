@@ -1,11 +1,12 @@
 //! A connection as bridges and agents use it: its tools do not hold it, and its changes can be followed.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
 use super::Mcp;
+use super::fault::ConnectError;
 use super::tools::{self, McpTool};
 use crate::config::Timeouts;
 use crate::event::{Events, Relay};
@@ -51,6 +52,11 @@ impl Mcp {
     #[cfg(feature = "agent")]
     pub(crate) fn endpoint(&self) -> crate::tool::Digest {
         self.handle.shared.config.endpoint()
+    }
+
+    /// Returns why the server was down last, and when that became known.
+    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectError>)> {
+        self.handle.shared.last_failure()
     }
 
     /// How long calls wait.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -66,6 +66,10 @@ pub(crate) struct Shared {
     /// Counts the changes of the tool list.
     pub(crate) tools_version: watch::Sender<u64>,
     era: Mutex<Option<Era>>,
+    /// Why the server was down last, and when that became known.
+    last_failure: Mutex<Option<(SystemTime, Arc<ConnectError>)>>,
+    /// The same while the server is not ready.
+    outage: Mutex<Option<Arc<ConnectError>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,6 +93,8 @@ impl Shared {
             tools: Mutex::default(),
             tools_version: watch::Sender::new(0),
             era: Mutex::default(),
+            last_failure: Mutex::default(),
+            outage: Mutex::default(),
         }
     }
 
@@ -112,9 +118,23 @@ impl Shared {
             }
             State::Closed => Event::Closed { server },
         };
+        // A watch only holds the latest state: whoever looks too late would miss the reason.
+        match &state {
+            State::Down { cause, .. } => {
+                *lock(&self.last_failure) = Some((SystemTime::now(), cause.clone()));
+                *lock(&self.outage) = Some(cause.clone());
+            }
+            State::Ready { .. } | State::Closed => *lock(&self.outage) = None,
+            State::Connecting { .. } | State::NeedsAuth { .. } => {}
+        }
         tracing::debug!(server = %self.alias(), ?event, "state");
         self.state.send_replace(state);
         self.host.events().tell(event);
+    }
+
+    /// Returns why the server was down last, and when that became known.
+    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectError>)> {
+        lock(&self.last_failure).clone()
     }
 
     /// The session that calls are made on, if there is one now.
@@ -212,7 +232,9 @@ impl Shared {
                 return Err(CallError::Timeout { server, after, clock: Clock::Total, hint: None });
             }
             if !matches!(changed, Ok(Ok(()))) {
-                let cause = cause.unwrap_or_else(|| Arc::new(self.not_in_time()));
+                // A try that is under way has no cause yet, but the one before may have had one.
+                let cause =
+                    cause.or_else(|| lock(&self.outage).clone()).unwrap_or_else(|| Arc::new(self.not_in_time()));
                 return Err(CallError::Unavailable { server, source: Box::new(cause) });
             }
         }

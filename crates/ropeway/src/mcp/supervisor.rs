@@ -61,13 +61,15 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
                 let born = Instant::now();
                 let session = Arc::new(session);
                 failures = 0;
+                // Asked before anyone can list the tools of the new session, whose list needs no renewal.
+                let has_old_tools = shared.tools().is_some();
                 shared.remember_era(Some(session.era()));
                 shared.set_session(Some(session.clone()));
                 shared.enter(State::Ready { server: session.info.clone() });
                 let lost = tokio::select! {
                     cause = session.link.lost() => Some(cause),
                     () = closed(&mut orders) => None,
-                    () = care(&shared, &session) => None,
+                    () = care(&shared, &session, has_old_tools) => None,
                 };
                 shared.set_session(None);
                 shared.host.hush();
@@ -143,14 +145,14 @@ async fn closed(orders: &mut mpsc::UnboundedReceiver<Order>) {
 }
 
 /// What a session needs while it lives: a fresh tool list, and word of changes. Never ends.
-async fn care(shared: &Arc<Shared>, session: &Arc<Session>) {
-    tokio::join!(keep_tools(shared), keep_subscribed(shared, session));
+async fn care(shared: &Arc<Shared>, session: &Arc<Session>, has_old_tools: bool) {
+    tokio::join!(keep_tools(shared, has_old_tools), keep_subscribed(shared, session));
     std::future::pending().await
 }
 
 /// Fetches the tool list again whenever it has changed.
-async fn keep_tools(shared: &Arc<Shared>) {
-    if shared.tools().is_some() {
+async fn keep_tools(shared: &Arc<Shared>, has_old_tools: bool) {
+    if has_old_tools {
         // The server may be another one than before.
         refresh(shared).await;
     }

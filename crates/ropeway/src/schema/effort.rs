@@ -199,9 +199,18 @@ pub(super) fn count_backtracking(schema: &mut Value, has_if: bool) {
 
 /// Does a regular expression have look-around, a back-reference or an atomic group? All others run in linear time.
 fn backtracks(pattern: &str) -> bool {
-    let groups = ["(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k"];
-    let digits = pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9'));
-    digits || groups.iter().any(|group| pattern.contains(group))
+    let groups = ["(?=", "(?!", "(?<=", "(?<!", "(?>"].map(str::as_bytes);
+    let mut rest = pattern.as_bytes();
+    loop {
+        rest = match rest {
+            [b'\\', b'1'..=b'9' | b'k', ..] => return true,
+            // An escaped backslash or parenthesis has no meaning of its own.
+            [b'\\', _, after @ ..] => after,
+            [_, ..] if groups.iter().any(|group| rest.starts_with(group)) => return true,
+            [_, after @ ..] => after,
+            [] => return false,
+        }
+    }
 }
 
 /// A pattern for names that needs backtracking: there is no place before it to count.

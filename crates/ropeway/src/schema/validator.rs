@@ -388,6 +388,20 @@ mod tests {
     }
 
     #[test]
+    fn an_escaped_backslash_or_parenthesis_is_not_taken_for_look_around() {
+        for (pattern, name) in [(r"^\\1$", r"\1"), (r"^\\k$", r"\k"), (r"^a\(?=$", "a=")] {
+            let schema = json!({"patternProperties": {pattern: {"type": "integer"}}});
+            assert_eq!(Validator::compile(&schema).warning(), None, "{pattern}");
+            let at = format!("/{name}");
+            assert_eq!(one(schema, json!({name: "x"})), said(&at, "must be an integer, not a string"));
+        }
+        for pattern in [r"^(a)\1$", r"^\\(?=a)", r"^\\\1$"] {
+            let schema = json!({"patternProperties": {pattern: {"type": "integer"}}});
+            assert!(Validator::compile(&schema).warning().is_some(), "{pattern}");
+        }
+    }
+
+    #[test]
     fn a_property_may_be_named_like_a_keyword() {
         let schema = json!({"properties": {"default": {"type": "integer"}, "enum": {"$ref": "#/properties/default"}}});
         assert_eq!(one(schema, json!({"enum": "x"})), said("/enum", "must be an integer, not a string"));

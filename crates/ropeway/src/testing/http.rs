@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -53,9 +54,10 @@ impl HttpScripted {
             sessions: Mutex::default(),
             parked: Mutex::default(),
             connections: Mutex::default(),
+            accepted: AtomicUsize::new(0),
             names: AtomicU64::new(0),
         });
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let listener = listen(port)?;
         let port = listener.local_addr()?.port();
         let scripted = Self { server, port, accepting: Mutex::default() };
         scripted.accept(listener);
@@ -87,9 +89,9 @@ impl HttpScripted {
         lock(&self.server.sessions).len()
     }
 
-    /// How many connections are open.
-    pub fn open_connections(&self) -> usize {
-        lock(&self.server.connections).iter().filter(|connection| !connection.is_finished()).count()
+    /// Returns how many connections were accepted so far.
+    pub fn accepted_connections(&self) -> usize {
+        self.server.accepted.load(Ordering::Relaxed)
     }
 
     /// Tears all connections and forgets all sessions, as a process does that is started again at once.
@@ -111,7 +113,7 @@ impl HttpScripted {
         self.stop();
         // The listener is gone only once its task has been told, so the port may be taken for a moment.
         for _ in 0..100 {
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", self.port)).await {
+            if let Ok(listener) = listen(self.port) {
                 self.accept(listener);
                 return Ok(());
             }
@@ -125,6 +127,7 @@ impl HttpScripted {
         let server = Arc::clone(&self.server);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                server.accepted.fetch_add(1, Ordering::Relaxed);
                 let connection = tokio::spawn(Arc::clone(&server).converse(stream));
                 let mut connections = lock(&server.connections);
                 connections.retain(|connection| !connection.is_finished());
@@ -133,6 +136,16 @@ impl HttpScripted {
         });
         *lock(&self.accepting) = Some(task.abort_handle());
     }
+}
+
+/// Listens with a longer queue than the usual 128: on a busy machine hundreds of connections wait to be accepted, and the
+/// kernel drops what does not fit, so that clients try again only seconds later.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    // As `TcpListener::bind` does, so that a server can start again on its port.
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    socket.listen(4096)
 }
 
 impl Deref for HttpScripted {
@@ -158,6 +171,8 @@ struct Server {
     /// Event streams that were cut and can be fetched on.
     parked: Mutex<HashMap<String, Flow>>,
     connections: Mutex<Vec<AbortHandle>>,
+    /// How many connections were accepted so far.
+    accepted: AtomicUsize,
     names: AtomicU64,
 }
 

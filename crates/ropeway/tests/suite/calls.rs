@@ -39,6 +39,12 @@ async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Script
     );
 }
 
+/// Settings for more calls at once than a busy machine answers in the usual time.
+fn in_bulk(mut config: ServerConfig) -> ServerConfig {
+    (config.timeouts.idle, config.timeouts.total) = (4 * SOON, 4 * SOON);
+    config
+}
+
 /// The request that the n-th call of a tool was.
 async fn nth_call(scripted: &Scripted, n: usize) -> Value {
     tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
@@ -114,7 +120,7 @@ fn answers_that_overtake_each_other_find_their_calls() {
 #[test]
 fn a_thousand_and_more_calls_at_once_each_get_their_own_answer() {
     scene(|scene| async move {
-        let server = connect(hasty(child(&scene, &Script::default()))).await;
+        let server = connect(in_bulk(hasty(child(&scene, &Script::default())))).await;
         let calls = (0..2000).map(|n| {
             let server = server.clone();
             tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
@@ -131,7 +137,7 @@ fn hundreds_of_calls_at_once_over_http_each_get_their_own_answer() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let server = connect(in_era(era, at(http.url()))).await;
+            let server = connect(in_bulk(in_era(era, at(http.url())))).await;
             let calls = (0..300).map(|n| {
                 let server = server.clone();
                 tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
@@ -163,7 +169,7 @@ fn a_big_answer_does_not_hold_up_small_ones() {
             }
             assert_eq!(big.await.expect("an answer"), 5_000_000);
             // A child has one pipe: small answers wait behind the big one, but for its bytes only.
-            assert!(slowest < ms(3000), "{slowest:?}");
+            assert!(slowest < SOON / 2, "{slowest:?}");
             server.close().await;
         }
     });
@@ -171,16 +177,22 @@ fn a_big_answer_does_not_hold_up_small_ones() {
 
 #[test]
 fn http_connections_are_kept_and_used_again() {
-    scene(|_| async {
+    // A connection is free again when its task has run after the end of an answer. With several threads, the next call may come
+    // first and open another connection, so on a busy machine the number depends on which thread is stopped. One thread runs its
+    // tasks in the same order at any load.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
         for answers in [Answers::Json, Answers::Sse] {
-            let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
             for era in [EraChoice::Legacy, EraChoice::Modern] {
+                let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
                 let server = connect(in_era(era, at(http.url()))).await;
                 for _ in 0..20 {
                     still_works(&server).await;
                 }
-                // One for the calls, one for the standing stream, and one that may be left from the handshake.
-                assert!(http.open_connections() <= 4, "{answers:?}: {}", http.open_connections());
+                // One for the calls, one for an event stream whose end was not read yet, one for the standing stream, and one
+                // for what the handshake sends at the same time.
+                let accepted = http.accepted_connections();
+                assert!(accepted <= 4, "{answers:?}, {era:?}: {accepted} connections");
                 server.close().await;
             }
         }
@@ -192,13 +204,13 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
     scene(|_| async {
         let script = Script::default().fault(On::tool("echo"), Fault::Hang);
         over_every_way(script, async |way, scripted, mut config| {
-            config.timeouts.idle = ms(500);
+            config.timeouts.idle = ms(2000);
             let server = connect(config).await;
             let started = Instant::now();
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { clock: Clock::Idle, .. }), "{way}: {error:?}");
             assert!(chain(&error).starts_with("server `peer` gave no answer within "), "{way}: {}", chain(&error));
-            assert!((ms(500)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
+            assert!((ms(2000)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
             let request = nth_call(scripted, 1).await;
             told_of(way, scripted, &request).await;
             assert_eq!(text(&server, "locate", json!({"region": "eu"})).await, "eu", "{way}");
@@ -212,9 +224,9 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
 fn progress_starts_the_idle_clock_anew() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, mut config| {
-            config.timeouts.idle = ms(1000);
+            config.timeouts.idle = ms(3000);
             let server = connect(config).await;
-            assert_eq!(text(&server, "sleep", json!({"ms": 1500, "steps": 15})).await, "slept 1500 ms", "{way}");
+            assert_eq!(text(&server, "sleep", json!({"ms": 4000, "steps": 40})).await, "slept 4000 ms", "{way}");
             server.close().await;
         })
         .await;
@@ -225,7 +237,7 @@ fn progress_starts_the_idle_clock_anew() {
 fn progress_does_not_hold_the_total_clock() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
-        let cx = CallContext::default().with_timeout(ms(300)).with_idle_timeout(ms(250));
+        let cx = CallContext::default().with_timeout(ms(2000)).with_idle_timeout(ms(1900));
         let error = call_in(&server, "sleep", json!({"ms": 9000, "steps": 90}), &cx).await.expect_err("no answer");
         assert!(matches!(error, CallError::Timeout { clock: Clock::Total, .. }), "{error:?}");
         let request = nth_call(&scripted, 1).await;

@@ -243,11 +243,33 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
             // A list of before is no list of now.
             let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
             assert!(told.starts_with("server `peer` is unavailable: "), "{told}");
+            // The state may still be that of the lost connection.
+            state(&server, |state| !matches!(state, State::Ready { .. })).await;
             http.restart().await.expect("the same port");
             state(&server, |state| matches!(state, State::Ready { .. })).await;
             still_works(&server).await;
             server.close().await;
         }
+    });
+}
+
+#[test]
+fn a_call_names_the_last_failure_while_the_next_try_is_under_way() {
+    scene(|_| async {
+        let script = Script::legacy()
+            .fault(On::tool("echo").nth(1), Fault::exit())
+            .fault(On::method("initialize").nth(2), Fault::exit())
+            .fault(On::method("initialize").nth(3), Fault::Hang);
+        let scripted = Scripted::new(script);
+        let mut config = in_era(EraChoice::Legacy, scripted.in_process());
+        config.timeouts.grace = ms(100);
+        let server = connect(config).await;
+        echo_fails(&server).await;
+        // The second try has failed, and the third one gets no answer.
+        state(&server, |state| matches!(state, State::Connecting { failures: 1 })).await;
+        let told = echo_fails(&server).await;
+        assert!(told.starts_with("server `peer` is unavailable: ") && !told.contains("not ready"), "{told}");
+        drop(server);
     });
 }
 

@@ -9,8 +9,8 @@ use ropeway::testing::{Fault, HttpFault, HttpScripted, On, Rule, Script, Scripte
 use serde_json::{Value, json};
 
 use crate::hasty::{
-    SOON, at, call, cannot_connect, child, connect, event, hasty, in_era, listening, ms, names, state, still_works,
-    until, warnings,
+    SOON, at, call, cannot_connect, child, connect, event, hasty, in_era, listening, ms, names, silent_at_probe, state,
+    still_works, until, warnings,
 };
 use crate::scene::scene;
 
@@ -83,14 +83,14 @@ fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
     scene(|_| async {
         let scripted = Scripted::new(Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() });
         let started = Instant::now();
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(silent_at_probe(scripted.in_process())).await;
         assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
         is_legacy(&server, &scripted).await;
         assert_eq!(scripted.connections(), 1);
         server.close().await;
 
         let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(silent_at_probe(at(http.url()))).await;
         is_legacy(&server, &http).await;
         server.close().await;
     });
@@ -157,7 +157,7 @@ fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
 fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
     scene(|_| async {
         let scripted = Scripted::new(Script::default().fault(On::method("server/discover"), Fault::late(1200)));
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(silent_at_probe(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         tokio::time::sleep(ms(1100)).await;
         is_legacy(&server, &scripted).await;
@@ -170,7 +170,7 @@ fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
 fn a_late_answer_to_the_probe_counts_when_initialize_was_refused() {
     scene(|_| async {
         let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), Fault::late(1200)));
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(silent_at_probe(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 1));
         server.close().await;
@@ -182,7 +182,7 @@ fn a_server_that_starts_slowly_is_waited_for() {
     scene(|scene| async move {
         for (mut script, era) in [(Script::legacy(), Era::Legacy), (Script::modern(), Era::Modern)] {
             script.process.start_delay_ms = 800;
-            let server = connect(hasty(child(&scene, &script))).await;
+            let server = connect(silent_at_probe(child(&scene, &script))).await;
             assert_eq!(agreed(&server).0, era);
             still_works(&server).await;
             server.close().await;

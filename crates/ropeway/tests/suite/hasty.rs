@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::scene::Scene;
 
-/// Longer than anything here should take, even on a slow machine.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// Longer than anything here should take, even on a machine with many more busy processes than cores.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -23,7 +23,8 @@ pub(crate) fn ms(ms: u64) -> Duration {
 pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
     let mut config = ServerConfig::new("peer", transport);
     config.timeouts.connect = SOON;
-    config.timeouts.probe = ms(300);
+    // A server that answers the probe late is taken for a legacy one, so a busy machine must have time for it.
+    config.timeouts.probe = SOON;
     config.timeouts.idle = SOON;
     config.timeouts.total = SOON;
     config.timeouts.close = ms(300);
@@ -36,6 +37,13 @@ pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
 pub(crate) fn in_era(era: EraChoice, transport: impl Into<Transport>) -> ServerConfig {
     let mut config = hasty(transport);
     config.era = era;
+    config
+}
+
+/// Settings for a server that does not answer the probe.
+pub(crate) fn silent_at_probe(transport: impl Into<Transport>) -> ServerConfig {
+    let mut config = hasty(transport);
+    config.timeouts.probe = ms(300);
     config
 }
 
@@ -83,7 +91,7 @@ pub(crate) async fn call(server: &Mcp, tool: &str, with: Value) -> Result<ToolOu
 
 pub(crate) async fn call_in(server: &Mcp, tool: &str, with: Value, cx: &CallContext) -> Result<ToolOutput, CallError> {
     let call = server.call_tool(tool, arguments(with), cx);
-    tokio::time::timeout(2 * SOON, call).await.expect("an outcome in time")
+    tokio::time::timeout(5 * SOON, call).await.expect("an outcome in time")
 }
 
 /// The text of a tool's answer.
@@ -127,7 +135,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 
 /// Waits until something is so.
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..3000 {
         if so() {
             return;
         }

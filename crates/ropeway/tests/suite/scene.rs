@@ -26,7 +26,9 @@ struct Patience {
     leftovers: Duration,
 }
 
-const PATIENCE: Patience = Patience { test: Duration::from_secs(60), leftovers: Duration::from_secs(5) };
+///
+/// This only ends a test that hangs; a machine with many more busy processes than cores takes minutes for the longest test.
+const PATIENCE: Patience = Patience { test: Duration::from_secs(240), leftovers: Duration::from_secs(5) };
 
 /// How long an HTTP server may take to listen; on a busy machine Python needs its time.
 const START: Duration = Duration::from_secs(30);

@@ -427,6 +427,8 @@ fn a_script_survives_json() {
 }
 
 mod over_stdio {
+    use rustix::process::{Pid, Signal, kill_process};
+
     use super::*;
     use crate::scene::{Scene, scene};
 
@@ -455,9 +457,9 @@ mod over_stdio {
         Some(status.code().unwrap_or(-1))
     }
 
-    fn signal(signal: &str, pid: u64) -> bool {
-        let kill = std::process::Command::new("kill").args([signal, &pid.to_string()]).status();
-        kill.expect("`kill` is there").success()
+    fn signal(signal: Signal, pid: u64) -> bool {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, signal).is_ok()
     }
 
     #[test]
@@ -537,15 +539,15 @@ mod over_stdio {
             let grandchild = pids["grandchild"].as_u64().expect("a grandchild");
             let Lines { mut read, write } = server.lines;
             drop(write);
-            signal("-TERM", pid);
+            signal(Signal::TERM, pid);
             let ended = wait(&mut server.child, Duration::from_millis(500)).await;
             assert_eq!(ended, None, "neither the end of its input nor SIGTERM ends it");
             server.child.kill().await.expect("SIGKILL does");
-            signal("-TERM", grandchild);
+            signal(Signal::TERM, grandchild);
             let mut rest = Vec::new();
             let held = tokio::time::timeout(Duration::from_millis(500), read.read_to_end(&mut rest)).await;
             assert!(held.is_err(), "the grandchild holds the pipe open");
-            assert!(signal("-KILL", grandchild));
+            assert!(signal(Signal::KILL, grandchild));
             // The `sleep 1` of its shell may hold the pipe for a moment more.
             tokio::time::timeout(PATIENCE, read.read_to_end(&mut rest)).await.expect("it is free now").expect("bytes");
         });

@@ -53,6 +53,7 @@ pub(super) fn odd() -> Vec<Value> {
         json!({"properties": {"a": {"const": "x"}, "b": {"const": 4}, "c": {"const": null}, "d": {"const": {"x": 1}}, "e": {"type": "string", "const": "x", "enum": ["x", "y"]}}}),
         json!({"properties": {"a": {"type": "string", "minLength": "2", "maxLength": -1, "pattern": "((", "format": 4, "title": [], "default": null, "examples": "x"}, "b": {"type": "number", "multipleOf": 0, "minimum": "1"}, "c": {"type": "string", "minLength": 2.0, "description": {"en": "x"}}}}),
         json!({"properties": {"a": {"type": "string", "pattern": "^(?=x)y$"}, "b": {"type": "string", "pattern": "^[a-z]+$"}, "c": {"type": "string", "pattern": "abc"}, "d": {"type": "string", "format": "uri"}, "e": {"type": "string", "format": "path"}, "f": {"type": "string", "format": "date-time"}}}),
+        json!({"properties": {"a": {"type": "string", "pattern": r"^\\d{3}$"}, "b": {"type": "string", "pattern": r"^\(?[0-9]+\)?$"}, "c": {"type": "string", "pattern": "^[(?]$"}, "d": {"type": "string", "pattern": r"^\\\d$"}}}),
         json!({"patternProperties": {"^x-": {"type": "string"}, "(?<a>": {}}, "additionalProperties": false, "properties": {"m": {"type": "object", "patternProperties": {"^[a-z]+$": {"type": "string"}}, "additionalProperties": false}}}),
         json!({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}, "dependentRequired": {"x": ["y"]}, "properties": {"a": {}, "b": {}, "c": {}, "d": {}}}),
         json!({"dependentRequired": {"x": "y"}, "dependentSchemas": {"$a": {"properties": {"$b": {"type": "string"}}}}, "properties": {"$a": {}}, "propertyNames": {"pattern": "^[$a-z]+$"}}),
@@ -108,6 +109,24 @@ fn every_odd_schema_that_asks_for_it_is_lowered_by_the_strict_rules_or_says_why_
         }
     }
     assert!(strict > 20, "{strict}");
+}
+
+#[test]
+fn a_pattern_with_an_escaped_backslash_before_a_letter_is_kept() {
+    let pattern = |text: &str| json!({"properties": {"a": {"type": "string", "pattern": text}}});
+    // A backslash and three times `d`; an optional parenthesis; a set of signs; a backslash and a digit.
+    for (text, is_kept) in [(r"^\\d{3}$", true), (r"^\(?a$", true), ("^[(?]$", true), (r"^\\\d$", false)] {
+        for dialect in [Dialect::Anthropic, Dialect::Responses, Dialect::Chat] {
+            let tool = one(&definition(pattern(text)), dialect).expect("a tool");
+            assert_eq!(rules::broken(dialect, &declared(&tool)), [""; 0], "{dialect}: {text}");
+            let kept = schema_of(&tool, dialect)["properties"]["a"].get("pattern") == Some(&json!(text));
+            assert_eq!(kept, is_kept, "{dialect}: {text}");
+        }
+    }
+    // The check of arguments reads it in the same way.
+    let validator = crate::schema::Validator::compile(&pattern(r"^\\d{3}$"));
+    assert!(validator.validate(&json!({"a": r"\ddd"})).is_ok());
+    assert!(validator.validate(&json!({"a": r"\123"})).is_err());
 }
 
 #[test]

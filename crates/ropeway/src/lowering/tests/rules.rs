@@ -271,11 +271,8 @@ impl Judge {
     fn strings(&mut self, map: &Map<String, Value>, at: &str) {
         if let Some(pattern) = map.get("pattern").and_then(Value::as_str) {
             let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
-            let bytes = pattern.as_bytes();
-            let escapes = bytes.windows(2).any(|pair| pair[0] == b'\\' && pair[1].is_ascii_alphanumeric());
             if !is_whole
-                || escapes
-                || pattern.contains("(?")
+                || has_extension(pattern)
                 || jsonschema::validator_for(&serde_json::json!({"pattern": pattern})).is_err()
             {
                 self.breaks(at, "a pattern that not everybody compiles");
@@ -369,4 +366,21 @@ impl Judge {
             self.schema(item, &format!("{at}/prefixItems/{number}"), depth + 1);
         }
     }
+}
+
+/// Whether a pattern has an escaped letter or digit (`\d`, `\1`) or a group that is more than a group (`(?:`, `(?=`).
+fn has_extension(pattern: &str) -> bool {
+    let mut in_set = false;
+    let mut characters = pattern.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            // The next character belongs to the escape: in `\\d` it is a backslash, and the `d` is only a letter.
+            '\\' if characters.next().is_some_and(|next| next.is_ascii_alphanumeric()) => return true,
+            '[' => in_set = true,
+            ']' => in_set = false,
+            '(' if !in_set && characters.peek() == Some(&'?') => return true,
+            _ => {}
+        }
+    }
+    false
 }

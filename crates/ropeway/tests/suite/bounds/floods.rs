@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway::config::{HttpServer, StdioServer, Transport};
 use ropeway::event::{Event, Events};
@@ -192,30 +192,36 @@ fn a_server_that_talks_without_end_pushes_out_no_events_of_others() {
         let events = Events::new(4096);
         let mut heard = events.listen();
         let before = memory("VmRSS");
+        let began = Instant::now();
         let bad = Mcp::with_host(legacy(HttpServer::new(http.url())), Handlers::new(), events.clone());
         bad.connect().await.expect("a connection");
         let good = Good::start().await;
-        let (longest, _) = good.keep_calling(SPAN).await;
-        let most = memory("VmHWM").saturating_sub(before);
-        let (mut logs, mut missed, mut told, mut largest) = (0, 0, false, 0);
-        while let Some(event) = heard.try_next() {
-            match event {
-                Event::Log { data, .. } => {
-                    logs += 1;
-                    largest = largest.max(data.as_str().unwrap_or_default().len());
+        let (mut longest, mut logs, mut missed, mut told, mut largest) = (Duration::ZERO, 0, 0, false, 0);
+        // A busy machine needs more than the span to read the large message and to reach the limit.
+        while began.elapsed() < SPAN || (!told && began.elapsed() < 20 * SPAN) {
+            longest = longest.max(good.keep_calling(SPAN / 10).await.0);
+            while let Some(event) = heard.try_next() {
+                match event {
+                    Event::Log { data, .. } => {
+                        logs += 1;
+                        largest = largest.max(data.as_str().unwrap_or_default().len());
+                    }
+                    Event::Lagged { missed: count } => missed += count,
+                    Event::Warning { message, .. } => told |= message.contains("too many notifications"),
+                    _ => {}
                 }
-                Event::Lagged { missed: count } => missed = count,
-                Event::Warning { message, .. } => told |= message.contains("too many notifications"),
-                _ => {}
             }
         }
+        // A burst of 1000, and then 200 a second.
+        let most_logs = 1000 + 200 * (began.elapsed().as_secs() + 1);
+        let most = memory("VmHWM").saturating_sub(before);
         println!(
             "measured log storm: {logs} events kept of at most {largest} bytes, {missed} lost, {} MB more memory, longest call beside {longest:?}",
             most >> 20
         );
         assert_eq!(missed, 0, "events of others would be lost");
         assert!(
-            told && (1000..3500).contains(&logs) && (60_000..70_000).contains(&largest),
+            told && (900..=most_logs).contains(&logs) && (60_000..70_000).contains(&largest),
             "{logs} logs of up to {largest} bytes"
         );
         bad.close().await;

@@ -209,6 +209,12 @@ impl Hostile {
     pub(crate) fn count(&self, what: &str) -> usize {
         self.seen.lock().expect("a log").iter().filter(|(_, it)| it == what).count()
     }
+
+    /// The same, within a span of time from an instant on.
+    pub(crate) fn count_within(&self, what: &str, from: Instant, span: Duration) -> usize {
+        let seen = self.seen.lock().expect("a log");
+        seen.iter().filter(|(at, it)| it == what && (from..from + span).contains(at)).count()
+    }
 }
 
 /// Reads one request.

@@ -90,14 +90,14 @@ fn a_bridge_whose_stop_was_not_waited_for_can_be_started_again() {
 fn any_timeout_can_be_said_and_a_shared_process_keeps_to_the_longer_one_as_well() {
     scene(|scene| async move {
         let mut short = entry("short", child(&scene, &Script::default()));
-        known(&mut short).timeouts.total = ms(100);
+        known(&mut short).timeouts.total = ms(1500);
         let one = started(config([short])).await;
         let mut long = entry("long", child(&scene, &Script::default()));
         known(&mut long).timeouts.total = Duration::MAX;
         let other = started(config([long])).await;
         assert_eq!(one.health_check().await.servers[0].users, 2, "one process");
-        call(&one.tools().registry, "mcp_short_sleep", json!({"ms": 400})).await.expect_err("too late");
-        call(&other.tools().registry, "mcp_long_sleep", json!({"ms": 400})).await.expect("time enough");
+        call(&one.tools().registry, "mcp_short_sleep", json!({"ms": 9000})).await.expect_err("too late");
+        call(&other.tools().registry, "mcp_long_sleep", json!({"ms": 2000})).await.expect("time enough");
         one.stop().await;
         other.stop().await;
     });

@@ -134,7 +134,9 @@ fn the_python_sdks_take_every_request_and_read_every_stream_as_we_do() {
 fn the_node_sdks_take_every_request_and_read_every_stream_as_we_do() {
     scene(|scene| async move {
         let arguments = [script("judge.mjs"), installed("sdks-node")];
-        check(Judge::Node, verdict(&scene, installed("npm/node_modules/.bin/node"), &arguments).await);
+        // The pinned Node, which also runs this server.
+        let node = scene.server("everything").command.into();
+        check(Judge::Node, verdict(&scene, node, &arguments).await);
     });
 }
 
