@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::duration::format_duration;
 use crate::envelope::Envelope;
 use crate::schema::Validator;
 use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput};
@@ -29,7 +30,7 @@ pub struct CheckedTool {
 /// What became of a local tool that has not said it itself.
 #[derive(Debug, thiserror::Error)]
 enum Fate {
-    #[error("it gave no answer within {0:?}")]
+    #[error("it gave no answer within {}", format_duration(*.0))]
     TooSlow(Duration),
     #[error("it panicked: {0}")]
     Panicked(String),
@@ -305,12 +306,12 @@ mod tests {
     async fn a_tool_that_hangs_past_its_deadline_is_left() {
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = stuck(false).call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3s"), "{}", text(&envelope));
+        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3 s"), "{}", text(&envelope));
         assert!(envelope.error.as_deref().is_some_and(CallError::is_transient));
         let local = checked(look(), |_| std::future::pending());
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = local.call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3s"));
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3 s"));
     }
 
     #[tokio::test(start_paused = true)]

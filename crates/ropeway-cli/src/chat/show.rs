@@ -2,12 +2,12 @@
 
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
+use ropeway::duration::format_duration;
 use ropeway::envelope::{Data, Envelope};
 use ropeway::message::CallArguments;
 use ropeway::tool::Origin;
 use serde_json::Value;
 
-use crate::duration::words;
 use crate::failure;
 use crate::text::{clean, clean_line, columns, cut, is_unseen};
 
@@ -84,7 +84,7 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
         add(name, NAME);
     }
     if !envelope.took.is_zero() {
-        add(&words(envelope.took), FAINT);
+        add(&format_duration(envelope.took), FAINT);
     }
     let summary = summary(envelope);
     let mut files = files.iter();

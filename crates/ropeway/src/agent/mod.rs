@@ -58,6 +58,7 @@ pub use self::spill::Spill;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
+use crate::duration::format_duration;
 use crate::event::{EventStream, Events};
 use crate::mcp::Handlers;
 use crate::message::Conversation;
@@ -303,7 +304,8 @@ impl Inner {
             let waiting = self.sources.waiting();
             let which = if waiting.is_empty() { String::new() } else { format!(": {}", waiting.join(", ")) };
             sink.warn(format!(
-                "{late} of the sources of tools are not ready after {patience:?}, and not waited for{which}"
+                "{late} of the sources of tools are not ready after {}, and not waited for{which}",
+                format_duration(patience)
             ));
         }
         if fallen > 0 {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::lock;
 use crate::config::{Collisions, ServerConfig};
+use crate::duration::format_duration;
 use crate::event::Events;
 use crate::mcp::{Handlers, Mcp, State, chain};
 use crate::registry::{ContextItem, ContextSource, Outcome, Registry, Shape, ToolSource, Verdict};
@@ -189,7 +190,7 @@ impl ServerSource {
             // A connection that is lost says so itself.
             Ok(Err(_)) if !self.mcp.is_connected() => {}
             Ok(Err(error)) => self.failed(chain(&error)),
-            Err(_) => self.failed(format!("its tools could not be listed within {PATIENCE:?}")),
+            Err(_) => self.failed(format!("its tools could not be listed within {}", format_duration(PATIENCE))),
         }
     }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Alias;
+use crate::duration::format_duration;
 
 /// A cause from a layer that this one does not know.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -66,7 +67,7 @@ pub enum CallError {
         challenge: Option<String>,
     },
     /// A clock ran out; the server was told to stop.
-    #[error("server `{server}` gave no answer within {after:?}")]
+    #[error("server `{server}` gave no answer within {}", format_duration(*.after))]
     Timeout {
         /// The server.
         server: Alias,

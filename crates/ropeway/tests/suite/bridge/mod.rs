@@ -413,7 +413,7 @@ fn a_look_at_the_health_takes_no_longer_than_it_may() {
             started(config([entry("a", child(&scene, &silent)), entry("b", child(&scene, &Script::legacy()))])).await;
         let health = tokio::time::timeout(SOON, bridge.health_check_within(ms(200))).await.expect("an answer in time");
         assert_eq!(health.servers.iter().map(|server| server.latency.is_some()).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200ms"));
+        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200 ms"));
         bridge.stop().await;
     });
 }
