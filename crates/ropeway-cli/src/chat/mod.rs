@@ -376,7 +376,8 @@ impl<'a> Chat<'a> {
                 let name = show::name(&request.tool, &request.origin);
                 let offers = self.offers(&request);
                 let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
-                let wording = approval::question(&name, &request.arguments, &changes, offers, width());
+                let summary = request.summary.as_deref();
+                let wording = approval::question(&name, &request.arguments, summary, &changes, offers, width());
                 tell(&wording.before);
                 let mut typed = editor.question(&wording.prompt).await;
                 let reply = loop {
@@ -425,7 +426,7 @@ impl<'a> Chat<'a> {
     /// Says which option would have allowed a call that nobody could be asked about.
     fn advise(&self, step: &Step) {
         let Step::CallFinished { envelope, .. } = step else { return };
-        let tools = self.agent.tools();
+        let tools = self.agent.all_tools();
         if self.recipe.desk.is_none()
             && let Some(CallError::Denied { .. }) = envelope.error.as_deref()
             && let Some(tool) = tools.get(&envelope.tool)

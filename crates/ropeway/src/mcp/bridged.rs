@@ -42,6 +42,12 @@ impl Mcp {
         self.handle.shared.config.endpoint()
     }
 
+    /// Returns the secrets of the settings.
+    #[cfg(feature = "agent")]
+    pub(crate) fn secrets(&self) -> crate::secret::Mask {
+        self.handle.shared.config.secrets()
+    }
+
     /// How long calls wait.
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.handle.shared.config.timeouts

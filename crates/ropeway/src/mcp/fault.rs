@@ -157,7 +157,7 @@ impl Fault {
             Self::Refused(RpcError { code, message, data }) => CallError::Refused { server, code, message, data },
             Self::Lost { cause, .. } => match &*cause {
                 ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
-                ConnectError::Closed => CallError::NotConnected { server },
+                ConnectError::Closed => CallError::Stopped { server },
                 _ => CallError::Unavailable { server, source: Box::new(cause) },
             },
             Self::TooLarge { limit } => CallError::TooLarge { server, limit },

@@ -13,7 +13,7 @@ use ropeway::testing::{Fault, On, Script, Scripted};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
+use crate::hasty::{SOON, arguments, at, chain, child, event, hasty, listening, ms};
 use crate::scene::scene;
 
 fn server(alias: &str, transport: impl Into<Transport>) -> ServerConfig {
@@ -300,12 +300,20 @@ fn stopping_ends_what_is_in_flight_also_on_a_process_that_others_use() {
         let one = started(config([entry("a", child(&scene, &script))])).await;
         let other = started(config([entry("a", child(&scene, &script))])).await;
         let registry = one.tools().registry;
+        let mut events = one.events();
         let (hung, ()) = tokio::join!(call(&registry, "mcp_a_sleep", json!({"ms": 60000})), async {
             tokio::time::sleep(ms(100)).await;
             one.stop().await;
         });
-        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        assert_eq!(hung, Err("server `a` was stopped while the call was in flight".to_owned()));
+        let cause = event(&mut events, |event| match event {
+            Event::ToolFailed { cause, .. } => Some(cause),
+            _ => None,
+        });
+        assert_eq!(cause.await, "server `a` was stopped while the call was in flight");
         assert_eq!(call(&other.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        let late = call(&registry, "mcp_a_echo", json!({"message": "hi"})).await;
+        assert_eq!(late, Err("server `a` is not connected".to_owned()), "a call after the end is not in flight");
         other.stop().await;
     });
 }
@@ -322,7 +330,7 @@ fn dropping_the_last_bridge_leaves_no_process_and_ends_its_calls() {
             tokio::time::sleep(ms(100)).await;
             drop(clone);
         });
-        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        assert_eq!(hung, Err("server `a` was stopped while the call was in flight".to_owned()));
         // The scene sees to it that the process is gone, though the registry is still held.
         assert_eq!(registry.len(), before);
     });
