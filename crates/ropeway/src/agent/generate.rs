@@ -180,6 +180,26 @@ type OnToolCall = Arc<dyn Fn(CallRequest) -> BoxFuture<'static, CallAnswer> + Se
 ///
 /// The callback is not called for arguments that are no JSON object or do not fit the tool's input schema: the model is told what is
 /// wrong with them. A callback that panics or takes longer than [`Limits::call_time`] is reported to the model, too.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::agent::{Generate, generate};
+/// # use ropeway::{mcp::Mcp, message::Conversation, provider::Provider};
+///
+/// # async fn run(server: Mcp, provider: Provider, conversation: Conversation) -> Result<(), Box<dyn std::error::Error>> {
+/// let tools = server.list_tools(None).await?;
+/// let request = Generate::new("gpt-5", conversation).with_tools(server.list_tool_definitions(None).await?);
+/// let generated = generate(&provider, request, move |call| {
+///     let tool = tools.iter().find(|tool| tool.definition().name == call.name).cloned();
+///     async move {
+///         let Some(tool) = tool else { return Ok(None) };
+///         Ok(Some(tool.call(call.arguments, &call.context).await?))
+///     }
+/// });
+/// println!("{}", generated.await?.outcome.text);
+/// # Ok(()) }
+/// ```
 pub async fn generate<F, R>(
     provider: &Provider,
     request: Generate,

@@ -192,7 +192,10 @@ fn without_a_required_server_nothing_runs() {
         let error = bridge.start().await.expect_err("no start");
         assert!(matches!(&error, StartError::Required { server, .. } if server.as_str() == "absent"));
         assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
-        assert!(outcomes(&bridge.tools()).values().all(|outcome| *outcome == Outcome::NotStarted));
+        let outcomes = outcomes(&bridge.tools());
+        assert_eq!(outcomes["good"], Outcome::NotStarted);
+        let Outcome::Down { cause } = &outcomes["absent"] else { panic!("{outcomes:?}") };
+        assert!(cause.contains("/no/such/program"), "{cause}");
         let mut secretive = ServerEntry::with_settings("b", Settings::Missing { secrets: vec!["TOKEN".into()] });
         secretive.required = true;
         let error = started_error(config([secretive])).await;
