@@ -175,7 +175,7 @@ mod tests {
             plain(&started("read_more", &arguments, Some("Read output \"o1\"\u{1b}[2J from byte 4,000"), width))
         };
         assert_eq!(line(80), "● read_more: Read output \"o1\" from byte 4,000\n");
-        assert_eq!(line(20), "● read_more: Read …\n");
+        assert_eq!(line(20), "● read_more: Read o…\n");
     }
 
     #[test]

@@ -185,7 +185,9 @@ impl ServerSource {
     }
 
     async fn look(&self) {
-        if !self.found().tried || (self.required && !self.mcp.is_connected()) {
+        // A connection that the host closed stays closed.
+        let is_lost = !matches!(*self.mcp.state().borrow(), State::Ready { .. } | State::Closed);
+        if !self.found().tried || (self.required && is_lost) {
             // That it failed is the verdict. Whoever gives up waiting here leaves the first try to the next one.
             let _ = self.mcp.connect().await;
             self.found().tried = true;

@@ -84,6 +84,7 @@ struct Inner {
     /// A call has taken the generated id. Clones share it.
     is_taken: Arc<AtomicBool>,
     /// Ends with the server's connection, where a bridge makes the call.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
     stop: Option<Cancel>,
     idle: Option<Duration>,
     deadline: Option<Instant>,

@@ -280,6 +280,7 @@ impl ToolCallError {
     }
 
     /// Returns the error of a call of `tool`. A [`CallError`] that was only passed on stays what it was.
+    #[cfg(feature = "agent")]
     pub(crate) fn into_call_error(self, tool: &str) -> CallError {
         match self {
             Self { source: Some(Cause::Call(error)), fatal: false, kind, .. } if kind == Self::EXECUTION => {
