@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ropeway::duration::format_duration;
 use ropeway::tool::Alias;
 use tokio::time::Instant;
 
@@ -61,12 +62,12 @@ impl Deadline {
 
     /// What to say when it is over.
     pub(crate) fn failure(&self) -> Failure {
-        let after = self.after;
+        let after = format_duration(self.after);
         let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();
         let message = match &names[..] {
-            [] => format!("the command did not end within {after:?}"),
-            [server] => format!("server {server} gave no answer within {after:?}"),
-            servers => format!("servers {} gave no answer within {after:?}", servers.join(", ")),
+            [] => format!("the command did not end within {after}"),
+            [server] => format!("server {server} gave no answer within {after}"),
+            servers => format!("servers {} gave no answer within {after}", servers.join(", ")),
         };
         Failure::new(Exit::Timeout, message)
     }
@@ -84,11 +85,11 @@ mod tests {
             waiting.set(servers.iter().map(|name| Alias::from(*name)).collect());
             deadline.failure().message().to_owned()
         };
-        assert_eq!(says(&[]), "the command did not end within 2s");
-        assert_eq!(says(&["a"]), "server `a` gave no answer within 2s");
-        assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2s");
-        assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2s");
+        assert_eq!(says(&[]), "the command did not end within 2 s");
+        assert_eq!(says(&["a"]), "server `a` gave no answer within 2 s");
+        assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2 s");
+        assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2 s");
         waiting.clear();
-        assert_eq!(says(&[]), "the command did not end within 2s");
+        assert_eq!(says(&[]), "the command did not end within 2 s");
     }
 }

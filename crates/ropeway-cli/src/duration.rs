@@ -23,17 +23,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds.min(LONGEST_SECONDS)))
 }
 
-/// A time as people say it: `800 µs`, `3.4 ms`, `120 ms`, `1.2 s`, `40 s`.
-pub(crate) fn words(time: Duration) -> String {
-    match time.as_micros() {
-        micros @ 0..1000 => format!("{micros} µs"),
-        micros @ 1000..9_950 => format!("{:.1} ms", micros as f64 / 1000.0),
-        micros @ 9_950..999_500 => format!("{:.0} ms", micros as f64 / 1000.0),
-        micros @ 999_500..9_950_000 => format!("{:.1} s", micros as f64 / 1_000_000.0),
-        micros => format!("{:.0} s", micros as f64 / 1_000_000.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,12 +52,5 @@ mod tests {
     #[test]
     fn a_wait_past_the_end_of_time_is_cut() {
         assert_eq!(parse("99999999999999999999h"), Ok(Duration::from_secs(1_000_000_000)));
-    }
-
-    #[test]
-    fn times_read_as_people_say_them() {
-        let times = [0, 999, 1000, 9_949, 9_950, 120_400, 999_600, 1_230_000, 40_200_000];
-        let words = times.map(|micros| words(Duration::from_micros(micros)));
-        assert_eq!(words, ["0 µs", "999 µs", "1.0 ms", "9.9 ms", "10 ms", "120 ms", "1.0 s", "1.2 s", "40 s"]);
     }
 }

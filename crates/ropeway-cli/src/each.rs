@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::Poll;
 
+use ropeway::duration::format_duration;
 use ropeway::mcp::Mcp;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::{Alias, CallError};
@@ -53,8 +54,10 @@ pub(crate) async fn each<T>(
             _ => session.late(what),
         });
     }
-    let after =
-        session.deadline.as_ref().map_or_else(String::new, |deadline| format!(" within {:?}", deadline.after()));
+    let after = session
+        .deadline
+        .as_ref()
+        .map_or_else(String::new, |deadline| format!(" within {}", format_duration(deadline.after())));
     Ok(Each { answers, help: session.help.clone(), late: format!("no answer{after}") })
 }
 

@@ -290,7 +290,7 @@ fn exit_of(error: &CallError) -> Exit {
         CallError::Timeout { .. } => Exit::Timeout,
         CallError::NeedsAuth { .. } => Exit::NeedsAuth,
         CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } | CallError::Hidden { .. } => Exit::Usage,
-        CallError::NotConnected { .. } | CallError::Protocol { .. } => Exit::Unreachable,
+        CallError::NotConnected { .. } | CallError::Stopped { .. } | CallError::Protocol { .. } => Exit::Unreachable,
         CallError::Unavailable { source, .. } => exit_of_cause(source.as_ref()),
         _ => Exit::ToolError,
     }

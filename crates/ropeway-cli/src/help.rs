@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use ropeway::duration::format_duration;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
@@ -42,7 +43,9 @@ impl Help {
         match (outcome, self.patience) {
             (Outcome::Ready { tools: count }, _) => tools(*count),
             (Outcome::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
-            (Outcome::Connecting | Outcome::NotStarted, Some(patience)) => format!("no answer within {patience:?}"),
+            (Outcome::Connecting | Outcome::NotStarted, Some(patience)) => {
+                format!("no answer within {}", format_duration(patience))
+            }
             (Outcome::Connecting, None) => "connecting".to_owned(),
             (Outcome::NeedsAuth, _) => "needs authentication".to_owned(),
             (Outcome::Down { .. }, _) => "down".to_owned(),
@@ -278,7 +281,7 @@ mod tests {
             trouble(Outcome::NeedsAuth),
             "✗ web · needs authentication\n    give it a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
         );
-        assert_eq!(trouble(Outcome::Connecting), "◐ web · no answer within 2s\n    a longer --timeout waits for it\n");
+        assert_eq!(trouble(Outcome::Connecting), "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n");
         assert_eq!(
             trouble(Outcome::FilteredToZero { of: 4 }),
             "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` of `web`\n"

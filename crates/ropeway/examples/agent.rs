@@ -6,7 +6,7 @@
 
 use std::io::Write;
 
-use ropeway::agent::{Agent, Step};
+use ropeway::agent::{Agent, AgentServer, Step};
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::message::Dialect;
 use ropeway::provider::{Provider, Settings};
@@ -31,16 +31,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         },
     );
+    let demo = ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"]));
+    let time = ServerConfig::new("time", StdioServer::new("mcp-server-time", ["--local-timezone", "UTC"]));
     let agent = Agent::builder()
         .provider(Provider::new(Settings::from_env(Dialect::Chat))?)
         .model(std::env::args().nth(1).ok_or("which model?")?)
         .system("Use the tools, and be brief.")
         .tool(stock)
-        .mcp(ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"])))
-        .mcp_with_prefix(
-            ServerConfig::new("time", StdioServer::new("mcp-server-time", ["--local-timezone", "UTC"])),
-            "clock",
-        )
+        .mcps([AgentServer::from(demo), AgentServer::from(time).with_prefix("clock")])
         .build()?;
 
     let mut turn = agent.send("What are our eggs worth at 0.35 each, and what time is it in Tokyo?");

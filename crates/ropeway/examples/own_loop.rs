@@ -5,20 +5,29 @@
 
 use std::io::Write;
 
-use ropeway::agent::{self, Generate, Step};
-use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall};
+use ropeway::agent::{self, CallRequest, Generate, Step};
+use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{Provider, Settings};
-use ropeway::tool::{ToolDefinition, ToolOutput};
+use ropeway::tool::{ToolCallError, ToolDefinition, ToolOutput};
+use serde::Deserialize;
 use serde_json::json;
 
-async fn on_tool_call(call: ToolCall) -> Option<ToolOutput> {
-    match (call.name.as_str(), &call.arguments) {
-        ("reverse", CallArguments::Object(arguments)) => {
-            // Arguments that do not fit the schema are answered without us.
-            let text = arguments["text"].as_str().unwrap_or_default();
-            Some(ToolOutput::text(text.chars().rev().collect::<String>()))
+#[derive(Deserialize)]
+struct Reverse {
+    text: String,
+}
+
+async fn on_tool_call(call: CallRequest) -> Result<Option<ToolOutput>, ToolCallError> {
+    match call.name.as_str() {
+        "reverse" => {
+            let Reverse { text } = call.parse()?;
+            if text.is_empty() {
+                // The model is told; `ToolCallError::fatal` would end the turn instead.
+                return Err("there is nothing to reverse".into());
+            }
+            Ok(Some(ToolOutput::text(text.chars().rev().collect::<String>())))
         }
-        _ => None,
+        _ => Ok(None),
     }
 }
 

@@ -12,9 +12,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::duration::format_duration;
 use crate::envelope::Envelope;
 use crate::schema::Validator;
-use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::secret::Mask;
+use crate::tool::{
+    Arguments, BoxFuture, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput, summary_line,
+};
 
 /// How long a tool may take past its deadline to say so itself: its own words know more than ours.
 const GRACE: Duration = Duration::from_millis(250);
@@ -29,7 +33,7 @@ pub struct CheckedTool {
 /// What became of a local tool that has not said it itself.
 #[derive(Debug, thiserror::Error)]
 enum Fate {
-    #[error("it gave no answer within {0:?}")]
+    #[error("it gave no answer within {}", format_duration(*.0))]
     TooSlow(Duration),
     #[error("it panicked: {0}")]
     Panicked(String),
@@ -87,10 +91,19 @@ impl CheckedTool {
         Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().name))
     }
 
+    /// Returns the tool's [summary](Tool::summarize) of a call, safe to show: one line of bounded length without control characters
+    /// and without `secrets`.
+    pub fn summary(&self, arguments: &Arguments, secrets: &Mask) -> Option<String> {
+        // A panic of the host's code costs the summary, not the call.
+        let text = catch_unwind(AssertUnwindSafe(|| self.tool.summarize(arguments))).ok().flatten()?;
+        summary_line(&text, secrets)
+    }
+
     /// Makes one call, which ends in exactly one envelope whatever happens: wrong arguments, a panic, a
     /// deadline that passes, a caller that gives up.
     pub async fn call(&self, arguments: Arguments, cx: &CallContext) -> Envelope {
         let start = Instant::now();
+        let cx = &cx.for_call();
         let outcome = match self.check(arguments) {
             Ok(arguments) => self.run(arguments, start, cx).await,
             Err(error) => Err(error),
@@ -190,6 +203,10 @@ impl Tool for Renamed {
 
     fn prepare(&self, arguments: &mut Arguments) {
         self.tool.prepare(arguments);
+    }
+
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        self.tool.summarize(arguments)
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
@@ -318,12 +335,12 @@ mod tests {
     async fn a_tool_that_hangs_past_its_deadline_is_left() {
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = stuck(false).call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3s"), "{}", text(&envelope));
+        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3 s"), "{}", text(&envelope));
         assert!(envelope.error.as_deref().is_some_and(CallError::is_transient));
         let local = checked(look(), |_| std::future::pending());
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = local.call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3s"));
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3 s"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -347,6 +364,26 @@ mod tests {
         });
         assert!(matches!(envelope.error.as_deref(), Some(CallError::Cancelled)));
         assert_eq!(envelope.took, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_summary_that_panics_is_no_summary() {
+        let tool = LocalTool::new(look(), |_: Arguments, _| async { Ok::<_, BoxError>("") })
+            .with_summary(|arguments| format!("Look at\n{}", arguments["n"]));
+        let summary =
+            |given: Value| CheckedTool::new(Arc::new(tool.clone())).summary(&arguments(given), &Mask::default());
+        assert_eq!(summary(json!({"n": 3})).as_deref(), Some("Look at 3"));
+        assert_eq!(summary(json!({})), None);
+        let renamed = CheckedTool::new(Arc::new(tool.clone())).renamed("other");
+        assert_eq!(renamed.summary(&arguments(json!({"n": 3})), &Mask::default()).as_deref(), Some("Look at 3"));
+    }
+
+    #[tokio::test]
+    async fn calls_with_one_context_are_recorded_under_different_ids() {
+        let cx = CallContext::default();
+        let tool = checked(look(), |_| async { Ok(ToolOutput::text("fine")) });
+        let [first, second] = [tool.call(Arguments::new(), &cx).await, tool.call(Arguments::new(), &cx).await];
+        assert_ne!(first.id, second.id);
     }
 
     #[tokio::test]

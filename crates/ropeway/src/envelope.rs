@@ -1,7 +1,6 @@
 //! An envelope: the record of one finished call.
 
 use std::borrow::Cow;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::content::{ContentPart, plain_text};
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, Change};
-use crate::tool::{CallError, CallId, Clock, Origin, Problem, ToolOutput};
+use crate::tool::{CallError, CallId, Clock, Origin, Problem, ToolOutput, with_causes};
 
 /// The record of one finished call. Every call ends in exactly one, also one that found no tool.
 #[derive(Clone, Debug)]
@@ -200,26 +199,9 @@ fn for_model(error: &CallError) -> String {
             let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
             text.push_str(&format!("{error}. Near to it: {}. ", names.join(", ")));
         }
-        _ => text.push_str(&format!("{}. ", with_causes(error))),
+        _ => text.push_str(&format!("{}. ", with_causes(error).trim_end_matches('.'))),
     }
     text.push_str(next_step(error));
-    text
-}
-
-/// A message and its causes, each said once.
-fn with_causes(error: &CallError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Libraries often repeat the cause in their own message.
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text.truncate(text.trim_end_matches('.').len());
     text
 }
 
@@ -237,6 +219,12 @@ fn next_step(error: &CallError) -> &'static str {
         }
         CallError::Timeout { .. } => {
             "It is not known whether the call had an effect. Ask for less at once if you can; else go on without it."
+        }
+        CallError::Stopped { .. } => {
+            "It is not known whether the call had an effect. Do not call it again; go on without it, or tell the user."
+        }
+        CallError::Failed { .. } if error.is_transient() => {
+            "The same call may succeed later: try it once more, or go on without it."
         }
         CallError::Cancelled => "Do not call it again unless the user asks for it.",
         CallError::Denied { .. } => "Do not try it again; go on without it, or tell the user.",
@@ -417,6 +405,7 @@ mod tests {
         let server = || crate::tool::Alias::new("web");
         for error in [
             CallError::NotConnected { server: server() },
+            CallError::Stopped { server: server() },
             CallError::NeedsAuth { server: server(), challenge: None },
             CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Idle, hint: None },
             CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Total, hint: None },

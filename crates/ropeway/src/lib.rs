@@ -20,6 +20,7 @@ pub mod bridge;
 pub mod checked;
 pub mod config;
 pub mod content;
+pub mod duration;
 pub mod envelope;
 pub mod event;
 mod hash;

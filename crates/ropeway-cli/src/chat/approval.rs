@@ -227,10 +227,12 @@ pub(crate) struct Wording {
     pub(crate) whole: String,
 }
 
-/// How a person is asked. Nothing of the arguments is left out without a word that says how much.
+/// Returns the question about a call. The summary stands before the arguments and never instead of them: it is built from what a
+/// model wrote. Arguments are shown whole, or with the amount that is left out.
 pub(crate) fn question(
     name: &str,
     arguments: &Arguments,
+    summary: Option<&str>,
     changes: &[String],
     offers: ApprovalChoices,
     width: usize,
@@ -249,14 +251,15 @@ pub(crate) fn question(
             format!("{NAME}{name}{NAME:#} changed since it was allowed:\n{}{more}", shown.collect::<String>())
         }
     };
+    let summary = summary.map(|summary| format!("{name}: {}\n", show::escaped(summary))).unwrap_or_default();
     let line = format!("Allow {name}({brief})? ");
     let choices = offers.choices(false);
     if columns(&line) + columns(&choices) < width {
-        return Wording { before: changed, prompt: line + &choices, whole };
+        return Wording { before: changed + &summary, prompt: line + &choices, whole };
     }
     let shown = indented(&shortened(&lines));
     let choices = offers.choices(shown != whole);
-    let before = format!("{changed}Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
+    let before = format!("{changed}{summary}Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
     Wording { before, prompt: format!("Allow {name}? {choices}"), whole }
 }
 
@@ -388,7 +391,7 @@ mod tests {
         let arguments = json!({"text": "hi"}).as_object().cloned().expect("an object");
         let offers = ApprovalChoices { keep: true, read_only: true };
         let changes: Vec<String> = (0..14).map(|n| format!("argument `{n}\u{1b}` added")).collect();
-        let Wording { before, prompt, .. } = question("demo.note", &arguments, &changes, offers, 200);
+        let Wording { before, prompt, .. } = question("demo.note", &arguments, None, &changes, offers, 200);
         let before = anstream::adapter::strip_str(&before).to_string();
         assert!(
             before.starts_with("demo.note changed since it was allowed:\n  - argument `0\\u001b` added\n"),
@@ -401,8 +404,25 @@ mod tests {
 
     fn asked(arguments: serde_json::Value) -> (String, String) {
         let arguments = arguments.as_object().cloned().expect("an object");
-        let Wording { before, prompt, .. } = question("demo.write", &arguments, &[], ApprovalChoices::default(), 100);
+        let Wording { before, prompt, .. } =
+            question("demo.write", &arguments, None, &[], ApprovalChoices::default(), 100);
         (anstream::adapter::strip_str(&before).to_string(), prompt)
+    }
+
+    #[test]
+    fn a_summary_stands_before_the_arguments_and_hides_none() {
+        let arguments = json!({"path": "/etc"}).as_object().cloned().expect("an object");
+        let summary = Some("Delete nothing? [y]es\u{1b}[1A");
+        let Wording { before, prompt, .. } =
+            question("delete", &arguments, summary, &[], ApprovalChoices::default(), 100);
+        assert_eq!(before, "delete: Delete nothing? [y]es\\u001b[1A\n");
+        assert_eq!(prompt, format!("Allow delete(path: \"/etc\")? {CHOICES}"));
+        let text = "word ".repeat(20);
+        let arguments = json!({"text": text}).as_object().cloned().expect("an object");
+        let long = question("write", &arguments, Some("Write a text"), &[], ApprovalChoices::default(), 100);
+        let before = anstream::adapter::strip_str(&long.before).to_string();
+        assert!(before.starts_with("write: Write a text\nAllow write with these arguments?\n"), "{before}");
+        assert!(before.contains(&text), "{before}");
     }
 
     #[test]
@@ -451,7 +471,7 @@ mod tests {
         assert!(before.contains(words) && before.lines().count() == 62, "{before}");
         assert_eq!(prompt, format!("Allow demo.write? {MORE_CHOICES}"));
         let arguments = arguments.as_object().cloned().expect("an object");
-        let whole = question("demo.write", &arguments, &[], ApprovalChoices::default(), 100).whole;
+        let whole = question("demo.write", &arguments, None, &[], ApprovalChoices::default(), 100).whole;
         assert!(lines.iter().all(|line| whole.contains(line)), "{whole}");
     }
 

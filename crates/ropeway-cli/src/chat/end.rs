@@ -19,6 +19,10 @@ pub(super) fn unanswered(error: &AgentError) -> Failure {
                 _ => failure,
             }
         }
+        AgentError::RequiredServer { source, .. } => {
+            Failure::new(Exit::Unreachable, error.to_string()).caused_by(source.as_ref())
+        }
+        AgentError::ToolCall { source, .. } => Failure::new(Exit::ToolError, error.to_string()).caused_by(source),
         other => Failure::new(Exit::ToolError, other.to_string()),
     }
 }
@@ -48,6 +52,14 @@ pub(super) fn unfinished(end: &End) -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_required_server_is_named_with_the_cause() {
+        let error = AgentError::RequiredServer { server: "files".into(), source: "connection refused".into() };
+        let failure = unanswered(&error);
+        assert_eq!(failure.exit(), Exit::Unreachable);
+        assert_eq!(failure.line(), "required server `files` is unavailable: connection refused");
+    }
 
     #[test]
     fn only_an_answer_that_is_whole_is_no_failure() {

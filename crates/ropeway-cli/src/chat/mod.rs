@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
+use ropeway::duration::format_duration;
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use ropeway::message::Conversation;
 use ropeway::tool::{Alias, CallError, Origin};
@@ -31,7 +32,6 @@ pub(crate) use self::recipe::Recipe;
 pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
 use crate::command::{say, write};
-use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
 use crate::lockfile;
@@ -203,7 +203,8 @@ impl<'a> Chat<'a> {
     /// What to say when the command's time is over, to whomever the terminal belongs again.
     fn overtime(&self) -> Failure {
         line::restore();
-        let within = self.session.deadline.as_ref().map(|deadline| format!(" within {:?}", deadline.after()));
+        let within =
+            self.session.deadline.as_ref().map(|deadline| format!(" within {}", format_duration(deadline.after())));
         Failure::new(Exit::Timeout, format!("the chat did not end{}", within.unwrap_or_default()))
     }
 
@@ -217,7 +218,7 @@ impl<'a> Chat<'a> {
             0 => String::new(),
             _ => format!("{} tokens read, {} written · ", outcome.usage.input, outcome.usage.output),
         };
-        say(&faint(&format!("{what}{tokens}{}\n", words(took))));
+        say(&faint(&format!("{what}{tokens}{}\n", format_duration(took))));
     }
 
     /// Does what a line says: a command, or a message to the model.
@@ -375,7 +376,8 @@ impl<'a> Chat<'a> {
                 let name = show::name(&request.tool, &request.origin);
                 let offers = self.offers(&request);
                 let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
-                let wording = approval::question(&name, &request.arguments, &changes, offers, width());
+                let summary = request.summary.as_deref();
+                let wording = approval::question(&name, &request.arguments, summary, &changes, offers, width());
                 tell(&wording.before);
                 let mut typed = editor.question(&wording.prompt).await;
                 let reply = loop {
@@ -424,7 +426,7 @@ impl<'a> Chat<'a> {
     /// Says which option would have allowed a call that nobody could be asked about.
     fn advise(&self, step: &Step) {
         let Step::CallFinished { envelope, .. } = step else { return };
-        let tools = self.agent.tools();
+        let tools = self.agent.all_tools();
         if self.recipe.desk.is_none()
             && let Some(CallError::Denied { .. }) = envelope.error.as_deref()
             && let Some(tool) = tools.get(&envelope.tool)

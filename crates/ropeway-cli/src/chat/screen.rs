@@ -182,10 +182,10 @@ impl Screen {
                 self.verdicts(verdicts, help);
             }
             Step::Answered { .. } => self.end()?,
-            Step::CallStarted { call, tool, origin, arguments } => {
+            Step::CallStarted { call, tool, origin, arguments, summary } => {
                 self.end()?;
                 let name = show::name(tool, origin);
-                say(&show::started(&name, arguments, width()));
+                say(&show::started(&name, arguments, summary.as_deref(), width()));
                 self.running.push((call.clone(), name));
                 self.last = Some(call.clone());
                 status.forget();

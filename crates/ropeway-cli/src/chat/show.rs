@@ -2,12 +2,12 @@
 
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
+use ropeway::duration::format_duration;
 use ropeway::envelope::{Data, Envelope};
 use ropeway::message::CallArguments;
 use ropeway::tool::Origin;
 use serde_json::Value;
 
-use crate::duration::words;
 use crate::failure;
 use crate::text::{clean, clean_line, columns, cut, is_unseen};
 
@@ -59,9 +59,13 @@ pub(crate) fn escaped(text: &str) -> String {
     })
 }
 
-/// A call that begins.
-pub(crate) fn started(name: &str, called_with: &CallArguments, width: usize) -> String {
-    let line = cut(&format!("{name}({})", arguments(called_with)), width.saturating_sub(2));
+/// A call that begins: with the tool's own summary where it has one, else with its arguments.
+pub(crate) fn started(name: &str, called_with: &CallArguments, summary: Option<&str>, width: usize) -> String {
+    let call = match summary {
+        Some(summary) => format!("{name}: {}", clean_line(summary)),
+        None => format!("{name}({})", arguments(called_with)),
+    };
+    let line = cut(&call, width.saturating_sub(2));
     let styled = match line.strip_prefix(name) {
         Some(rest) => format!("{NAME}{name}{NAME:#}{rest}"),
         None => line,
@@ -84,7 +88,7 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
         add(name, NAME);
     }
     if !envelope.took.is_zero() {
-        add(&words(envelope.took), FAINT);
+        add(&format_duration(envelope.took), FAINT);
     }
     let summary = summary(envelope);
     let mut files = files.iter();
@@ -157,11 +161,21 @@ mod tests {
         let origin = Origin::Server { server: "demo".into(), tool: "time".into() };
         assert_eq!(name("mcp_demo_time", &origin), "demo.time");
         let arguments = object(json!({"zone": "Asia/Tokyo", "n": [1, 2]}));
-        assert_eq!(plain(&started("demo.time", &arguments, 80)), "● demo.time(zone: \"Asia/Tokyo\", n: [1,2])\n");
-        assert_eq!(plain(&started("demo.time", &arguments, 20)), "● demo.time(zone: \"…\n");
-        assert_eq!(plain(&started("demo.time", &arguments, 8)), "● demo.…\n");
+        assert_eq!(plain(&started("demo.time", &arguments, None, 80)), "● demo.time(zone: \"Asia/Tokyo\", n: [1,2])\n");
+        assert_eq!(plain(&started("demo.time", &arguments, None, 20)), "● demo.time(zone: \"…\n");
+        assert_eq!(plain(&started("demo.time", &arguments, None, 8)), "● demo.…\n");
         let broken = CallArguments::broken("{\u{1b}[2J\n oops", "no JSON");
-        assert_eq!(plain(&started("t", &broken, 80)), "● t({\\u001b[2J\\u000a oops)\n");
+        assert_eq!(plain(&started("t", &broken, None, 80)), "● t({\\u001b[2J\\u000a oops)\n");
+    }
+
+    #[test]
+    fn a_summary_is_shown_in_the_line_of_a_call() {
+        let arguments = object(json!({"output": "o1", "from": 4000}));
+        let line = |width| {
+            plain(&started("read_more", &arguments, Some("Read output \"o1\"\u{1b}[2J from byte 4,000"), width))
+        };
+        assert_eq!(line(80), "● read_more: Read output \"o1\" from byte 4,000\n");
+        assert_eq!(line(20), "● read_more: Read o…\n");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 use anstyle::Style;
 use ropeway::bridge::Bridge;
 use ropeway::config::Secrets;
+use ropeway::duration::format_duration;
 use ropeway::event::{Event, timestamp};
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 use serde_json::{Value, json};
 
 use super::{Reader, Setting, reader_left, write};
-use crate::duration::words as time_words;
 use crate::failure::{Exit, Failure};
 use crate::help::Help;
 use crate::mark::Mark;
@@ -154,7 +154,7 @@ fn words(event: &Event) -> (Mark, String) {
         Event::Down { cause, retry_in, .. } => {
             let next = match retry_in {
                 Some(time) if time.as_millis() == 0 => ", trying again at once".to_owned(),
-                Some(time) => format!(", trying again in {}", time_words(*time)),
+                Some(time) => format!(", trying again in {}", format_duration(*time)),
                 None => String::new(),
             };
             (Mark::Bad, format!("down{next}: {cause}"))
@@ -166,11 +166,13 @@ fn words(event: &Event) -> (Mark, String) {
         Event::ResourcesChanged { .. } => (Mark::Half, "its resources have changed".to_owned()),
         Event::ResourceUpdated { uri, .. } => (Mark::Half, format!("`{uri}` has changed")),
         Event::ToolCalled { tool, took, is_error: true, .. } => {
-            (Mark::Bad, format!("{tool} reported a failure after {}", time_words(*took)))
+            (Mark::Bad, format!("{tool} reported a failure after {}", format_duration(*took)))
         }
-        Event::ToolCalled { tool, took, .. } => (Mark::Good, format!("{tool} answered after {}", time_words(*took))),
+        Event::ToolCalled { tool, took, .. } => {
+            (Mark::Good, format!("{tool} answered after {}", format_duration(*took)))
+        }
         Event::ToolFailed { tool, took, cause, .. } => {
-            (Mark::Bad, format!("{tool} gave no answer after {}: {cause}", time_words(*took)))
+            (Mark::Bad, format!("{tool} gave no answer after {}: {cause}", format_duration(*took)))
         }
         Event::Progress { progress, .. } => {
             let total = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();

@@ -2,11 +2,11 @@
 
 use anstyle::Style;
 use ropeway::bridge::{Health as Record, ServerHealth};
+use ropeway::duration::format_duration;
 use ropeway::mcp::Era;
 use ropeway::registry::{Outcome, Verdict};
 
 use super::{Setting, print, print_json};
-use crate::duration::words;
 use crate::failure::{Exit, Failure};
 use crate::help::{Help, faint, is_there, line, worst};
 use crate::mark::Mark;
@@ -72,7 +72,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         mark.cell(state(&server.outcome)),
         faint(era),
         faint(server.protocol_version.as_deref()),
-        faint(server.latency.map(words).as_deref()),
+        faint(server.latency.map(format_duration).as_deref()),
         match is_there(&server.outcome) {
             true => Cell::new(&server.tools.to_string()),
             false => faint(None),
@@ -112,7 +112,7 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
                 verdict.outcome = Outcome::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
-            let ago = ago.map(|ago| format!("{} ago", words(ago))).unwrap_or_default();
+            let ago = ago.map(|ago| format!("{} ago", format_duration(ago))).unwrap_or_default();
             let mark = if silent { Mark::Bad } else { Mark::Half };
             line(mark, &server.server, state, &ago) + &wrap(&clean_line(error), width, 4)
         }

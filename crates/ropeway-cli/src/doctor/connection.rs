@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway::duration::format_duration;
 use ropeway::mcp::{ConnectError, Mcp, TlsTrouble};
 use ropeway::secret::Mask;
 use url::Url;
@@ -89,15 +90,7 @@ fn greeting(server: &Mcp, took: Duration) -> Finding {
     let era = info.era.as_str();
     let name = clean_line(&format!("{} {}", info.name, info.version));
     let version = clean_line(&info.protocol_version);
-    Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", rounded(took)))
-}
-
-/// A time in two digits or so.
-fn rounded(took: Duration) -> String {
-    match took.as_millis() {
-        milliseconds @ 0..1000 => format!("{milliseconds} ms"),
-        _ => format!("{:.1} s", took.as_secs_f64()),
-    }
+    Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", format_duration(took)))
 }
 
 fn noise(server: &Mcp) -> Option<Finding> {
@@ -117,7 +110,8 @@ fn silence(config: &ServerConfig, after: Duration) -> Finding {
         }
         _ => "it may be no MCP server, or a proxy holds its answers back",
     };
-    Finding::problem(CHECK, Exit::Timeout, format!("the server was not ready within {}", rounded(after))).fix(fix)
+    Finding::problem(CHECK, Exit::Timeout, format!("the server was not ready within {}", format_duration(after)))
+        .fix(fix)
 }
 
 /// Why there is no connection, and what to do about it.
@@ -330,11 +324,5 @@ mod tests {
         let (finding, expected) =
             (finding("it said sesame", "sesame is wrong"), finding("it said ***", "*** is wrong"));
         assert_eq!(masked(finding, &mask), expected);
-    }
-
-    #[test]
-    fn times_are_told_as_people_say_them() {
-        let times = [3, 999, 1000, 61_234].map(|time| rounded(Duration::from_millis(time)));
-        assert_eq!(times, ["3 ms", "999 ms", "1.0 s", "61.2 s"]);
     }
 }

@@ -238,7 +238,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
     for (answer, code, words) in [
         (refused, 4, "Incorrect key"),
         (broken, 3, "model `parrot` gave no answer: "),
-        (ModelAnswer::silence(), 5, "the chat did not end within 2s"),
+        (ModelAnswer::silence(), 5, "the chat did not end within 2 s"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
         let last = last(&run);
@@ -277,7 +277,7 @@ fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
         assert_eq!(run.stdout, "");
     }
     let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
-    assert!(run.stderr.ends_with("error: the chat did not end within 1s\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("error: the chat did not end within 1 s\n"), "{}", run.stderr);
     let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
     assert!(down.stderr.starts_with("error: model `parrot` gave no answer\n  caused by: "), "{}", down.stderr);
 }

@@ -714,13 +714,13 @@ fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
     let model = Model::saying([Saying::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--timeout", "2s"]));
     window.see(PROMPT);
-    let told = window.see("error: the chat did not end within 2s");
+    let told = window.see("error: the chat did not end within 2 s");
     assert!(!told.contains("gave no answer"), "{told}");
     window.end().expect(5);
     let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
     window.say("go");
     window.see("[q]uit turn: ");
-    window.see("error: the chat did not end within 3s");
+    window.see("error: the chat did not end within 3 s");
     window.end().expect(5);
 }
 

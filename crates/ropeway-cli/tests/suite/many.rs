@@ -164,11 +164,11 @@ fn a_slow_server_does_not_hide_the_others() {
         let begun = Instant::now();
         let run = place.run(&format!("{typed} --timeout 2s")).expect(5);
         assert!(run.stdout.contains(words), "{typed}: {}", run.stdout);
-        assert!(run.stdout.contains("◐ slow · no answer within 2s"), "{typed}: {}", run.stdout);
+        assert!(run.stdout.contains("◐ slow · no answer within 2 s"), "{typed}: {}", run.stdout);
         assert!(begun.elapsed() < Duration::from_secs(4), "{typed} took {:?}", begun.elapsed());
     }
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
-    assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1s"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("`SERVER.TOOL` starts only that server"), "{}", run.stderr);
     assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
 }
@@ -186,10 +186,10 @@ fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("◐ never · no answer within 2s\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("◐ never · no answer within 2 s\n"), "{}", run.stdout);
     let list = place.run("resources --json --timeout 2s").expect(5).json();
     assert_eq!(list["servers"][1]["error"], "server `refuses` answered error -32000: no shelf");
-    assert_eq!(list["servers"][2]["error"], "no answer within 2s");
+    assert_eq!(list["servers"][2]["error"], "no answer within 2 s");
 }
 
 #[test]

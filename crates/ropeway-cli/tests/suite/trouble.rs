@@ -135,7 +135,7 @@ fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
 
 #[test]
 fn a_server_that_never_says_a_word_ends_with_5() {
-    Trial::new("tools", "sleep 60").run().fails(5, &["server `sleep` gave no answer within 1s", "connecting"]);
+    Trial::new("tools", "sleep 60").run().fails(5, &["server `sleep` gave no answer within 1 s", "connecting"]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
         let run = Trial::scripted("call echo message=hi", &script).run();
-        run.fails(5, &["server `scripted-server` gave no answer within 1s", step]);
+        run.fails(5, &["server `scripted-server` gave no answer within 1 s", step]);
     }
 }
 
@@ -157,26 +157,26 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
         [("server/discover", "connecting to"), ("tools/list", "listing the tools of"), ("tools/call", "waiting for")]
     {
         let site = Site::start(&faulty(method, Fault::Hang));
-        site.run("call echo message=hi").fails(5, &["gave no answer within 1s", step]);
+        site.run("call echo message=hi").fails(5, &["gave no answer within 1 s", step]);
     }
 }
 
 #[test]
 fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
     let script = Script::default();
-    Trial::scripted("call sleep ms=60000 steps=600", &script).run().fails(5, &["within 1s"]);
+    Trial::scripted("call sleep ms=60000 steps=600", &script).run().fails(5, &["within 1 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").run().fails(5, &["server `yes` gave no answer within 1s"]);
-    Trial::new("tools", "sh -c 'exec cat /dev/zero'").run().fails(5, &["server `sh` gave no answer within 1s"]);
+    Trial::new("tools", "yes").run().fails(5, &["server `yes` gave no answer within 1 s"]);
+    Trial::new("tools", "sh -c 'exec cat /dev/zero'").run().fails(5, &["server `sh` gave no answer within 1 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
     let run = Trial::new("tools", "sh -c 'yes alas >&2'").run();
-    let run = run.fails(5, &["server `sh` gave no answer within 1s"]);
+    let run = run.fails(5, &["server `sh` gave no answer within 1 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
 
@@ -214,7 +214,7 @@ fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).within(3 * SECOND).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
         let hangs = stubborn(grandchild).fault(On::method("tools/call"), Fault::Hang);
-        Trial::scripted("call echo message=hi", &hangs).run().fails(5, &["within 1s"]);
+        Trial::scripted("call echo message=hi", &hangs).run().fails(5, &["within 1 s"]);
         let ends = stubborn(grandchild).fault(On::method("tools/call"), Fault::exit());
         Trial::scripted("call echo message=hi", &ends).within(3 * SECOND).run().fails(3, &["is unavailable"]);
     }

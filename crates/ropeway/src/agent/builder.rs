@@ -15,6 +15,7 @@ use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
 use crate::message::{Conversation, Message};
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
+use crate::secret::Mask;
 use crate::tool::{BoxError, Tool, TraceParent};
 
 /// With more tools than this they are searched instead of listed: some dialects take no more than 128.
@@ -42,6 +43,7 @@ pub struct AgentBuilder {
     search_over: usize,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
+    secrets: Mask,
 }
 
 /// Which model servers may ask.
@@ -94,6 +96,7 @@ impl Default for AgentBuilder {
             search_over: SEARCH_OVER,
             tracer: None,
             traceparent: None,
+            secrets: Mask::default(),
         }
     }
 }
@@ -183,12 +186,12 @@ impl AgentBuilder {
 
     /// Adds a tool of the host.
     pub fn tool(self, tool: impl Tool) -> Self {
-        self.tools([Arc::new(tool) as Arc<dyn Tool>])
+        self.tools([tool])
     }
 
-    /// Adds tools of the host.
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.extend(tools);
+    /// Adds tools of the host: `[echo, add]`, or what [`Mcp::list_tools`](crate::mcp::Mcp::list_tools) returns.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = impl Tool>) -> Self {
+        self.tools.extend(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
         self
     }
 
@@ -196,6 +199,12 @@ impl AgentBuilder {
     /// tools are called `mcp_<alias>_<tool>`.
     pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
         self.servers.push(server.into());
+        self
+    }
+
+    /// Adds servers: connections, settings, or [`AgentServer`]s.
+    pub fn mcps(mut self, servers: impl IntoIterator<Item = impl Into<AgentServer>>) -> Self {
+        self.servers.extend(servers.into_iter().map(Into::into));
         self
     }
 
@@ -270,6 +279,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Redacts these secrets, besides those of the servers, in the [summaries](Tool::summarize) of calls.
+    pub fn secrets(mut self, secrets: Mask) -> Self {
+        self.secrets = self.secrets.with(&secrets);
+        self
+    }
+
     /// Checks the settings. Nothing is started.
     pub fn build(self) -> Result<Agent, BuildError> {
         let provider = self.provider.ok_or(BuildError::NoProvider)?;
@@ -283,13 +298,14 @@ impl AgentBuilder {
         let read_more = ReadMore::new(self.spill.clone()).with_page(self.budgets.page());
         let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
         sources.add_tools(self.tools);
+        sources.add_secrets(&self.secrets);
         let handlers = match self.sampling {
             None => self.handlers,
             Some(Asked::Own) => self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler()),
             Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
         };
         for server in self.servers {
-            sources.add_bridge(Arc::new(server.into_source(handlers.clone(), self.events.clone())));
+            sources.add_server(Arc::new(server.into_source(handlers.clone(), self.events.clone())));
         }
         self.sources.into_iter().for_each(|source| sources.add_source(source));
         self.contexts.into_iter().for_each(|source| sources.add_context(source));

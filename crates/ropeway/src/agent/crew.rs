@@ -12,7 +12,7 @@ use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::read_more::{READ_MORE, shorter};
-use super::round::{Round, sleep_until};
+use super::round::{Round, RoundEnd, sleep_until};
 use super::sources::Sources;
 use super::turn::Sink;
 use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Spill, Step, trace};
@@ -146,7 +146,13 @@ impl Crew {
     }
 
     async fn go_round(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
-        let mut outcome = Outcome { text: String::new(), end: End::Cancelled, usage: Usage::default(), steps: 0 };
+        let mut outcome = Outcome {
+            text: String::new(),
+            end: End::Cancelled,
+            usage: Usage::default(),
+            steps: 0,
+            missing: Vec::new(),
+        };
         let mut chances = SECOND_CHANCES;
         outcome.end = loop {
             if scene.control.cancel.is_cancelled() {
@@ -185,10 +191,15 @@ impl Crew {
                 refuse(scene, &calls, limit);
                 break End::Limit(limit);
             }
-            let cut = Round::new(self, scene, &calls).run().await;
+            let end = Round::new(self, scene, &calls).run().await;
             scene.history.close();
-            if let Some(cut) = cut {
-                break self.end_of(cut);
+            match end {
+                RoundEnd::Done => {}
+                RoundEnd::Cut(cut) => break self.end_of(cut),
+                RoundEnd::Fatal { tool, error } => {
+                    let error = AgentError::ToolCall { tool, usage: Usage::default(), steps: 0, source: error };
+                    return Err(error.after(&outcome));
+                }
             }
         };
         Ok(outcome)

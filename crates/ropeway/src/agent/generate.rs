@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::crew::{Crew, RequestOptions, Scene};
@@ -17,10 +19,12 @@ use super::turn::Task;
 use super::{AgentError, Budgets, Control, Limits, Outcome, Step, Turn};
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
-use crate::message::{Conversation, ToolCall};
+use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::Registry;
-use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput, TraceParent};
+use crate::tool::{
+    Arguments, BoxFuture, CallContext, CallError, CallId, Tool, ToolCallError, ToolDefinition, ToolOutput, TraceParent,
+};
 
 /// What a model is asked by a host that keeps its own loop.
 ///
@@ -137,20 +141,73 @@ pub struct Generation {
     history: Arc<History>,
 }
 
-type OnToolCall = Arc<dyn Fn(ToolCall) -> BoxFuture<'static, Option<ToolOutput>> + Send + Sync>;
+/// A call that a model wants made, for the host's `on_tool_call`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallRequest {
+    /// The id of the call, as the model gave it.
+    pub id: CallId,
+    /// The name of the tool, one of those that were offered.
+    pub name: String,
+    /// The arguments. They fit the tool's input schema.
+    pub arguments: Arguments,
+    /// The deadline, the cancel switch and the progress listener of the call, to pass on to
+    /// [`Tool::call`](crate::tool::Tool::call).
+    pub context: CallContext,
+}
+
+impl CallRequest {
+    /// Deserializes the arguments. An error is reported to the model, which may correct them.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolCallError> {
+        serde_json::from_value(Value::Object(self.arguments.clone())).map_err(|error| {
+            let message = format!("the arguments do not fit: {error}");
+            ToolCallError::new(message).with_kind("invalid_arguments").into_retryable().with_source(error)
+        })
+    }
+}
+
+type CallAnswer = Result<Option<ToolOutput>, ToolCallError>;
+
+type OnToolCall = Arc<dyn Fn(CallRequest) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
 
 /// Asks a model, and goes on until it has no more calls to make: the stream, finished.
 ///
-/// Each call goes to `on_tool_call`, those of one answer side by side; `None` says that it knows no such tool, and the model is
-/// told so.
+/// Each call goes to `on_tool_call`, those of one answer concurrently. The callback returns
+/// - `Ok(Some(output))`, the result for the model;
+/// - `Ok(None)` for a tool that it does not know; the model is told so;
+/// - `Err(error)`: the error is reported to the model. A [fatal](ToolCallError::fatal) error ends the turn with
+///   [`AgentError::ToolCall`] instead.
+///
+/// The callback is not called for arguments that are no JSON object or do not fit the tool's input schema: the model is told what is
+/// wrong with them. A callback that panics or takes longer than [`Limits::call_time`] is reported to the model, too.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::agent::{Generate, generate};
+/// # use ropeway::{mcp::Mcp, message::Conversation, provider::Provider};
+///
+/// # async fn run(server: Mcp, provider: Provider, conversation: Conversation) -> Result<(), Box<dyn std::error::Error>> {
+/// let tools = server.list_tools(None).await?;
+/// let request = Generate::new("gpt-5", conversation).with_tools(server.list_tool_definitions(None).await?);
+/// let generated = generate(&provider, request, move |call| {
+///     let tool = tools.iter().find(|tool| tool.definition().name == call.name).cloned();
+///     async move {
+///         let Some(tool) = tool else { return Ok(None) };
+///         Ok(Some(tool.call(call.arguments, &call.context).await?))
+///     }
+/// });
+/// println!("{}", generated.await?.outcome.text);
+/// # Ok(()) }
+/// ```
 pub async fn generate<F, R>(
     provider: &Provider,
     request: Generate,
     on_tool_call: F,
 ) -> Result<Generated, GenerateFailed>
 where
-    F: Fn(ToolCall) -> R + Send + Sync + 'static,
-    R: Future<Output = Option<ToolOutput>> + Send + 'static,
+    F: Fn(CallRequest) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Option<ToolOutput>, ToolCallError>> + Send + 'static,
 {
     stream(provider, request, on_tool_call).finish().await
 }
@@ -161,8 +218,8 @@ where
 /// Outside of a tokio runtime.
 pub fn stream<F, R>(provider: &Provider, request: Generate, on_tool_call: F) -> Generation
 where
-    F: Fn(ToolCall) -> R + Send + Sync + 'static,
-    R: Future<Output = Option<ToolOutput>> + Send + 'static,
+    F: Fn(CallRequest) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Option<ToolOutput>, ToolCallError>> + Send + 'static,
 {
     let Generate { model, conversation, options, limits, budgets, traceparent, tools } = request;
     let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
@@ -260,8 +317,12 @@ impl Tool for HostTool {
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
             let name = &self.definition().name;
-            let answer = (self.on_tool_call)(ToolCall::new(cx.id().0.clone(), name, arguments)).await;
-            answer.ok_or_else(|| CallError::UnknownTool { tool: name.clone(), nearest: Vec::new() })
+            let call = CallRequest { id: cx.id().clone(), name: name.clone(), arguments, context: cx.clone() };
+            match (self.on_tool_call)(call).await {
+                Ok(Some(output)) => Ok(output),
+                Ok(None) => Err(CallError::UnknownTool { tool: name.clone(), nearest: Vec::new() }),
+                Err(error) => Err(error.into_call_error(name)),
+            }
         })
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::duration::format_duration;
+
 /// How far one turn may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -127,7 +129,7 @@ impl fmt::Display for Limit {
         match self {
             Self::Steps(1) => f.write_str("the limit of 1 step is reached"),
             Self::Steps(steps) => write!(f, "the limit of {steps} steps is reached"),
-            Self::Time(time) => write!(f, "the limit of {time:?} is reached"),
+            Self::Time(time) => write!(f, "the limit of {} is reached", format_duration(*time)),
             Self::Tokens(tokens) => write!(f, "the limit of {tokens} tokens is reached"),
             Self::Repeats(1) => f.write_str("the same calls were made before with the same results"),
             Self::Repeats(times) => write!(f, "the same calls were made {times} times with the same results"),

@@ -44,7 +44,7 @@ pub use self::builder::{AgentBuilder, BuildError};
 pub use self::context::Context;
 pub use self::crew::RequestOptions;
 use self::crew::{Crew, Scene};
-pub use self::generate::{Generate, GenerateFailed, Generated, Generation, generate, stream};
+pub use self::generate::{CallRequest, Generate, GenerateFailed, Generated, Generation, generate, stream};
 use self::history::History;
 pub use self::input::Input;
 pub use self::limits::{Limit, Limits};
@@ -58,11 +58,12 @@ pub use self::spill::Spill;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Control, End, Outcome, Turn};
 use self::turn::{Sink, Task, Tracer};
+use crate::duration::format_duration;
 use crate::event::{EventStream, Events};
 use crate::mcp::Handlers;
 use crate::message::Conversation;
 use crate::provider::Usage;
-use crate::registry::{ContextSource, Registry, ToolSource, Verdict};
+use crate::registry::{ContextSource, Outcome as ServerOutcome, Registry, ToolSource, Verdict};
 use crate::tool::{Tool, TraceParent};
 
 /// How long the context is waited for at least, also when the servers took all the time that there was.
@@ -174,23 +175,39 @@ impl Agent {
 
     /// Adds a tool of the host, from the next turn on.
     pub fn add_tool(&self, tool: impl Tool) {
-        self.add_tools([Arc::new(tool) as Arc<dyn Tool>]);
+        self.add_tools([tool]);
     }
 
     /// Adds tools of the host, from the next turn on.
-    pub fn add_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
-        self.inner.sources.add_tools(tools);
+    pub fn add_tools(&self, tools: impl IntoIterator<Item = impl Tool>) {
+        self.inner.sources.add_tools(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    }
+
+    /// Removes the host's tools with this name, from the next turn on. Returns false if there is none.
+    ///
+    /// Tools of servers and tools that come with the agent are not affected.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        self.inner.sources.remove_tool(name)
     }
 
     /// Adds a server, from the next turn on.
     pub fn add_mcp(&self, server: impl Into<AgentServer>) {
         let Inner { handlers, events, sources, .. } = &*self.inner;
-        sources.add_bridge(Arc::new(server.into().into_source(handlers.clone(), events.clone())));
+        sources.add_server(Arc::new(server.into().into_source(handlers.clone(), events.clone())));
     }
 
     /// Adds servers, from the next turn on.
     pub fn add_mcps(&self, servers: impl IntoIterator<Item = impl Into<AgentServer>>) {
         servers.into_iter().for_each(|server| self.add_mcp(server));
+    }
+
+    /// Removes the servers that were added with this alias, from the next turn on. Returns false if there is none.
+    ///
+    /// A turn under way is not disturbed: it keeps the tools that it was offered, and calls end as they would have. After it, a
+    /// connection that the agent made is closed; an [`Mcp`](crate::mcp::Mcp) of the host stays as it is. Servers of a bridge are
+    /// the bridge's.
+    pub fn remove_mcp(&self, alias: &str) -> bool {
+        self.inner.sources.remove_server(alias)
     }
 
     /// Adds a source of tools and of context, such as a bridge, from the next turn on.
@@ -219,8 +236,22 @@ impl Agent {
         self.inner.sources.verdicts()
     }
 
-    /// Every tool that the next turn could call, as of now.
+    /// Returns the tools that the next turn sends to the model, as of now.
+    ///
+    /// These are the tools of the host and of the servers, and those that come with the agent:
+    /// - `read_more`, with which the model reads on in an output that was too long. It is sent with every request that has tools,
+    ///   unless a tool of the host or of a server has that name.
+    /// - `find_tools` and `call_tool`, instead of the tools themselves, with more tools than
+    ///   [`search_over`](AgentBuilder::search_over); [`all_tools`](Self::all_tools) has those, too.
+    ///
+    /// Tools of a server are known once it is connected: after the first turn or [`connect`](Self::connect).
     pub fn tools(&self) -> Registry {
+        self.inner.sources.offer().shown.clone()
+    }
+
+    /// Returns every tool of the host and of the servers that the next turn can call, also those that the model only finds through
+    /// `find_tools`.
+    pub fn all_tools(&self) -> Registry {
         self.inner.sources.offer().all.clone()
     }
 
@@ -289,9 +320,26 @@ impl Inner {
         if let Some(cut) = cut {
             return Ok(nothing_done(self.crew.end_of(cut)));
         }
+        let missing: Vec<Verdict> = self.sources.verdicts().into_iter().filter(Verdict::is_missing).collect();
+        if let Some(required) = missing.iter().find(|verdict| verdict.required) {
+            return Err(self.unavailable(required));
+        }
         let offer = self.sources.offer();
         self.sources.untold().iter().for_each(|collision| sink.warn(collision.to_string()));
-        self.crew.play(&Scene { offer: &offer, ..scene }).await
+        let outcome = self.crew.play(&Scene { offer: &offer, ..scene }).await?;
+        Ok(Outcome { missing, ..outcome })
+    }
+
+    /// The error of a turn that cannot run without a server.
+    fn unavailable(&self, verdict: &Verdict) -> AgentError {
+        let cause = match &verdict.outcome {
+            ServerOutcome::Down { cause } => cause.clone(),
+            ServerOutcome::Connecting => {
+                format!("it was not connected within {}", format_duration(self.crew.limits.connect_time))
+            }
+            outcome => format!("it {outcome}"),
+        };
+        AgentError::RequiredServer { server: verdict.server.clone(), source: cause.into() }
     }
 
     /// Makes the servers ready, and puts what they have to say before the conversation.
@@ -299,11 +347,13 @@ impl Inner {
         let patience = self.crew.limits.connect_time;
         let until = Instant::now().checked_add(patience);
         let Missing { late, fallen } = self.sources.ready(until).await;
+        self.sources.required(until).await;
         if late > 0 {
             let waiting = self.sources.waiting();
             let which = if waiting.is_empty() { String::new() } else { format!(": {}", waiting.join(", ")) };
             sink.warn(format!(
-                "{late} of the sources of tools are not ready after {patience:?}, and not waited for{which}"
+                "{late} of the sources of tools are not ready after {}, and not waited for{which}",
+                format_duration(patience)
             ));
         }
         if fallen > 0 {
@@ -335,7 +385,7 @@ impl Drop for Over {
 }
 
 fn nothing_done(end: End) -> Outcome {
-    Outcome { text: String::new(), end, usage: Usage::default(), steps: 0 }
+    Outcome { text: String::new(), end, usage: Usage::default(), steps: 0, missing: Vec::new() }
 }
 
 async fn wait_for(before: Option<oneshot::Receiver<()>>) {

@@ -1,5 +1,6 @@
 //! An offer: the tools as one turn's model sees them, listed or to be searched.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use super::read_more::READ_MORE;
 use crate::checked::CheckedTool;
 use crate::config::Collisions;
 use crate::message::{CallArguments, ToolCall};
-use crate::registry::{Collision, Registry};
+use crate::registry::{Collision, Registry, ToolSource};
 use crate::tool::{
     Annotations, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
 };
@@ -34,6 +35,18 @@ pub(super) struct Offer {
     own: Vec<String>,
     /// What calls the tools that the model is not told of, where there are some.
     caller: Option<String>,
+    /// The sources of the tools: a server that is removed stays connected as long as a turn uses it.
+    kept: Kept,
+}
+
+/// Sources that are only held.
+#[derive(Default)]
+struct Kept(#[expect(dead_code, reason = "the sources live as long as the offer")] Vec<Arc<dyn ToolSource>>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
 }
 
 /// A call as it was meant.
@@ -85,12 +98,18 @@ impl Offer {
         }
         let names = own.iter().map(|tool| tool.definition().name.clone()).collect();
         let (shown, _) = Registry::assemble([listed, own], Collisions::LastWins);
-        (Self { all, shown, own: names, caller }, collisions)
+        (Self { all, shown, own: names, caller, kept: Kept::default() }, collisions)
     }
 
     /// Tools that are all told of, whoever answers for them.
     pub(super) fn listed(all: Registry, shown: Registry) -> Self {
-        Self { all, shown, own: Vec::new(), caller: None }
+        Self { all, shown, own: Vec::new(), caller: None, kept: Kept::default() }
+    }
+
+    /// Keeps the sources as long as the offer.
+    pub(super) fn keeping(mut self, sources: Vec<Arc<dyn ToolSource>>) -> Self {
+        self.kept = Kept(sources);
+        self
     }
 
     /// Can the model read on in what was cut? Not if somebody else's tool has the name that it would be told.
@@ -216,6 +235,10 @@ fn shown(definition: &ToolDefinition) -> Value {
 impl Tool for FindTools {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        Some(format!("Find tools for {}", arguments.get("query")?))
     }
 
     fn call<'a>(&'a self, arguments: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {

@@ -188,6 +188,9 @@ pub struct ApprovalRequest {
     pub annotations: Annotations,
     /// What it is to be called with.
     pub arguments: Arguments,
+    /// The tool's own [summary](crate::tool::Tool::summarize) of the call, safe to show. It is built from the arguments, which come
+    /// from a model: show it beside them, not instead of them. Tools of MCP servers have none.
+    pub summary: Option<String>,
     /// What changed since the tool was last allowed for good, in words; empty for one that never was.
     pub changes: Vec<Change>,
     /// The definition that is approved, or not.

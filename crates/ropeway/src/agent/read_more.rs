@@ -103,6 +103,18 @@ impl Tool for ReadMore {
         &self.definition
     }
 
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        let output = arguments.get("output")?;
+        let from = arguments.get("from").and_then(Value::as_u64).unwrap_or(0);
+        let place = match (from, arguments.get("find")) {
+            (0, None) => String::new(),
+            (0, Some(find)) => format!(" at {find}"),
+            (from, None) => format!(" from byte {}", thousands(from as usize)),
+            (from, Some(find)) => format!(" at {find} behind byte {}", thousands(from as usize)),
+        };
+        Some(format!("Read output {output}{place}"))
+    }
+
     fn call<'a>(&'a self, arguments: Arguments, _cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(self.answer(arguments))
     }

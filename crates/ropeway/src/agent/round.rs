@@ -17,7 +17,8 @@ use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
 use crate::tool::{
-    Arguments, CallContext, CallError, CallId, Cancel, Change, Digest, Origin, ToolDefinition, differences,
+    Arguments, CallContext, CallError, CallId, Cancel, Change, Digest, Origin, ToolCallError, ToolDefinition,
+    differences,
 };
 
 /// How much longer than its time a call is waited for: it should end by itself, unless it holds its thread.
@@ -44,6 +45,26 @@ pub(super) struct Round<'a> {
     started: HashMap<Id, Started>,
     /// The outputs so far as they came: how much of each there is room for is known when all are there.
     outputs: Vec<Output>,
+    /// The first fatal error of the host, and the tool that was called.
+    fatal: Option<(String, ToolCallError)>,
+}
+
+/// How the calls of one answer ended.
+pub(super) enum RoundEnd {
+    /// All calls have ended.
+    Done,
+    /// The turn was cut short.
+    Cut(Cut),
+    /// The host's own code ended the turn.
+    Fatal { tool: String, error: ToolCallError },
+}
+
+/// Why calls are given up.
+#[derive(Clone, Copy)]
+enum GiveUp {
+    Cut(Cut),
+    /// Another call of the same answer has failed fatally.
+    Fatal,
 }
 
 /// A call that is to be made.
@@ -110,25 +131,31 @@ impl<'a> Round<'a> {
             running: JoinSet::new(),
             started: HashMap::new(),
             outputs: Vec::new(),
+            fatal: None,
         }
     }
 
     /// Makes all calls. Each has a result in the history afterwards, also when the turn is cut short.
-    pub(super) async fn run(mut self) -> Option<Cut> {
+    pub(super) async fn run(mut self) -> RoundEnd {
         self.plan();
         loop {
+            if let Some((tool, error)) = self.fatal.take() {
+                self.give_up(GiveUp::Fatal);
+                self.balance().await;
+                return RoundEnd::Fatal { tool, error };
+            }
             self.go_on();
             if self.started.is_empty() && self.asked.is_none() {
                 self.balance().await;
-                return None;
+                return RoundEnd::Done;
             }
             let overdue = self.started.values().map(|started| started.overdue).min();
             tokio::select! {
                 biased;
                 cut = self.scene.cut() => {
-                    self.give_up(cut);
+                    self.give_up(GiveUp::Cut(cut));
                     self.balance().await;
-                    return Some(cut);
+                    return RoundEnd::Cut(cut);
                 }
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
                 Some(approval) = self.asking.join_next(), if self.asked.is_some() => {
@@ -230,12 +257,14 @@ impl<'a> Round<'a> {
             (Permission::Allow, _) => self.agreed(job),
             (Permission::Ask, Some(asker)) => {
                 let definition = job.tool.definition();
+                let summary = self.summary(&job.tool, &job.arguments);
                 let request = ApprovalRequest {
                     call: id(&self.calls[job.at]),
                     tool: definition.name.clone(),
                     origin: definition.origin.clone(),
                     annotations: definition.annotations.clone(),
                     arguments: job.arguments.clone(),
+                    summary,
                     changes,
                     definition: definition.clone(),
                 };
@@ -349,6 +378,10 @@ impl<'a> Round<'a> {
         let Some(Started { at, tool, cancel, .. }) = self.started.remove(&id) else { return };
         match done {
             Ok(Ended { envelope, result, rest }) => {
+                let reported = envelope.error.as_deref().and_then(CallError::as_tool_call_error);
+                if let (Some(error), None) = (reported.filter(|error| error.fatal), &self.fatal) {
+                    self.fatal = Some((envelope.tool.clone(), error.clone()));
+                }
                 let envelope = Arc::new(envelope);
                 self.outputs.push(Output { at, envelope: envelope.clone(), rest });
                 self.settle(at, envelope, result);
@@ -374,7 +407,7 @@ impl<'a> Round<'a> {
     }
 
     /// Cancels everything.
-    fn give_up(&mut self, cut: Cut) {
+    fn give_up(&mut self, why: GiveUp) {
         // What has ended meanwhile was done, whatever becomes of the turn.
         while let Some(done) = self.running.try_join_next_with_id() {
             self.ended(done);
@@ -389,16 +422,19 @@ impl<'a> Round<'a> {
         let (told, unseen): (Vec<Job>, Vec<Job>) = waiting.partition(|job| job.is_told);
         left.extend(told.into_iter().map(|job| (job.at, job.tool, "it had not begun when the turn's time was over")));
         left.sort_by_key(|(at, ..)| *at);
-        for (at, tool, why) in left {
-            let error = match cut {
-                Cut::Cancelled => CallError::Cancelled,
-                Cut::Time => CallError::Failed { tool: tool.definition().name.clone(), source: why.into() },
+        for (at, tool, late) in left {
+            let error = match why {
+                GiveUp::Cut(Cut::Cancelled) | GiveUp::Fatal => CallError::Cancelled,
+                GiveUp::Cut(Cut::Time) => {
+                    CallError::Failed { tool: tool.definition().name.clone(), source: late.into() }
+                }
             };
             self.failed(at, tool.definition(), error);
         }
-        let words = match cut {
-            Cut::Cancelled => "the call was not made: the turn was cancelled",
-            Cut::Time => "the call was not made: the turn's time was over",
+        let words = match why {
+            GiveUp::Cut(Cut::Cancelled) => "the call was not made: the turn was cancelled",
+            GiveUp::Cut(Cut::Time) => "the call was not made: the turn's time was over",
+            GiveUp::Fatal => "the call was not made: another call ended the turn",
         };
         for job in unseen {
             self.scene.history.settle(job.at, ToolResult::error(&self.calls[job.at], words));
@@ -449,15 +485,24 @@ impl<'a> Round<'a> {
             return;
         }
         let ToolDefinition { name, origin, .. } = job.tool.definition();
+        let summary = self.summary(&job.tool, &job.arguments);
         let arguments = CallArguments::Object(job.arguments.clone());
         let call = id(&self.calls[job.at]);
-        self.scene.sink.tell(Step::CallStarted { call, tool: name.clone(), origin: origin.clone(), arguments });
+        let (tool, origin) = (name.clone(), origin.clone());
+        self.scene.sink.tell(Step::CallStarted { call, tool, origin, arguments, summary });
+    }
+
+    /// The tool's own summary of a call, without the secrets that are known here.
+    fn summary(&self, tool: &CheckedTool, arguments: &Arguments) -> Option<String> {
+        let secrets = self.scene.sources.map(|sources| sources.secrets()).unwrap_or_default();
+        tool.summary(arguments, &secrets)
     }
 
     fn tell_started(&self, at: usize, tool: &str, origin: Origin) {
         let call = &self.calls[at];
         let arguments = call.arguments.clone();
-        self.scene.sink.tell(Step::CallStarted { call: id(call), tool: tool.to_owned(), origin, arguments });
+        let tool = tool.to_owned();
+        self.scene.sink.tell(Step::CallStarted { call: id(call), tool, origin, arguments, summary: None });
     }
 }
 

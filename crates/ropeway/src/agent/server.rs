@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use super::lock;
 use crate::config::{Collisions, ServerConfig};
+use crate::duration::format_duration;
 use crate::event::Events;
 use crate::mcp::{Handlers, Mcp, State, chain};
 use crate::registry::{ContextItem, ContextSource, Outcome, Registry, Shape, ToolSource, Verdict};
+use crate::secret::Mask;
 use crate::tool::{Alias, BoxFuture, Tool};
 
 /// How long a turn waits for a list that has changed; until it is there, the one before it is used.
@@ -30,6 +32,7 @@ pub struct AgentServer {
     prefix: Option<String>,
     instructions: bool,
     trust_hints: bool,
+    required: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +43,7 @@ enum Reach {
 
 impl AgentServer {
     fn new(reach: Reach) -> Self {
-        Self { reach, prefix: None, instructions: false, trust_hints: false }
+        Self { reach, prefix: None, instructions: false, trust_hints: false, required: false }
     }
 
     /// Puts `prefix_` before the names of its tools, instead of `mcp_alias_`; nothing when the prefix is empty.
@@ -65,6 +68,14 @@ impl AgentServer {
         self
     }
 
+    /// Makes turns depend on the server: one that begins while the server is unavailable ends with
+    /// [`AgentError::RequiredServer`](super::AgentError::RequiredServer). Each turn tries to connect again.
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
     /// Our name for the server.
     pub fn alias(&self) -> &Alias {
         match &self.reach {
@@ -84,9 +95,16 @@ impl AgentServer {
             Reach::Host(mcp) => mcp,
             Reach::Agent(config) => Mcp::with_host(*config, handlers, events),
         };
-        let wants_instructions = self.instructions;
         let shape = shape.with_endpoint(mcp.endpoint());
-        ServerSource { mcp, shape, wants_instructions, none: Registry::default(), found: Mutex::default() }
+        ServerSource {
+            secrets: mcp.secrets(),
+            mcp,
+            shape,
+            wants_instructions: self.instructions,
+            required: self.required,
+            none: Registry::default(),
+            found: Mutex::default(),
+        }
     }
 }
 
@@ -110,6 +128,10 @@ pub struct ServerSource {
     mcp: Mcp,
     shape: Shape,
     wants_instructions: bool,
+    /// A turn does not run without it.
+    required: bool,
+    /// The secrets of its settings.
+    secrets: Mask,
     /// What is listed of a server that is not there: always the same.
     none: Registry,
     found: Mutex<Found>,
@@ -150,6 +172,10 @@ impl ServerSource {
         self.mcp.alias()
     }
 
+    pub(super) fn secrets(&self) -> &Mask {
+        &self.secrets
+    }
+
     fn found(&self) -> MutexGuard<'_, Found> {
         lock(&self.found)
     }
@@ -159,7 +185,9 @@ impl ServerSource {
     }
 
     async fn look(&self) {
-        if !self.found().tried {
+        // A connection that the host closed stays closed.
+        let is_lost = !matches!(*self.mcp.state().borrow(), State::Ready { .. } | State::Closed);
+        if !self.found().tried || (self.required && is_lost) {
             // That it failed is the verdict. Whoever gives up waiting here leaves the first try to the next one.
             let _ = self.mcp.connect().await;
             self.found().tried = true;
@@ -189,7 +217,7 @@ impl ServerSource {
             // A connection that is lost says so itself.
             Ok(Err(_)) if !self.mcp.is_connected() => {}
             Ok(Err(error)) => self.failed(chain(&error)),
-            Err(_) => self.failed(format!("its tools could not be listed within {PATIENCE:?}")),
+            Err(_) => self.failed(format!("its tools could not be listed within {}", format_duration(PATIENCE))),
         }
     }
 
@@ -236,7 +264,7 @@ impl ToolSource for ServerSource {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        vec![Verdict::new(self.alias().clone(), self.standing(&self.found()).0)]
+        vec![Verdict::new(self.alias().clone(), self.standing(&self.found()).0).with_required(self.required)]
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -9,9 +10,14 @@ use tokio::time::Instant;
 use super::lock;
 use super::offer::Offer;
 use super::round::sleep_until;
+use super::server::ServerSource;
 use crate::checked::CheckedTool;
 use crate::registry::{Collision, ContextItem, ContextSource, Outcome, Registry, ToolSource, Verdict};
-use crate::tool::{BoxFuture, Tool};
+use crate::secret::Mask;
+use crate::tool::{Alias, BoxFuture, Tool};
+
+/// How often a required server that is connecting is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where an agent's tools and context come from.
 pub(super) struct Sources {
@@ -24,15 +30,33 @@ pub(super) struct Sources {
 #[derive(Default)]
 struct State {
     local: Vec<CheckedTool>,
-    tools: Vec<Arc<dyn ToolSource>>,
-    /// Each with what it said last.
-    contexts: Vec<(Arc<dyn ContextSource>, Vec<ContextItem>)>,
+    tools: Vec<SourceEntry>,
+    contexts: Vec<ContextEntry>,
+    /// Secrets of the servers and of the host.
+    secrets: Mask,
     /// The last offer, and what it was made of.
     made: Option<(Vec<Registry>, Arc<Offer>)>,
     /// Names of it that collide and that nobody was told of.
     untold: Vec<Collision>,
     /// How the servers stood when it was told last.
     told: Vec<Verdict>,
+}
+
+/// A source of tools.
+#[derive(Clone)]
+struct SourceEntry {
+    /// The name of the server, if the source is one server of the agent.
+    server: Option<Alias>,
+    source: Arc<dyn ToolSource>,
+}
+
+/// A source of context.
+#[derive(Clone)]
+struct ContextEntry {
+    server: Option<Alias>,
+    source: Arc<dyn ContextSource>,
+    /// The last answer, for a turn in which the source is late.
+    last: Vec<ContextItem>,
 }
 
 /// How many sources did not do what they were asked.
@@ -56,11 +80,11 @@ impl Sources {
     }
 
     pub(super) fn add_source(&self, source: Arc<dyn ToolSource>) {
-        lock(&self.state).tools.push(source);
+        lock(&self.state).tools.push(SourceEntry { server: None, source });
     }
 
     pub(super) fn add_context(&self, source: Arc<dyn ContextSource>) {
-        lock(&self.state).contexts.push((source, Vec::new()));
+        lock(&self.state).contexts.push(ContextEntry { server: None, source, last: Vec::new() });
     }
 
     pub(super) fn add_bridge<B: ToolSource + ContextSource + 'static>(&self, bridge: Arc<B>) {
@@ -68,32 +92,96 @@ impl Sources {
         self.add_context(bridge);
     }
 
+    /// Adds one server, which [`remove_server`](Self::remove_server) can remove by its name.
+    pub(super) fn add_server(&self, server: Arc<ServerSource>) {
+        let alias = Some(server.alias().clone());
+        let mut state = lock(&self.state);
+        state.secrets = state.secrets.with(server.secrets());
+        state.tools.push(SourceEntry { server: alias.clone(), source: server.clone() });
+        state.contexts.push(ContextEntry { server: alias, source: server, last: Vec::new() });
+    }
+
+    /// Removes the servers of this name; false if there is none.
+    ///
+    /// A turn under way keeps its offer, and the offer keeps the server: connections of the agent close when that turn is over.
+    pub(super) fn remove_server(&self, alias: &str) -> bool {
+        let is_meant = |server: &Option<Alias>| server.as_ref().is_some_and(|server| server.as_str() == alias);
+        let removed = {
+            let mut state = lock(&self.state);
+            let tools: Vec<SourceEntry> = state.tools.extract_if(.., |entry| is_meant(&entry.server)).collect();
+            let contexts: Vec<ContextEntry> = state.contexts.extract_if(.., |entry| is_meant(&entry.server)).collect();
+            let made = if tools.is_empty() { None } else { state.made.take() };
+            (tools, contexts, made)
+        };
+        // Connections close when this is dropped, which must not happen under the lock.
+        !removed.0.is_empty()
+    }
+
+    /// Removes the tools of the host with this name; false if there is none.
+    pub(super) fn remove_tool(&self, name: &str) -> bool {
+        let removed = {
+            let mut state = lock(&self.state);
+            let tools: Vec<CheckedTool> = state.local.extract_if(.., |tool| tool.definition().name == name).collect();
+            let made = if tools.is_empty() { None } else { state.made.take() };
+            (tools, made)
+        };
+        !removed.0.is_empty()
+    }
+
+    /// Adds secrets that are not shown in summaries.
+    pub(super) fn add_secrets(&self, secrets: &Mask) {
+        let mut state = lock(&self.state);
+        state.secrets = state.secrets.with(secrets);
+    }
+
+    pub(super) fn secrets(&self) -> Mask {
+        lock(&self.state).secrets.clone()
+    }
+
+    fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
+        lock(&self.state).tools.iter().map(|entry| entry.source.clone()).collect()
+    }
+
     /// Waits until all of them are as ready as they get, or the time is over.
     pub(super) async fn ready(&self, until: Option<Instant>) -> Missing {
-        let sources = lock(&self.state).tools.clone();
-        let getting_ready = sources
+        let getting_ready = self
+            .sources()
             .into_iter()
             .map(|source| -> BoxFuture<'static, ()> { Box::pin(async move { source.ready().await }) });
         ask(getting_ready, until).await.1
     }
 
-    /// What they have to say before a conversation, in their order. Of one that has not said it by then, or that panics, it is
-    /// what it said last.
+    /// Waits for required servers that are still connecting, as long as there is time.
+    pub(super) async fn required(&self, until: Option<Instant>) {
+        let is_on_its_way = |verdict: &Verdict| verdict.required && verdict.outcome == Outcome::Connecting;
+        while self.verdicts().iter().any(is_on_its_way) && until.is_none_or(|until| Instant::now() < until) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Returns the context of all sources, in their order. For a source that is late or panics, it is the context of the turn
+    /// before.
     pub(super) async fn context(&self, until: Option<Instant>) -> (Vec<ContextItem>, Missing) {
-        let sources: Vec<_> = lock(&self.state).contexts.iter().map(|(source, _)| source.clone()).collect();
-        let asked = sources.len();
+        let asked = lock(&self.state).contexts.clone();
+        let sources: Vec<_> = asked.iter().map(|entry| entry.source.clone()).collect();
         let saying = sources
             .into_iter()
             .map(|source| -> BoxFuture<'static, Vec<ContextItem>> { Box::pin(async move { source.context().await }) });
         let (said, missing) = ask(saying, until).await;
+        let mut items = Vec::new();
         let mut state = lock(&self.state);
-        for ((_, last), said) in state.contexts.iter_mut().zip(said) {
+        for (mut entry, said) in asked.into_iter().zip(said) {
+            // Sources may have been added and removed meanwhile.
+            let current = state.contexts.iter_mut().find(|current| Arc::ptr_eq(&current.source, &entry.source));
             if let Some(said) = said {
-                *last = said;
+                if let Some(current) = current {
+                    current.last.clone_from(&said);
+                }
+                entry.last = said;
             }
+            items.extend(entry.last);
         }
-        // Those that were added meanwhile are asked the next time.
-        (state.contexts[..asked].iter().flat_map(|(_, last)| last.clone()).collect(), missing)
+        (items, missing)
     }
 
     /// The servers that may yet become ready.
@@ -103,8 +191,7 @@ impl Sources {
     }
 
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
-        let sources = lock(&self.state).tools.clone();
-        sources.iter().flat_map(|source| source.verdicts()).collect()
+        self.sources().iter().flat_map(|source| source.verdicts()).collect()
     }
 
     /// How the servers stand, if that is not known yet.
@@ -120,7 +207,7 @@ impl Sources {
 
     /// The tools as of now. Where nothing has changed it is the same offer.
     pub(super) fn offer(&self) -> Arc<Offer> {
-        let sources = lock(&self.state).tools.clone();
+        let sources = self.sources();
         let registries: Vec<Registry> = sources.iter().map(|source| source.registry()).collect();
         let mut state = lock(&self.state);
         if let Some((made_of, offer)) = &state.made
@@ -130,7 +217,7 @@ impl Sources {
             return offer.clone();
         }
         let (offer, collisions) = Offer::new(&state.local, &registries, &self.ours, self.search_over);
-        let offer = Arc::new(offer);
+        let offer = Arc::new(offer.keeping(sources));
         state.made = Some((registries, offer.clone()));
         state.untold = collisions;
         offer

@@ -48,6 +48,9 @@ pub enum Step {
         /// What it is called with.
         #[serde(flatten)]
         arguments: CallArguments,
+        /// The tool's own [summary](crate::tool::Tool::summarize) of the call, safe to show.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
     },
     /// A call has come a little further.
     CallProgress {

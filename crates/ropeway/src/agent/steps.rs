@@ -206,7 +206,13 @@ mod tests {
 
     fn started(call: &str) -> Step {
         let arguments = CallArguments::Object(serde_json::Map::new());
-        Step::CallStarted { call: CallId(call.to_owned()), tool: "t".to_owned(), origin: Origin::Local, arguments }
+        Step::CallStarted {
+            call: CallId(call.to_owned()),
+            tool: "t".to_owned(),
+            origin: Origin::Local,
+            arguments,
+            summary: None,
+        }
     }
 
     fn warning() -> Step {

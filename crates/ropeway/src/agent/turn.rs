@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use super::steps::{self, StepReceiver, StepSender, WeakStepSender};
 use super::{Limit, Step};
 use crate::provider::{ProviderError, StopReason, Usage};
-use crate::tool::Cancel;
+use crate::registry::Verdict;
+use crate::tool::{Alias, BoxError, Cancel, ToolCallError};
 
 /// What a turn came to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -28,6 +29,10 @@ pub struct Outcome {
     pub usage: Usage,
     /// How often the model was asked.
     pub steps: usize,
+    /// The servers that were unavailable when the turn began, each with the reason. The model was not offered tools of a server
+    /// that never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Verdict>,
 }
 
 /// Why a turn is over. As JSON, `{"reason": "done", "stop": "end_turn"}`.
@@ -67,7 +72,8 @@ impl Serialize for End {
     }
 }
 
-/// Why a turn has no outcome. What tools do is never a reason.
+/// Why a turn has no outcome. A failed tool call is never a reason, unless the host itself calls its error
+/// [fatal](ToolCallError::fatal).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -83,6 +89,29 @@ pub enum AgentError {
         /// What is known of it.
         #[source]
         source: ProviderError,
+    },
+    /// A server that is marked `required` is unavailable. The model was not asked; the message is in the history, so that
+    /// [`Agent::resume`](super::Agent::resume) tries again.
+    #[error("required server `{server}` is unavailable")]
+    RequiredServer {
+        /// The server.
+        server: Alias,
+        /// Why it is unavailable.
+        #[source]
+        source: BoxError,
+    },
+    /// A tool of the host or an `on_tool_call` callback returned a fatal error. The results of all calls are in the history.
+    #[error("tool `{tool}` ended the turn")]
+    ToolCall {
+        /// The tool that was called.
+        tool: String,
+        /// What the answers have cost.
+        usage: Usage,
+        /// How often the model was asked.
+        steps: usize,
+        /// The fatal error.
+        #[source]
+        source: ToolCallError,
     },
     /// There is nothing that the model could answer: nobody said anything, or the model itself spoke last.
     #[error("there is nothing to answer")]
@@ -106,6 +135,9 @@ impl AgentError {
         match self {
             Self::Provider { model, source, .. } => {
                 Self::Provider { model, usage: outcome.usage, steps: outcome.steps, source }
+            }
+            Self::ToolCall { tool, source, .. } => {
+                Self::ToolCall { tool, usage: outcome.usage, steps: outcome.steps, source }
             }
             other => other,
         }

@@ -141,6 +141,10 @@ impl Tool for DiscoveredTool {
         self.tool.prepare(arguments);
     }
 
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        self.tool.summarize(arguments)
+    }
+
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         self.tool.call(arguments, cx)
     }

@@ -1,29 +1,44 @@
 //! A gate: calls pass while it is open, and end when it is shut.
 
-use tokio::sync::watch;
+use crate::tool::Cancel;
 
 /// Open until it is shut, and never again.
 #[derive(Debug)]
-pub(super) struct Gate(watch::Sender<bool>);
+pub(super) struct Gate(Cancel);
+
+/// Why work did not run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shut {
+    /// The gate was shut before the work began.
+    Before,
+    /// The gate was shut while the work was under way.
+    During,
+}
 
 impl Gate {
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(true))
+        Self(Cancel::new())
     }
 
     /// Ends all that is on its way through.
     pub(super) fn shut(&self) {
-        self.0.send_replace(false);
+        self.0.cancel();
     }
 
-    /// Runs to the end, or to the moment when the gate is shut: then there is nothing.
-    pub(super) async fn pass<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut open = self.0.subscribe();
+    /// Returns a switch that is pressed when the gate is shut.
+    pub(super) fn closing(&self) -> Cancel {
+        self.0.clone()
+    }
+
+    /// Runs to the end, or to the moment when the gate is shut.
+    pub(super) async fn pass<T>(&self, work: impl Future<Output = T>) -> Result<T, Shut> {
+        if self.0.is_cancelled() {
+            return Err(Shut::Before);
+        }
         tokio::select! {
             biased;
-            // The sender lives as long as `self`.
-            _ = open.wait_for(|open| !open) => None,
-            done = work => Some(done),
+            () = self.0.cancelled() => Err(Shut::During),
+            done = work => Ok(done),
         }
     }
 }
@@ -33,11 +48,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_on_its_way_ends_when_the_gate_is_shut() {
+    async fn work_under_way_ends_when_the_gate_is_shut() {
         let gate = Gate::new();
-        assert_eq!(gate.pass(async { 1 }).await, Some(1));
+        assert_eq!(gate.pass(async { 1 }).await, Ok(1));
         let (passed, ()) = tokio::join!(gate.pass(std::future::pending::<()>()), async { gate.shut() });
-        assert_eq!(passed, None);
-        assert_eq!(gate.pass(async { 1 }).await, None);
+        assert_eq!(passed, Err(Shut::During));
+        assert_eq!(gate.pass(async { 1 }).await, Err(Shut::Before));
+        assert!(gate.closing().is_cancelled());
     }
 }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::slot::Slot;
 use crate::config::Transport;
+use crate::duration::format_duration;
 use crate::mcp::Era;
 use crate::registry::Outcome;
 use crate::tool::Alias;
@@ -115,7 +116,10 @@ impl ServerHealth {
             match tokio::time::timeout(patience, mcp.ping()).await {
                 Ok(Ok(took)) => latency = Some(took),
                 Ok(Err(error)) => last_error = Some(slot.failed(crate::mcp::chain(&error))),
-                Err(_) => last_error = Some(slot.failed(format!("it gave no sign of life within {patience:?}"))),
+                Err(_) => {
+                    last_error =
+                        Some(slot.failed(format!("it gave no sign of life within {}", format_duration(patience))))
+                }
             }
         }
         let view = slot.view();

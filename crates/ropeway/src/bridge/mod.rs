@@ -35,7 +35,7 @@ use crate::event::{Event, EventStream, Events};
 use crate::lock::{Difference, Lock};
 use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{
-    ContextItem, ContextSource, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
+    ContextItem, ContextSource, Outcome, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
 };
 use crate::tool::{Alias, BoxError, BoxFuture, CallError, ToolDefinition};
 
@@ -124,6 +124,8 @@ struct Inner {
     crew: Mutex<Crew>,
     listing: Mutex<Assembled>,
     watcher: Mutex<Option<AbortHandle>>,
+    /// The required server because of which the last start failed, and why.
+    failed: Mutex<Option<(Alias, String)>>,
 }
 
 /// The servers, and whether they are to run.
@@ -233,6 +235,7 @@ impl BridgeBuilder {
             crew: Mutex::new(Crew { slots, collisions: config.collisions, is_started: false }),
             listing: Mutex::default(),
             watcher: Mutex::default(),
+            failed: Mutex::default(),
         };
         Ok(Bridge { inner: Arc::new(inner) })
     }
@@ -288,8 +291,13 @@ impl Bridge {
             crew.is_started = true;
             crew.slots.clone()
         };
+        *lock(&self.inner.failed) = None;
         if let Err(error) = start_all(&slots).await {
             self.stop().await;
+            if let StartError::Required { server, source } = &error {
+                *lock(&self.inner.failed) = Some((server.clone(), crate::mcp::chain(&*source.cause)));
+                self.inner.roof.change();
+            }
             return Err(error);
         }
         Ok(self.verdicts())
@@ -309,6 +317,7 @@ impl Bridge {
             let fresh = crew.slots.iter().map(|slot| Arc::new(slot.renewed())).collect();
             std::mem::replace(&mut crew.slots, fresh)
         };
+        *lock(&self.inner.failed) = None;
         lock(&self.inner.listing).told.clear();
         stop_all(slots).await;
         self.inner.roof.change();
@@ -346,14 +355,25 @@ impl Bridge {
             assembled.registry = registry.with_hidden(hidden.map(|hidden| (hidden.name, hidden.reason)));
             assembled.made_of = made_of;
         }
-        let verdicts = slots.iter().zip(views).map(|(slot, view)| verdict(slot, view));
+        let verdicts = slots.iter().zip(views).map(|(slot, view)| self.verdict(slot, view));
         let differences = slots.iter().flat_map(|slot| slot.differences()).collect();
         Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect(), differences }
     }
 
     /// How each server stands; the tools are not put together for it.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        self.slots().iter().map(|slot| verdict(slot, slot.view())).collect()
+        self.slots().iter().map(|slot| self.verdict(slot, slot.view())).collect()
+    }
+
+    fn verdict(&self, slot: &Slot, view: View) -> Verdict {
+        let outcome = match (view.outcome, &*lock(&self.inner.failed)) {
+            // Nothing is left running after a start that failed, but the reason stays known.
+            (Outcome::NotStarted, Some((server, cause))) if server == slot.alias() => {
+                Outcome::Down { cause: cause.clone() }
+            }
+            (outcome, _) => outcome,
+        };
+        Verdict::new(slot.alias().clone(), outcome).with_note(view.note).with_required(slot.entry.required)
     }
 
     /// Asks every server at once whether it is alive.
@@ -634,8 +654,4 @@ impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bridge").field("verdicts", &self.tools().verdicts).finish()
     }
-}
-
-fn verdict(slot: &Slot, view: View) -> Verdict {
-    Verdict::new(slot.alias().clone(), view.outcome).with_note(view.note)
 }

@@ -318,7 +318,7 @@ impl Slot {
         let mut progress = self.progress.subscribe();
         let first = self.gate.pass(progress.wait_for(|progress| !matches!(progress, Progress::Trying))).await;
         match first {
-            Some(Ok(progress)) => match &*progress {
+            Ok(Ok(progress)) => match &*progress {
                 Progress::Failed(failed) => Err(failed.clone()),
                 _ => Ok(()),
             },

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::gate::Gate;
+use super::gate::{Gate, Shut};
 use super::slot::Slot;
 use crate::event::Event;
 use crate::mcp::chain;
@@ -44,7 +44,7 @@ impl BridgeTool {
             (is_strict, clocks) = (slot.is_strict(), slot.clocks());
         }
         // The slot is not held while the tool works: dropping the bridge must end the call.
-        let cx = with_clocks(cx, clocks);
+        let cx = with_clocks(cx, clocks).with_stop(self.gate.closing());
         // What was accepted is called, and not what the server is just making of it.
         let cx = if is_strict { cx.only_unchanged() } else { cx };
         self.tool.call(arguments, &cx).await
@@ -72,10 +72,11 @@ impl BridgeTool {
         }
     }
 
-    fn gone(&self) -> CallError {
-        match &self.definition().origin {
-            Origin::Server { server, .. } => CallError::NotConnected { server: server.clone() },
-            Origin::Local => CallError::Cancelled,
+    fn gone(&self, shut: Shut) -> CallError {
+        match (&self.definition().origin, shut) {
+            (Origin::Server { server, .. }, Shut::Before) => CallError::NotConnected { server: server.clone() },
+            (Origin::Server { server, .. }, Shut::During) => CallError::Stopped { server: server.clone() },
+            (Origin::Local, _) => CallError::Cancelled,
         }
     }
 }
@@ -87,9 +88,11 @@ impl Tool for BridgeTool {
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
+            // The events of the bridge and those of the connection name the same call.
+            let cx = &cx.for_call();
             match self.gate.pass(self.pass(arguments, cx)).await {
-                Some(outcome) => outcome.map_err(|error| self.named(error)),
-                None => Err(self.gone()),
+                Ok(outcome) => outcome.map_err(|error| self.named(error)),
+                Err(shut) => Err(self.gone(shut)),
             }
         })
     }

@@ -59,6 +59,12 @@ impl Mcp {
         self.handle.shared.last_failure()
     }
 
+    /// Returns the secrets of the settings.
+    #[cfg(feature = "agent")]
+    pub(crate) fn secrets(&self) -> crate::secret::Mask {
+        self.handle.shared.config.secrets()
+    }
+
     /// How long calls wait.
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.handle.shared.config.timeouts

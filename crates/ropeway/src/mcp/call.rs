@@ -30,6 +30,7 @@ pub(crate) async fn call_tool(
     arguments: Arguments,
     cx: &CallContext,
 ) -> Result<ToolOutput, CallError> {
+    let cx = &cx.for_call();
     let clocks = shared.clocks(cx);
     let trace = Trace::of_tool(shared, tool, cx);
     let mut told =
@@ -65,7 +66,7 @@ impl Told<'_> {
             Some(Ok(output)) if output.is_error => self.trace.tool_failed(),
             Some(Ok(_)) => {}
             Some(Err(error)) => self.trace.has_failed(error),
-            None => self.trace.has_failed(&CallError::Cancelled),
+            None => self.trace.has_failed(&self.dropped()),
         }
         let host = &self.shared.host;
         if !host.events().heard() {
@@ -81,8 +82,17 @@ impl Told<'_> {
                 Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
             }
             Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
-            None => Event::ToolFailed { server, tool, call, took, cause: chain(&CallError::Cancelled), arguments },
+            None => Event::ToolFailed { server, tool, call, took, cause: chain(&self.dropped()), arguments },
         });
+    }
+
+    /// The error of a call whose future was dropped.
+    fn dropped(&self) -> CallError {
+        if self.cx.is_stopped() {
+            CallError::Stopped { server: self.shared.alias().clone() }
+        } else {
+            CallError::Cancelled
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::duration::format_duration;
 use crate::protocol::RpcError;
 use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, CallError, Clock};
@@ -48,7 +49,7 @@ pub enum ConnectError {
         source: BoxError,
     },
     /// The server was not ready in time.
-    #[error("the server was not ready within {after:?}{}", saying(.said))]
+    #[error("the server was not ready within {}{}", format_duration(*.after), saying(.said))]
     Timeout {
         /// How long it was given.
         after: Duration,
@@ -136,7 +137,7 @@ pub(crate) enum Fault {
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
     /// A clock ran out.
-    #[error("no answer within {after:?}")]
+    #[error("no answer within {}", format_duration(*.after))]
     Timeout {
         after: Duration,
         clock: Clock,
@@ -156,7 +157,7 @@ impl Fault {
             Self::Refused(RpcError { code, message, data }) => CallError::Refused { server, code, message, data },
             Self::Lost { cause, .. } => match &*cause {
                 ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
-                ConnectError::Closed => CallError::NotConnected { server },
+                ConnectError::Closed => CallError::Stopped { server },
                 _ => CallError::Unavailable { server, source: Box::new(cause) },
             },
             Self::TooLarge { limit } => CallError::TooLarge { server, limit },

@@ -111,6 +111,7 @@ impl Trace {
             CallError::Unavailable { .. } => "unavailable",
             CallError::NeedsAuth { .. } => "needs_auth",
             CallError::Timeout { .. } => "timeout",
+            CallError::Stopped { .. } => "stopped",
             CallError::Cancelled => "cancelled",
             CallError::Protocol { .. } => "protocol",
             CallError::TooLarge { .. } => "too_large",

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::record::Tap;
 use super::replay::{Player, Replayed};
 use super::{Ending, ErrorKind, HttpRequest, Provider, ProviderError, Proxy, Recording, Settings, trouble};
+use crate::duration::format_duration;
 use crate::message::Dialect;
 use crate::secret::Mask;
 use crate::tool::BoxError;
@@ -128,7 +129,8 @@ impl Provider {
         let deadline = Instant::now() + given.min(FOREVER);
         let sent = match timeout_at(deadline, self.pass_on(request)).await {
             Ok(sent) => sent,
-            Err(_) => Err(self.trouble(ErrorKind::Timeout, format!("the provider did not answer within {given:?}"))),
+            Err(_) => Err(self
+                .trouble(ErrorKind::Timeout, format!("the provider did not answer within {}", format_duration(given)))),
         };
         let (head, body) = sent.inspect_err(|error| {
             if let Some(tap) = &mut tap {
@@ -174,7 +176,10 @@ impl Provider {
     fn unreached(&self, error: reqwest::Error) -> ProviderError {
         if error.is_connect() && error.is_timeout() {
             let given = self.settings.timeouts.connect;
-            return self.trouble(ErrorKind::Timeout, format!("the provider could not be reached within {given:?}"));
+            return self.trouble(
+                ErrorKind::Timeout,
+                format!("the provider could not be reached within {}", format_duration(given)),
+            );
         }
         let message = match error.is_connect() {
             true => "the provider could not be reached",
@@ -227,11 +232,11 @@ impl Exchanging {
         let next = self.body.next(self.dialect, &self.mask);
         let in_time = match self.patience {
             Patience::Until { deadline, given } => {
-                let late = || format!("the provider did not answer within {given:?}");
+                let late = || format!("the provider did not answer within {}", format_duration(given));
                 timeout_at(deadline, next).await.map_err(|_| late())
             }
             Patience::For(pause) => {
-                let late = || format!("the answer stalled: nothing came for {pause:?}");
+                let late = || format!("the answer stalled: nothing came for {}", format_duration(pause));
                 timeout(pause, next).await.map_err(|_| late())
             }
         };

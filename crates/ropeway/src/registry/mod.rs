@@ -133,7 +133,13 @@ impl Registry {
     pub async fn call(&self, name: &str, arguments: Arguments, cx: &CallContext) -> Envelope {
         match self.get(name) {
             Some(tool) => tool.call(arguments, cx).await,
-            None => Envelope::from_error(cx.id().clone(), name, Origin::Local, Duration::ZERO, self.missing(name)),
+            None => Envelope::from_error(
+                cx.for_call().id().clone(),
+                name,
+                Origin::Local,
+                Duration::ZERO,
+                self.missing(name),
+            ),
         }
     }
 

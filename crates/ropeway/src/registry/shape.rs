@@ -243,6 +243,15 @@ impl Tool for Shaped {
         }
     }
 
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        let mut own = arguments.clone();
+        self.prepare(&mut own);
+        for transformer in self.transformers.iter().rev() {
+            transformer.arguments(&mut own);
+        }
+        self.tool.summarize(&own)
+    }
+
     fn call<'a>(
         &'a self,
         mut arguments: Arguments,

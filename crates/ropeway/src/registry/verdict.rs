@@ -17,6 +17,9 @@ pub struct Verdict {
     /// What else is to be known, such as that its tool list has reached a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The server is marked `required`: an agent does not run a turn without it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
 }
 
 /// How a server stands, and so why its tools are in a list or not.
@@ -67,7 +70,7 @@ pub enum Outcome {
 impl Verdict {
     /// A server and how it stands.
     pub fn new(server: impl Into<Alias>, outcome: Outcome) -> Self {
-        Self { server: server.into(), outcome, note: None }
+        Self { server: server.into(), outcome, note: None, required: false }
     }
 
     /// Adds what else is to be known.
@@ -75,6 +78,29 @@ impl Verdict {
     pub fn with_note(mut self, note: Option<String>) -> Self {
         self.note = note;
         self
+    }
+
+    /// Sets whether the server is marked `required`.
+    #[must_use]
+    pub fn with_required(mut self, required: bool) -> Self {
+        self.required = required;
+        self
+    }
+
+    /// Returns whether the server is wanted and cannot be used: it is neither connected nor remembered nor switched off.
+    pub fn is_missing(&self) -> bool {
+        match &self.outcome {
+            Outcome::Ready { .. }
+            | Outcome::Cached { .. }
+            | Outcome::FilteredToZero { .. }
+            | Outcome::Hidden { .. }
+            | Outcome::Disabled => false,
+            Outcome::NotStarted
+            | Outcome::Connecting
+            | Outcome::NeedsAuth
+            | Outcome::Down { .. }
+            | Outcome::Skipped { .. } => true,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A context: what a call carries with it besides its arguments.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -77,8 +77,15 @@ pub struct CallContext(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    /// Made up when it is first asked for, where the caller gave none.
+    /// Generated when it is first needed, if the caller gave none.
     id: OnceLock<CallId>,
+    /// The id belongs to one call: the caller gave it, or the context is that of a call.
+    is_of_call: bool,
+    /// A call has taken the generated id. Clones share it.
+    is_taken: Arc<AtomicBool>,
+    /// Ends with the server's connection, where a bridge makes the call.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
+    stop: Option<Cancel>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
@@ -92,19 +99,24 @@ struct Inner {
 
 impl Default for CallContext {
     fn default() -> Self {
-        Self::with_id(OnceLock::new())
+        Self::with_id(OnceLock::new(), false)
     }
 }
 
 impl CallContext {
-    /// A call of the given id.
+    /// A context for one call with the given id. Every call made with it has this id.
+    ///
+    /// A [default](Self::default) context can be used for any number of calls: each has an id of its own.
     pub fn new(id: impl Into<String>) -> Self {
-        Self::with_id(CallId(id.into()).into())
+        Self::with_id(CallId(id.into()).into(), true)
     }
 
-    fn with_id(id: OnceLock<CallId>) -> Self {
+    fn with_id(id: OnceLock<CallId>, is_of_call: bool) -> Self {
         Self(Arc::new(Inner {
             id,
+            is_of_call,
+            is_taken: Arc::default(),
+            stop: None,
             idle: None,
             deadline: None,
             total: None,
@@ -193,10 +205,38 @@ impl CallContext {
         Arc::make_mut(&mut self.0)
     }
 
-    /// The call's name.
+    /// Returns the context of one call: several calls that share this context get different ids, unless the caller gave one.
+    ///
+    /// Everything that makes or records a call begins with this. The first call has the id that [`id`](Self::id) returns.
+    pub(crate) fn for_call(&self) -> Self {
+        let mut own = self.clone();
+        if !self.0.is_of_call {
+            let is_first = !self.0.is_taken.swap(true, Ordering::Relaxed);
+            let id = if is_first { self.id().clone().into() } else { OnceLock::new() };
+            let inner = own.inner();
+            inner.id = id;
+            inner.is_of_call = true;
+        }
+        own
+    }
+
+    /// Watches a switch that says why the call ends, if the call's future is dropped.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn with_stop(mut self, stop: Cancel) -> Self {
+        self.inner().stop = Some(stop);
+        self
+    }
+
+    /// Returns whether the connection was closed by this program.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.stop.as_ref().is_some_and(Cancel::is_cancelled)
+    }
+
+    /// Returns the id of the call. Without one from the caller, it is generated; if several calls share the context, it is the id of
+    /// the first.
     pub fn id(&self) -> &CallId {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        self.0.id.get_or_init(|| CallId(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed))))
+        self.0.id.get_or_init(generate_id)
     }
 
     /// When the call must be over, if that was said.
@@ -246,8 +286,33 @@ impl CallContext {
     }
 }
 
+fn generate_id() -> CallId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    CallId(format!("call-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallContext").field("id", self.id()).field("deadline", &self.0.deadline).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_share_a_context_have_different_ids() {
+        let shared = CallContext::default();
+        let calls = [shared.for_call(), shared.for_call(), shared.clone().with_meta("a", Value::Null).for_call()];
+        assert_eq!(calls[0].id(), shared.id(), "the first call has the id of the context");
+        assert!(calls[1].id() != calls[0].id() && calls[2].id() != calls[1].id() && calls[2].id() != calls[0].id());
+        assert_eq!(calls[1].for_call().id(), calls[1].id(), "a call within a call keeps the id");
+    }
+
+    #[test]
+    fn an_id_from_the_caller_is_kept() {
+        let given = CallContext::new("7");
+        assert_eq!([given.for_call().id().0.as_str(), given.for_call().id().0.as_str()], ["7", "7"]);
     }
 }

@@ -1,12 +1,14 @@
 //! Why a call has no answer from its tool.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Alias;
+use crate::duration::format_duration;
 
 /// A cause from a layer that this one does not know.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -66,7 +68,7 @@ pub enum CallError {
         challenge: Option<String>,
     },
     /// A clock ran out; the server was told to stop.
-    #[error("server `{server}` gave no answer within {after:?}")]
+    #[error("server `{server}` gave no answer within {}", format_duration(*.after))]
     Timeout {
         /// The server.
         server: Alias,
@@ -77,6 +79,13 @@ pub enum CallError {
         /// What the server said that may explain it, such as an error that named no request.
         #[source]
         hint: Option<BoxError>,
+    },
+    /// The connection was closed by this program while the call was in flight: [`Bridge::stop`](crate::bridge::Bridge::stop),
+    /// [`Mcp::close`](crate::mcp::Mcp::close), a reload that changed or removed the server, or the end of the last handle.
+    #[error("server `{server}` was stopped while the call was in flight")]
+    Stopped {
+        /// The server.
+        server: Alias,
     },
     /// The caller gave up.
     #[error("the call was cancelled")]
@@ -165,6 +174,7 @@ impl CallError {
     pub fn of_server(mut self, name: &Alias) -> Self {
         match &mut self {
             Self::NotConnected { server }
+            | Self::Stopped { server }
             | Self::Unavailable { server, .. }
             | Self::NeedsAuth { server, .. }
             | Self::Timeout { server, .. }
@@ -189,6 +199,7 @@ impl CallError {
             Self::Unavailable { .. } => "unavailable",
             Self::NeedsAuth { .. } => "needs_auth",
             Self::Timeout { .. } => "timeout",
+            Self::Stopped { .. } => "stopped",
             Self::Cancelled => "cancelled",
             Self::UnknownTool { .. } => "unknown_tool",
             Self::InvalidArguments { .. } => "invalid_arguments",
@@ -204,8 +215,162 @@ impl CallError {
 
     /// The same call may work a little later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Timeout { .. })
+        match self {
+            Self::Unavailable { .. } | Self::Timeout { .. } => true,
+            Self::Failed { .. } => self.as_tool_call_error().is_some_and(|error| error.retryable),
+            _ => false,
+        }
     }
+
+    /// Returns the error that a tool of the host or an `on_tool_call` callback gave as a [`ToolCallError`].
+    pub fn as_tool_call_error(&self) -> Option<&ToolCallError> {
+        match self {
+            Self::Failed { source, .. } => source.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// An error of the host's own code for a tool call. The model is told the message, unless the error is fatal.
+///
+/// Callbacks of [`agent::generate`](crate::agent::generate) and [`agent::stream`](crate::agent::stream) return it, and a
+/// [`LocalTool`](super::LocalTool) may. `&str`, `String`, [`BoxError`], [`CallError`], [`std::io::Error`] and [`serde_json::Error`]
+/// convert into one that is not fatal. As JSON, `{"type": "execution", "message": "…", "fatal": false, "retryable": false}`.
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct ToolCallError {
+    /// What kind of error it is, in the host's own words; `execution` by default.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The message for the model.
+    pub message: String,
+    /// The error ends the turn instead of being reported to the model.
+    pub fatal: bool,
+    /// The same call may succeed later; the model is told so.
+    pub retryable: bool,
+    #[serde(skip)]
+    source: Option<Cause>,
+}
+
+/// The cause of a [`ToolCallError`].
+#[derive(Clone, Debug, thiserror::Error)]
+enum Cause {
+    #[error(transparent)]
+    Call(Arc<CallError>),
+    #[error(transparent)]
+    Other(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl ToolCallError {
+    /// The kind of an error for which the host names no other.
+    const EXECUTION: &str = "execution";
+
+    /// Creates an error that is reported to the model.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { kind: Self::EXECUTION.to_owned(), message: message.into(), fatal: false, retryable: false, source: None }
+    }
+
+    /// Creates an error that ends the turn.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self { fatal: true, ..Self::new(message) }
+    }
+
+    /// Sets the kind, such as `rate_limit`.
+    #[must_use]
+    pub fn with_kind(self, kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), ..self }
+    }
+
+    /// Makes the error end the turn.
+    #[must_use]
+    pub fn into_fatal(self) -> Self {
+        Self { fatal: true, ..self }
+    }
+
+    /// Marks the error as one after which the same call may succeed.
+    #[must_use]
+    pub fn into_retryable(self) -> Self {
+        Self { retryable: true, ..self }
+    }
+
+    /// Adds the cause. It is not part of the message for the model.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(Cause::Other(source.into().into())), ..self }
+    }
+
+    /// Returns the error of a call of `tool`. A [`CallError`] that was only passed on stays what it was.
+    #[cfg(feature = "agent")]
+    pub(crate) fn into_call_error(self, tool: &str) -> CallError {
+        match self {
+            Self { source: Some(Cause::Call(error)), fatal: false, kind, .. } if kind == Self::EXECUTION => {
+                Arc::try_unwrap(error)
+                    .unwrap_or_else(|error| CallError::Failed { tool: tool.to_owned(), source: Box::new(error) })
+            }
+            error => CallError::Failed { tool: tool.to_owned(), source: Box::new(error) },
+        }
+    }
+}
+
+impl From<CallError> for ToolCallError {
+    fn from(error: CallError) -> Self {
+        if let Some(own) = error.as_tool_call_error() {
+            return own.clone();
+        }
+        let retryable = error.is_transient();
+        let message = with_causes(&error);
+        Self { retryable, source: Some(Cause::Call(Arc::new(error))), ..Self::new(message) }
+    }
+}
+
+impl From<&str> for ToolCallError {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<String> for ToolCallError {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<BoxError> for ToolCallError {
+    fn from(error: BoxError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(error) => Self::new(with_causes(&*error)).with_source(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for ToolCallError {
+    fn from(error: std::io::Error) -> Self {
+        Self::from(BoxError::from(error))
+    }
+}
+
+impl From<serde_json::Error> for ToolCallError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::from(BoxError::from(error))
+    }
+}
+
+/// A message and its causes, each once.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        // Libraries often repeat the cause in their own message.
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 fn list(problems: &[Problem]) -> String {

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::{Arguments, BoxError, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput};
 
+type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
+
 type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<ToolOutput, CallError>> + Send + Sync;
 
 /// A function of the host, with a definition.
@@ -16,6 +18,7 @@ type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<Tool
 pub struct LocalTool {
     definition: ToolDefinition,
     function: Arc<Function>,
+    summarize: Option<Arc<Summarize>>,
 }
 
 impl LocalTool {
@@ -35,7 +38,7 @@ impl LocalTool {
                 answer.await.map(Into::into).map_err(|error| CallError::Failed { tool, source: error.into() })
             })
         };
-        Self { definition, function: Arc::new(function) }
+        Self { definition, function: Arc::new(function), summarize: None }
     }
 
     /// A tool from a typed function: the schema of its arguments, a struct, is derived from their type and goes into
@@ -66,13 +69,33 @@ impl LocalTool {
                 }
             }
         };
-        Self { definition, function: Arc::new(function) }
+        Self { definition, function: Arc::new(function), summarize: None }
+    }
+
+    /// Sets the one-line summary of a call that people see; see [`Tool::summarize`].
+    ///
+    /// ```
+    /// # use ropeway::tool::{Arguments, BoxError, LocalTool, ToolDefinition};
+    /// let delete = LocalTool::new(ToolDefinition::new("delete"), |_: Arguments, _| async { Ok::<_, BoxError>("deleted") })
+    ///     .with_summary(|arguments| format!("Delete {}", arguments["path"]));
+    /// ```
+    #[must_use]
+    pub fn with_summary<S: Into<String>>(
+        mut self,
+        summarize: impl Fn(&Arguments) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.summarize = Some(Arc::new(move |arguments| summarize(arguments).into()));
+        self
     }
 }
 
 impl Tool for LocalTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        self.summarize.as_ref().map(|summarize| summarize(arguments))
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 /// The picture in ARCHITECTURE.md: each module, its layer, and the siblings that it may use all the same.
 const PICTURE: &[(&str, u8, &[&str])] = &[
     ("content", 1, &[]),
+    ("duration", 1, &[]),
     ("hash", 1, &[]),
     ("json", 1, &[]),
     ("secret", 1, &[]),

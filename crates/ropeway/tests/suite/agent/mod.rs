@@ -2,8 +2,10 @@
 
 mod approvals;
 mod cancels;
+mod changes;
 mod controls;
 mod history;
+mod host_calls;
 mod images;
 mod kit;
 mod limits;

@@ -245,7 +245,7 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
 async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
     let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), Saying::text("done")]);
     let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
-    let generated = generate(&provider, request, |_| async { Some(ToolOutput::text("x".repeat(60_000))) }).await;
+    let generated = generate(&provider, request, |_| async { Ok(Some(ToolOutput::text("x".repeat(60_000)))) }).await;
     let told = format!("{}\n[20,000 of 60,000 bytes are left out]", "x".repeat(40_000));
     let expected = ["a", "b", "c", "d", "e"].map(|call| ok(call, &told));
     assert_eq!(results(&generated.expect("an outcome").conversation), expected);

@@ -134,7 +134,7 @@ async fn the_time_to_connect_is_waited_for_once() {
     let agent = agent.limits(Limits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
     let begun = Instant::now();
     let told = [
-        "1 of the sources of tools are not ready after 60s, and not waited for",
+        "1 of the sources of tools are not ready after 60 s, and not waited for",
         "1 of the sources of context are late, and what they said last is taken",
     ];
     assert_eq!(warnings(agent.send("q")).await, told);
@@ -146,7 +146,7 @@ async fn names_that_collide_are_told_in_a_turn_whoever_looked_at_the_tools_befor
     let agent = agent(Dialect::Chat, [Saying::text("one"), Saying::text("two")]);
     let agent = agent.source(registry("first", &["same"])).source(registry("second", &["same"])).build();
     let agent = agent.expect("an agent");
-    assert_eq!(agent.tools().len(), 1);
+    assert_eq!(agent.all_tools().len(), 1);
     let told = warnings(agent.send("q")).await;
     assert!(told.len() == 1 && told[0].contains("`same`"), "{told:?}");
     assert_eq!(warnings(agent.send("q")).await, [""; 0], "it is told once");

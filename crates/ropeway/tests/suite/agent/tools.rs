@@ -45,7 +45,7 @@ async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
     for dialect in Dialect::ALL {
         let tool = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let limits = Limits::default().with_call_time(Duration::from_secs(5));
-        let words = "Error: tool `swamp` failed: it gave no answer within 5s. Try another way, or tell the user.";
+        let words = "Error: tool `swamp` failed: it gave no answer within 5 s. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
     }
 }
@@ -67,7 +67,7 @@ fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
 async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
     let (stone, _hold, _) = stone();
     let limits = Limits::default().with_call_time(Duration::from_millis(10));
-    let words = "Error: tool `stone` failed: it gave no answer within 10ms. Try another way, or tell the user.";
+    let words = "Error: tool `stone` failed: it gave no answer within 10 ms. Try another way, or tell the user.";
     let told = tokio::time::timeout(SOON, told_of(Dialect::Chat, stone, limits)).await.expect("an end in time");
     assert_eq!(told, failed("a", words));
 }

@@ -176,7 +176,7 @@ async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours()
 async fn a_budget_for_names_that_cannot_be_read_is_an_error_for_a_host_with_its_own_loop_too() {
     let budgets = Budgets::new().with_tool("a[", Budget::default());
     let request = Generate::new("m", Conversation::new().with("q")).with_budgets(budgets);
-    let failed = generate(&model(Dialect::Chat, [Saying::text("done")]), request, |_| async { None }).await;
+    let failed = generate(&model(Dialect::Chat, [Saying::text("done")]), request, |_| async { Ok(None) }).await;
     let error = failed.expect_err("it is no glob").error;
     assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");
 }
@@ -285,7 +285,7 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
             .with_options(RequestOptions::default());
         let provider = model(dialect, sayings);
         let generated = generate(&provider, request, |call| async move {
-            (call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments)))
+            Ok((call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments))))
         });
         let generated = generated.await.expect("an outcome");
         assert_eq!((generated.outcome.text.as_str(), generated.outcome.steps), ("done", 2));
@@ -301,7 +301,7 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
 async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
     let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("known")]);
     let provider = model(Dialect::Responses, [Saying::call("a", "known", json!({}))]);
-    let mut generation = stream(&provider, request, |_| async { Some(ToolOutput::text("yes")) });
+    let mut generation = stream(&provider, request, |_| async { Ok(Some(ToolOutput::text("yes"))) });
     let mut finished = 0;
     while let Some(step) = generation.next().await {
         finished += usize::from(matches!(step, Step::CallFinished { .. }));

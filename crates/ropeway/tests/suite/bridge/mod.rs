@@ -13,7 +13,7 @@ use ropeway::testing::{Fault, HttpScripted, On, Script, Scripted};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::hasty::{SOON, arguments, at, chain, child, hasty, listening, ms};
+use crate::hasty::{SOON, arguments, at, chain, child, event, hasty, listening, ms};
 use crate::scene::scene;
 
 fn server(alias: &str, transport: impl Into<Transport>) -> ServerConfig {
@@ -194,7 +194,10 @@ fn without_a_required_server_nothing_runs() {
         let error = bridge.start().await.expect_err("no start");
         assert!(matches!(&error, StartError::Required { server, .. } if server.as_str() == "absent"));
         assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
-        assert!(outcomes(&bridge.tools()).values().all(|outcome| *outcome == Outcome::NotStarted));
+        let outcomes = outcomes(&bridge.tools());
+        assert_eq!(outcomes["good"], Outcome::NotStarted);
+        let Outcome::Down { cause } = &outcomes["absent"] else { panic!("{outcomes:?}") };
+        assert!(cause.contains("/no/such/program"), "{cause}");
         let mut secretive = ServerEntry::with_settings("b", Settings::Missing { secrets: vec!["TOKEN".into()] });
         secretive.required = true;
         let error = started_error(config([secretive])).await;
@@ -302,12 +305,20 @@ fn stopping_ends_what_is_in_flight_also_on_a_process_that_others_use() {
         let one = started(config([entry("a", child(&scene, &script))])).await;
         let other = started(config([entry("a", child(&scene, &script))])).await;
         let registry = one.tools().registry;
+        let mut events = one.events();
         let (hung, ()) = tokio::join!(call(&registry, "mcp_a_sleep", json!({"ms": 60000})), async {
             tokio::time::sleep(ms(100)).await;
             one.stop().await;
         });
-        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        assert_eq!(hung, Err("server `a` was stopped while the call was in flight".to_owned()));
+        let cause = event(&mut events, |event| match event {
+            Event::ToolFailed { cause, .. } => Some(cause),
+            _ => None,
+        });
+        assert_eq!(cause.await, "server `a` was stopped while the call was in flight");
         assert_eq!(call(&other.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
+        let late = call(&registry, "mcp_a_echo", json!({"message": "hi"})).await;
+        assert_eq!(late, Err("server `a` is not connected".to_owned()), "a call after the end is not in flight");
         other.stop().await;
     });
 }
@@ -324,7 +335,7 @@ fn dropping_the_last_bridge_leaves_no_process_and_ends_its_calls() {
             tokio::time::sleep(ms(100)).await;
             drop(clone);
         });
-        assert_eq!(hung, Err("server `a` is not connected".to_owned()));
+        assert_eq!(hung, Err("server `a` was stopped while the call was in flight".to_owned()));
         // The scene sees to it that the process is gone, though the registry is still held.
         assert_eq!(registry.len(), before);
     });
@@ -415,7 +426,7 @@ fn a_look_at_the_health_takes_no_longer_than_it_may() {
             started(config([entry("a", child(&scene, &silent)), entry("b", child(&scene, &Script::legacy()))])).await;
         let health = tokio::time::timeout(SOON, bridge.health_check_within(ms(200))).await.expect("an answer in time");
         assert_eq!(health.servers.iter().map(|server| server.latency.is_some()).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200ms"));
+        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200 ms"));
         bridge.stop().await;
     });
 }

@@ -217,7 +217,7 @@ async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
     let [Ok(ReplyEvent::Text(_)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Timeout, "the answer stalled: nothing came for 30ms".into())
+        (ErrorKind::Timeout, "the answer stalled: nothing came for 30 ms".into())
     );
     soon(server.left()).await;
 }
@@ -244,7 +244,7 @@ async fn blank_lines_are_not_the_first_byte_of_an_answer() {
     let mut timeouts = Timeouts::default();
     (timeouts.first_byte, timeouts.idle) = (Duration::from_millis(150), Duration::from_secs(2));
     let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(once())).await;
-    let message = "the provider did not answer within 150ms".to_owned();
+    let message = "the provider did not answer within 150 ms".to_owned();
     assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, message));
 }
 

@@ -83,7 +83,10 @@ async fn a_provider_that_says_nothing_is_not_waited_for_for_ever() {
     let mut timeouts = Timeouts::default();
     timeouts.first_byte = Duration::from_millis(20);
     let error = models(settings.with_timeouts(timeouts)).await.expect_err("no models");
-    assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, "the provider did not answer within 20ms".into()));
+    assert_eq!(
+        (error.kind, error.to_string()),
+        (ErrorKind::Timeout, "the provider did not answer within 20 ms".into())
+    );
 }
 
 #[tokio::test]
