@@ -73,7 +73,7 @@ fn options_reach_the_wire(tools: &Registry) {
     let tools = tools.only(|definition| definition.name == name);
     let sent = |dialect: Dialect| {
         let conversation = Conversation::default();
-        let request = ChatRequest { tools: Some(&tools), ..ChatRequest::new("m", &conversation) };
+        let request = ChatRequest::new("m", &conversation).with_tools(&tools);
         let settings = Settings::new(dialect).with_base_url("https://models.example.com/v1");
         let encoded = encode(&settings, &request).expect("a request");
         (serde_json::from_slice::<Value>(&encoded.request.body).expect("JSON"), encoded.warnings)
