@@ -78,7 +78,7 @@ async fn main() -> Result<(), BoxError> {
     let numbers = Selection::new(extension.get_tools(), |tool| tool.name.ends_with("calculate"));
     let clerk = agent().source(numbers).build()?;
     for (name, agent) in [("analyst", analyst), ("clerk", clerk)] {
-        println!("{name} has {:?}", agent.tools());
+        println!("{name} has {:?}", agent.all_tools());
         println!("{name}: {}", agent.send("What is 6 * 7?").await?.text);
     }
 

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bridge(bridge)
         .build()?;
     agent.connect().await;
-    for tool in agent.tools().definitions() {
+    for tool in agent.all_tools().definitions() {
         println!("{}: {}", tool.name, tool.description.as_deref().unwrap_or_default());
     }
     println!("{}", agent.send("Draw 3, 1 and 4.").await?.text);

@@ -251,7 +251,7 @@ fn tools_of_servers_have_no_summary_and_tools_of_the_agent_have_one() {
             Saying::call("c", "read_more", json!({"output": "o1", "from": 50_000})),
             Saying::text("done"),
         ];
-        let seen: Arc<Mutex<Vec<(String, Option<String>)>>> = Arc::default();
+        let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();
         let agent = Agent::builder().provider(model(Dialect::Chat, sayings)).model("m").mcp(server.clone()).tool(long);
         let agent = agent.tracer(move |step| {

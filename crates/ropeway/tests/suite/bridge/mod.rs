@@ -194,7 +194,8 @@ fn without_a_required_server_nothing_runs() {
         let error = bridge.start().await.expect_err("no start");
         assert!(matches!(&error, StartError::Required { server, .. } if server.as_str() == "absent"));
         assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
-        let outcomes = outcomes(&bridge.tools());
+        let listing = bridge.tools();
+        let outcomes = outcomes(&listing);
         assert_eq!(outcomes["good"], Outcome::NotStarted);
         let Outcome::Down { cause } = &outcomes["absent"] else { panic!("{outcomes:?}") };
         assert!(cause.contains("/no/such/program"), "{cause}");
