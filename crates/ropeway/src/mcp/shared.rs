@@ -133,6 +133,7 @@ impl Shared {
     }
 
     /// Returns why the server was down last, and when that became known.
+    #[cfg(feature = "bridge")]
     pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectError>)> {
         lock(&self.last_failure).clone()
     }
