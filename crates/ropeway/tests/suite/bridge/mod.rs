@@ -164,6 +164,8 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
             assert!(!health.is_well());
             assert!(health.last_error.expect("an error").contains(words));
         }
+        let skipped = "server `secretive` is skipped: secret `TOKEN` is not set";
+        assert_eq!(next_warning(&mut events).await, skipped);
         assert!(next_warning(&mut events).await.contains("it is left out for now"));
         bridge.stop().await;
     });
