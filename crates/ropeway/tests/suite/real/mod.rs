@@ -1,6 +1,7 @@
 //! Real servers: those that people use, and small ones of ours on every official SDK.
 
 mod bridge;
+mod manifest;
 mod resources;
 mod sdks;
 
