@@ -53,6 +53,7 @@ impl Help {
                 let are = if secrets.len() == 1 { "is" } else { "are" };
                 format!("skipped: `{}` {are} not set", secrets.join("`, `"))
             }
+            (Outcome::Invalid { reason }, _) => format!("not started: {reason}"),
             (Outcome::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
             (Outcome::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
             (Outcome::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
@@ -89,8 +90,11 @@ impl Help {
                 Some("a longer --timeout waits for it".to_owned())
             }
             (Outcome::FilteredToZero { .. }, Some((_, name))) => {
-                Some(format!("{name} says which are: `tools` of `{server}`"))
+                Some(format!("{name} says which are: `tools` or `tool_allowlist` of `{server}`"))
             }
+            (Outcome::Invalid { .. }, Some((_, name))) => Some(format!(
+                "remove the key from {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
+            )),
             (Outcome::Disabled, Some((_, name))) => {
                 Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))
             }
@@ -223,7 +227,12 @@ pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> 
         // One that is ready, and ill all the same, gives no sign of life.
         () if any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => Exit::Unreachable,
         () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if any(|outcome| matches!(outcome, Outcome::Skipped { .. } | Outcome::FilteredToZero { .. })) => Exit::Usage,
+        () if any(|outcome| {
+            matches!(outcome, Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::FilteredToZero { .. })
+        }) =>
+        {
+            Exit::Usage
+        }
         () => Exit::Done,
     }
 }
@@ -284,7 +293,7 @@ mod tests {
         assert_eq!(trouble(Outcome::Connecting), "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n");
         assert_eq!(
             trouble(Outcome::FilteredToZero { of: 4 }),
-            "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` of `web`\n"
+            "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `web`\n"
         );
         assert_eq!(trouble(Outcome::Disabled), "○ web · disabled\n");
     }

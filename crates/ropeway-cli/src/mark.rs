@@ -24,7 +24,7 @@ impl Mark {
         match outcome {
             Outcome::Ready { .. } => Self::Good,
             Outcome::Cached { .. } | Outcome::Connecting | Outcome::FilteredToZero { .. } => Self::Half,
-            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::NotStarted => Self::Off,
+            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::NotStarted => Self::Off,
             _ => Self::Bad,
         }
     }

@@ -1,17 +1,19 @@
 //! The servers that a command talks to: given on the spot, named in a configuration file, or the demo server.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ropeway::config::{Config, ConfigError, EraChoice, Secrets, ServerEntry, Settings, read_text};
 use ropeway::mcp::Handlers;
 use ropeway::tool::Alias;
 
+use crate::command::say;
 use crate::failure::Failure;
 use crate::names::filled;
 use crate::places::Origin;
 use crate::server::ServerOptions;
 use crate::setting::Setting;
-use crate::{places, suggest, trust, veil};
+use crate::{help, places, suggest, trust, veil};
 
 /// The servers that a command talks to.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub(crate) struct Servers {
     pub(crate) handlers: Handlers,
     /// The file that they come from, if they come from one.
     pub(crate) file: Option<ConfigFile>,
+    /// The command itself shows which of them are not started, and why.
+    lists_servers: bool,
+    /// The command uses `chat` of the file.
+    uses_chat: bool,
 }
 
 /// A configuration file that was read once; its text is what is reviewed, accepted and parsed.
@@ -156,7 +162,17 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 impl Servers {
     /// The servers of a configuration.
     pub(crate) fn new(config: Config, source: Source) -> Self {
-        Self { config, source, awake: false, lasting: false, is_locked: true, handlers: Handlers::new(), file: None }
+        Self {
+            config,
+            source,
+            awake: false,
+            lasting: false,
+            is_locked: true,
+            handlers: Handlers::new(),
+            file: None,
+            lists_servers: false,
+            uses_chat: false,
+        }
     }
 
     /// The servers of a file that was let pass.
@@ -164,6 +180,36 @@ impl Servers {
         let config = file.parse().map_err(|error| Failure::config(&error))?;
         let source = Source::File(file.path.clone());
         Ok(Self { file: Some(file), ..Self::new(config, source) })
+    }
+
+    /// The same, for a command that shows which servers are not started, and why.
+    pub(crate) fn lists_servers(mut self) -> Self {
+        self.lists_servers = true;
+        self
+    }
+
+    /// The same, for a command that uses `chat` of the file.
+    pub(crate) fn uses_chat(mut self) -> Self {
+        self.uses_chat = true;
+        self
+    }
+
+    /// Prints the warnings of the configuration to standard error, each once. Those that the command shows itself are left out, and
+    /// so are those of `chat` where nobody chats.
+    pub(crate) fn show_warnings(&self) {
+        let is_alone = self.config.servers.len() == 1;
+        let shown_later = |warning: &String| {
+            (self.lists_servers || is_alone)
+                && self.config.servers.iter().any(|entry| entry.warning().as_ref() == Some(warning))
+        };
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let mut shown = HashSet::new();
+        for warning in &self.config.warnings {
+            if !shown_later(warning) && (self.uses_chat || !is_of_chat(warning)) && shown.insert(warning) {
+                say(&help::warning(warning));
+            }
+        }
     }
 
     /// The same, for a command that goes on.

@@ -105,6 +105,10 @@ impl Session {
         setting: &Setting,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        // Verbose output has them from the bridge.
+        if !setting.verbose {
+            servers.show_warnings();
+        }
         let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
         setting.waiting.set(single.iter().cloned().collect());
         let deadline = setting.deadline.clone();
@@ -189,7 +193,7 @@ impl Session {
             | Outcome::Hidden { .. } => {
                 return Ok(());
             }
-            Outcome::Disabled | Outcome::Skipped { .. } => {
+            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. } => {
                 let failure = Failure::usage(verdict.to_string());
                 return Err(self.help.advice(verdict).into_iter().fold(failure, Failure::hint));
             }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::config::edit::EditError;
-use ropeway::config::{Config, Secrets, read_foreign, review};
+use ropeway::config::{Config, Secrets, is_manifest, read_foreign, review};
 
 use crate::failure::Failure;
 use crate::places::Origin;
@@ -39,6 +39,11 @@ impl Target {
                 .hint(format!("`ropeway import {shown} --to ropeway.yaml` takes its servers over")));
         }
         let before = file::read(&path)?;
+        if before.as_deref().is_some_and(|before| is_manifest(before, &path)) {
+            let shown = path.display();
+            return Err(Failure::usage(format!("`{shown}` is a manifest, and is not changed: edit it by hand"))
+                .hint(format!("`ropeway import {shown} --to FILE.yaml` makes a ropeway.yaml from it")));
+        }
         if before.as_deref().is_some_and(|before| read_foreign(before, &path).is_ok()) {
             let shown = path.display();
             return Err(Failure::usage(format!("`{shown}` is written as another client's, and is not changed"))

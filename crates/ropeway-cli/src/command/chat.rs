@@ -176,7 +176,7 @@ impl Chat {
             None => failure.hint("`-p TEXT` says something to the model"),
             Some(_) => failure,
         };
-        let mut servers = named.map_err(hint)?.lasting();
+        let mut servers = named.map_err(hint)?.lasting().lists_servers().uses_chat();
         let chat = servers.config.chat.clone().unwrap_or_default();
         let file = servers.file.as_ref();
         if self.model.models {
@@ -188,7 +188,6 @@ impl Chat {
             return Ok(Exit::Done);
         }
         let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await?;
-        chat.warnings.iter().for_each(|warning| say(&faint(&format!("{}\n", clean_line(warning)))));
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
             servers.config.servers.clear();

@@ -82,14 +82,16 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
         }
     };
     let file = file.path.as_path();
-    let servers = Servers::new(config, Source::File(file.to_owned())).awake();
+    let servers = Servers::new(config, Source::File(file.to_owned())).awake().lists_servers();
     servers.hide_secrets();
+    servers.show_warnings();
     let entries = chosen(&servers, names)?;
     let around = Surroundings::of_process();
     let limit = patience(&setting, PATIENCE);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),
+        Settings::Invalid { reason } => unsupported(reason, entry),
         Settings::Known(config) => examine_entry(entry, config, &around, limit).await,
     };
     let label = match &entries[..] {
@@ -123,6 +125,13 @@ fn switched_off(entry: &ServerEntry, config: &Config) -> Report {
         false => "`enabled: true` switches it on".to_owned(),
     };
     let found = Finding::note("settings", "it is switched off").fix(fix);
+    Report { server: entry.alias.clone(), findings: vec![found] }
+}
+
+/// A server whose entry has a key that is not supported.
+fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
+    let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
+        .fix("remove the key, or write the server into a ropeway.yaml with keys that Ropeway knows");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

@@ -71,8 +71,8 @@ impl Follow {
             false => write(&veil::over(&layout.show(event, began.elapsed()))),
         };
         let help = Help::new(source, None);
-        // Nothing ever happens to these, so that nobody would know of them.
-        let idle = |outcome: &Outcome| matches!(outcome, Outcome::Skipped { .. } | Outcome::Disabled);
+        // Nothing ever happens to these, and the bridge does not warn of them.
+        let idle = |outcome: &Outcome| matches!(outcome, Outcome::Disabled);
         for Verdict { server, outcome, .. } in bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome)) {
             tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
         }

@@ -32,7 +32,7 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.lists_servers().maybe_only(self.name.as_deref())?;
         Session::with_any(servers, &setting, async |session| {
             let health = session.health().await;
             match setting.json {
@@ -89,6 +89,7 @@ fn state(outcome: &Outcome) -> &'static str {
         Outcome::NeedsAuth => "needs auth",
         Outcome::Down { .. } => "down",
         Outcome::Skipped { .. } => "skipped",
+        Outcome::Invalid { .. } => "not started",
         Outcome::FilteredToZero { .. } => "no tools",
         Outcome::Hidden { .. } => "hidden",
         Outcome::Disabled => "disabled",

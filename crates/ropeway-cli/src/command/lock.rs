@@ -230,7 +230,12 @@ impl Review {
         let any = |is: fn(&Outcome) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
         match () {
             () if self.unreached.is_empty() => Exit::Done,
-            () if any(|outcome| !matches!(outcome, Outcome::NeedsAuth | Outcome::Skipped { .. })) => Exit::Unreachable,
+            () if any(|outcome| {
+                !matches!(outcome, Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Invalid { .. })
+            }) =>
+            {
+                Exit::Unreachable
+            }
             () if any(|outcome| *outcome == Outcome::NeedsAuth) => Exit::NeedsAuth,
             () => Exit::Usage,
         }

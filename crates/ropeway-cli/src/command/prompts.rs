@@ -27,7 +27,7 @@ pub(super) struct Prompts {
 
 impl Prompts {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.awake().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
         Session::with_list(servers, &setting, async |session| {
             let found = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
             match setting.json {

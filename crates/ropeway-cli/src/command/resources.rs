@@ -34,7 +34,7 @@ struct Found {
 
 impl Resources {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.awake().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
         Session::with_list(servers, &setting, async |session| {
             let found = each(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);

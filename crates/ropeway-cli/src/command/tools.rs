@@ -44,7 +44,7 @@ impl Tools {
         if self.find.as_deref().is_some_and(|words| words.trim().is_empty()) {
             return Err(Failure::usage("there are no words to find").hint("give some: --find 'read a file'"));
         }
-        let servers = self.server.servers(&setting)?.maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.lists_servers().maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         Session::with_list(servers, &setting, async |session| {
             session.arrive().await?;

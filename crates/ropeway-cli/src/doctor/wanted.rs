@@ -27,12 +27,14 @@ fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, Sh
     if left.is_empty() {
         findings.push(
             Finding::note(CHECK, "none of the tools is wanted")
-                .fix("change its `tools`: `allow` and `deny` choose them"),
+                .fix("change its `tools` or `tool_allowlist`, which choose them"),
         );
     }
-    let ToolSettings { allow, deny, overrides, .. } = &entry.tools;
+    let ToolSettings { allow, allowlists, deny, overrides, .. } = &entry.tools;
     let overrides: Vec<String> = overrides.iter().map(|(pattern, _)| pattern.clone()).collect();
-    for (key, patterns) in [("tools.allow", allow), ("tools.deny", deny), ("tools", &overrides)] {
+    let allowlist = allowlists.concat();
+    let lists = [("tools.allow", allow), ("tool_allowlist", &allowlist), ("tools.deny", deny), ("tools", &overrides)];
+    for (key, patterns) in lists {
         let mut idle = Vec::new();
         for pattern in patterns {
             // `rename` and `describe` may have it both.

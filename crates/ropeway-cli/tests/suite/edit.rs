@@ -91,13 +91,18 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 
 #[test]
 fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
-    for text in ["mcpServers:\n  x: {command: run}\n", "services:\n  mcp:\n    - {name: x, command: run}\n"] {
+    for (text, what, made) in [
+        ("mcpServers:\n  x: {command: run}\n", "is written as another client's, and is not changed", "a file of ours"),
+        (
+            "services:\n  mcp:\n    - {name: x, command: run}\n",
+            "is a manifest, and is not changed: edit it by hand",
+            "a ropeway.yaml",
+        ),
+    ] {
         let home = Home::with_config(text);
         let file = home.path("work/ropeway.yaml").display().to_string();
-        let expected = format!(
-            "error: `{file}` is written as another client's, and is not changed
-  `ropeway import {file} --to FILE.yaml` makes a file of ours from it\n"
-        );
+        let expected =
+            format!("error: `{file}` {what}\n  `ropeway import {file} --to FILE.yaml` makes {made} from it\n");
         for typed in [&["add", "z", "--", "x"][..], &["remove", "x"]] {
             assert_eq!(home.run(typed).expect(2).stderr, expected);
         }

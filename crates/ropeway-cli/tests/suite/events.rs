@@ -106,8 +106,9 @@ fn servers_to_which_nothing_happens_are_told_at_the_start() {
         json!({"alias": "off", "command": "true", "enabled": false}),
     ]);
     let mut following = Following::start(&place, &["events"]);
-    following.until(|line| line.ends_with("◐ secretive  skipped: `NO_SUCH_SECRET` is not set"));
     following.until(|line| line.ends_with("◐ off        disabled"));
+    let skipped = "◐ secretive  server `secretive` is skipped: secret `NO_SUCH_SECRET` is not set";
+    following.until(|line| line.ends_with(skipped));
     following.until(|line| line.ends_with("● web        ready, MCP 2026-07-28"));
     following.end();
 }

@@ -305,7 +305,7 @@ fn a_note_about_a_server_stays_on_its_line() {
     let home = Home::new();
     home.write("work/.mcp.json", r#"{"mcpServers": {"a": {"command": "x", "odd\nAdded 9 servers": 1}}}"#);
     let run = home.run(&["import"]).expect(0);
-    assert!(run.stdout.contains("`odd Added 9 servers` of server `a` is left out"), "{}", run.stdout);
+    assert!(run.stdout.contains("`odd\\nAdded 9 servers` of server `a` is left out"), "{}", run.stdout);
 }
 
 #[test]

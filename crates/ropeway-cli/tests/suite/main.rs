@@ -17,6 +17,7 @@ mod home;
 mod import;
 mod listing;
 mod lock;
+mod manifest;
 mod many;
 mod mark;
 mod picture;

@@ -55,8 +55,12 @@ fn the_readme_names_every_example() {
 
 #[test]
 fn the_configuration_in_the_readme_is_one() {
-    let config = Config::parse(&code("yaml"), Path::new("ropeway.yaml"), &Secrets::none()).expect("a configuration");
-    assert_eq!(config.servers.len(), 2);
+    let blocks: Vec<&str> = README.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2, "a native file and a manifest");
+    for block in blocks {
+        let config = Config::parse(block, Path::new("ropeway.yaml"), &Secrets::none()).expect("a configuration");
+        assert_eq!(config.servers.len(), 2);
+    }
 }
 
 #[test]

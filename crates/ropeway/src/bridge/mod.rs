@@ -75,6 +75,14 @@ pub enum StartError {
         /// The names of the secrets.
         secrets: Vec<String>,
     },
+    /// The entry of a required server has a key that is not supported.
+    #[error("server `{server}` is required, but {reason}")]
+    RequiredInvalid {
+        /// The server.
+        server: Alias,
+        /// The key, and where it is.
+        reason: String,
+    },
 }
 
 fn names(secrets: &[String]) -> String {
@@ -228,7 +236,7 @@ impl BridgeBuilder {
         let Self { config, handlers, events, shaping, memory, lock } = self;
         let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new), lock));
         let slots = slots(config.servers, &shaping, &roof)?;
-        config.warnings.into_iter().for_each(|warning| roof.warn(None, warning));
+        roof.set_notices(config.warnings, &slots);
         let inner = Inner {
             roof,
             shaping,
@@ -292,6 +300,7 @@ impl Bridge {
             crew.slots.clone()
         };
         *lock(&self.inner.failed) = None;
+        self.inner.roof.tell_notices();
         if let Err(error) = start_all(&slots).await {
             self.stop().await;
             if let StartError::Required { server, source } = &error {
@@ -319,6 +328,7 @@ impl Bridge {
         };
         *lock(&self.inner.failed) = None;
         lock(&self.inner.listing).told.clear();
+        self.inner.roof.keep_notices();
         stop_all(slots).await;
         self.inner.roof.change();
     }
@@ -393,9 +403,12 @@ impl Bridge {
         Health { servers: servers.into_iter().map(|(_, health)| health).collect() }
     }
 
-    /// What happens from now on, on all servers.
+    /// Returns the events of all servers, from now on.
+    ///
+    /// [`start`](Self::start) and [`reload`](Self::reload) tell the warnings of the configuration, and which servers are skipped and why, as
+    /// [`Event::Warning`]. A stream that is opened after `start` begins with them, so that they are seen either way, and once.
     pub fn events(&self) -> EventStream {
-        self.inner.roof.events.listen()
+        self.inner.roof.listen()
     }
 
     /// Waits until `done` says of the tools and verdicts that they are as wanted.
@@ -515,12 +528,13 @@ impl Inner {
         }
         let gone = old.iter().filter(|slot| slot.config().is_some());
         reloaded.stopped.extend(gone.map(|slot| slot.alias().clone()));
+        let slots = new.clone();
         crew.slots = new;
         crew.collisions = collisions;
         let change =
             Change { fresh, old, is_started: crew.is_started, roof: self.roof.clone(), reloaded: reloaded.clone() };
         drop(crew);
-        warnings.into_iter().for_each(|warning| self.roof.warn(None, warning));
+        self.roof.set_notices(warnings, &slots);
         Ok((reloaded, change))
     }
 }
@@ -574,6 +588,9 @@ async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
     for slot in slots.iter().filter(|slot| slot.entry.required && slot.entry.enabled) {
         if let Some(secrets) = slot.missing() {
             return Err(StartError::RequiredSecrets { server: slot.alias().clone(), secrets });
+        }
+        if let Some(reason) = slot.invalid() {
+            return Err(StartError::RequiredInvalid { server: slot.alias().clone(), reason: reason.to_owned() });
         }
     }
     let mut starts = JoinSet::new();

@@ -15,7 +15,7 @@ use super::pool::Lease;
 use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
 use crate::config::{LockPolicy, ServerConfig, ServerEntry, Settings, Start};
-use crate::event::{Event, Events};
+use crate::event::{Event, EventStream, Events};
 use crate::lock::{Difference, DifferenceKind, Lock};
 use crate::mcp::{Backoff, ConnectError, ConnectFailed, Era, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
@@ -45,6 +45,15 @@ pub(super) struct Roof {
     pub(super) lock: Option<(Lock, LockPolicy)>,
     /// Counts every change of a slot's tools or state.
     changes: watch::Sender<u64>,
+    notices: Mutex<Notices>,
+}
+
+/// Warnings of the configuration.
+#[derive(Debug, Default)]
+struct Notices {
+    events: Vec<Event>,
+    /// The bridge was started, and has told them.
+    are_told: bool,
 }
 
 impl Roof {
@@ -55,7 +64,7 @@ impl Roof {
         lock: Option<(Lock, LockPolicy)>,
     ) -> Self {
         let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
-        Self { handlers, events, memory, lock, changes: watch::Sender::new(0) }
+        Self { handlers, events, memory, lock, changes: watch::Sender::new(0), notices: Mutex::default() }
     }
 
     /// Are tools hidden that differ from the lock?
@@ -70,6 +79,54 @@ impl Roof {
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Takes the warnings of a configuration, and which of its servers are not started. They are told when the bridge is started; at
+    /// once if it is.
+    pub(super) fn set_notices(&self, warnings: Vec<String>, slots: &[Arc<Slot>]) {
+        let mut skipped: HashMap<String, Alias> =
+            slots.iter().filter_map(|slot| Some((slot.entry.warning()?, slot.alias().clone()))).collect();
+        let own = |message: String| Event::Warning { server: skipped.remove(&message), message };
+        let mut events: Vec<Event> = warnings.into_iter().map(own).collect();
+        // A configuration made in code has no such warnings.
+        for slot in slots {
+            if let Some(message) = slot.entry.warning().filter(|message| skipped.contains_key(message)) {
+                events.push(Event::Warning { server: Some(slot.alias().clone()), message });
+            }
+        }
+        let mut notices = lock(&self.notices);
+        notices.events = events;
+        if notices.are_told {
+            self.tell_all(&notices.events);
+        }
+    }
+
+    /// Tells the warnings of the configuration, once after each start.
+    pub(super) fn tell_notices(&self) {
+        let mut notices = lock(&self.notices);
+        if !std::mem::replace(&mut notices.are_told, true) {
+            self.tell_all(&notices.events);
+        }
+    }
+
+    /// The next start tells the warnings again.
+    pub(super) fn keep_notices(&self) {
+        lock(&self.notices).are_told = false;
+    }
+
+    fn tell_all(&self, events: &[Event]) {
+        for event in events {
+            if let Event::Warning { server, message } = event {
+                self.warn(server.as_ref(), message.clone());
+            }
+        }
+    }
+
+    /// Listens. After a start, the stream begins with the warnings that the start has told.
+    pub(super) fn listen(&self) -> EventStream {
+        let notices = lock(&self.notices);
+        let earlier = if notices.are_told { notices.events.clone() } else { Vec::new() };
+        self.events.listen_after(earlier)
     }
 
     /// Tells an oddity that was dealt with.
@@ -176,7 +233,7 @@ impl Slot {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let mask = match &entry.settings {
             Settings::Known(config) => config.secrets(),
-            Settings::Missing { .. } => Mask::default(),
+            Settings::Missing { .. } | Settings::Invalid { .. } => Mask::default(),
         };
         Self {
             number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -226,7 +283,15 @@ impl Slot {
     pub(super) fn missing(&self) -> Option<Vec<String>> {
         match &self.entry.settings {
             Settings::Missing { secrets } => Some(secrets.clone()),
-            Settings::Known(_) => None,
+            Settings::Known(_) | Settings::Invalid { .. } => None,
+        }
+    }
+
+    /// Why the entry of the server cannot be used.
+    pub(super) fn invalid(&self) -> Option<&str> {
+        match &self.entry.settings {
+            Settings::Invalid { reason } => Some(reason),
+            Settings::Known(_) | Settings::Missing { .. } => None,
         }
     }
 
@@ -537,6 +602,9 @@ impl Slot {
         }
         if let Some(secrets) = self.missing() {
             return (Outcome::Skipped { secrets }, false);
+        }
+        if let Some(reason) = self.invalid() {
+            return (Outcome::Invalid { reason: reason.to_owned() }, false);
         }
         let filtered = tools == 0 && of > 0;
         let mcp = match &*lock(&self.phase) {

@@ -19,8 +19,9 @@ pub(super) async fn follow(
     bridge: Weak<Inner>,
     path: PathBuf,
     secrets: Secrets,
-    accept: impl Fn(&str) -> Result<(), BoxError>,
+    accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
 ) {
+    let accept: Arc<Accept> = Arc::new(accept);
     // Which other files take part is said in the file itself.
     let mut files = Vec::new();
     // The first look is at what may have changed since the bridge was made.
@@ -37,7 +38,7 @@ pub(super) async fn follow(
         if (is_new || refused.is_some()) && Stamp::of(&path, &files) == now {
             // The stamp is older than what is read: a change in between is seen the next time.
             let is_first = seen.replace(now).is_none();
-            match load(&path, &secrets, &accept) {
+            match load_aside(&path, &secrets, &accept).await {
                 Ok(config) => {
                     refused = None;
                     if files != config.files {
@@ -54,6 +55,7 @@ pub(super) async fn follow(
                     let (text, why) = match error {
                         ReloadError::Broken(error) => (None, chain(&error)),
                         ReloadError::Refused { text, error } => (Some(text), chain(error.as_ref())),
+                        ReloadError::Panicked => (None, "reading it panicked".to_owned()),
                     };
                     if text.is_none() || text != refused {
                         inner.roof.warn(None, not_used(&why));
@@ -69,11 +71,35 @@ pub(super) async fn follow(
 /// Why a changed file is not used.
 enum ReloadError {
     Broken(ConfigError),
-    Refused { text: String, error: BoxError },
+    Refused {
+        text: String,
+        error: BoxError,
+    },
+    /// What decides about the text has panicked.
+    Panicked,
+}
+
+type Accept = dyn Fn(&str) -> Result<(), BoxError> + Send + Sync;
+
+/// Reads the file; on a thread of its own if a callback may block, so that the runtime neither waits for it nor for its end.
+async fn load_aside(path: &Path, secrets: &Secrets, accept: &Arc<Accept>) -> Result<Config, ReloadError> {
+    if !secrets.may_block() {
+        return load(path, secrets, accept);
+    }
+    let (done, loaded) = tokio::sync::oneshot::channel();
+    let work = {
+        let (path, secrets, accept) = (path.to_owned(), secrets.clone(), accept.clone());
+        // The bridge may be gone by then.
+        move || drop(done.send(load(&path, &secrets, &accept)))
+    };
+    match std::thread::Builder::new().name("config".to_owned()).spawn(work) {
+        Ok(_) => loaded.await.unwrap_or_else(|_| Err(ReloadError::Panicked)),
+        Err(_) => load(path, secrets, accept),
+    }
 }
 
 /// Reads the file once: what is accepted is what is used.
-fn load(path: &Path, secrets: &Secrets, accept: impl Fn(&str) -> Result<(), BoxError>) -> Result<Config, ReloadError> {
+fn load(path: &Path, secrets: &Secrets, accept: &Arc<Accept>) -> Result<Config, ReloadError> {
     let text = read_text(path).map_err(ReloadError::Broken)?;
     match accept(&text) {
         Ok(()) => Config::parse(&text, path, secrets).map_err(ReloadError::Broken),

@@ -20,17 +20,55 @@ pub enum RawAuth {
     Basic(RawBasic),
 }
 
-const AN_AUTH: &str = "a map with one of `bearer`, `basic`";
+const AN_AUTH: &str = "a map with one of `bearer`, `basic`, or `type: bearer` with `token`";
 
 #[derive(DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "RawAuth", extend("minProperties" = 1, "maxProperties" = 1))]
+#[schemars(rename = "RawAuth", extend("oneOf" = [
+    {"required": ["bearer"], "maxProperties": 1},
+    {"required": ["basic"], "maxProperties": 1},
+    {"required": ["type", "token"], "properties": {"type": {"const": "bearer"}}, "maxProperties": 2},
+    {"required": ["type", "user", "password"], "properties": {"type": {"const": "basic"}}, "maxProperties": 3},
+]))]
 /// How we show the server who we are.
 struct AuthMap {
     /// A token for `Authorization: Bearer`.
     bearer: Option<Text>,
     /// A name and a password for `Authorization: Basic`.
     basic: Option<RawBasic>,
+    /// `bearer` with `token`, or `basic` with `user` and `password`: another way to write the same.
+    #[serde(rename = "type")]
+    kind: Option<Text>,
+    /// The token of `type: bearer`.
+    token: Option<Text>,
+    /// The name of `type: basic`.
+    user: Option<Text>,
+    /// The password of `type: basic`.
+    password: Option<Text>,
+}
+
+impl AuthMap {
+    /// The meaning, or what was expected in the place of the map.
+    fn meaning(self) -> Result<RawAuth, &'static str> {
+        let kind = self.kind.as_ref().map(|Text(kind)| kind.as_str());
+        match (self.bearer, self.basic, kind, self.token, self.user, self.password) {
+            (Some(token), None, None, None, None, None) => Ok(RawAuth::Bearer(token)),
+            (None, Some(basic), None, None, None, None) => Ok(RawAuth::Basic(basic)),
+            (None, None, Some("bearer"), Some(token), None, None) => Ok(RawAuth::Bearer(token)),
+            (None, None, Some("basic"), None, Some(user), Some(password)) => {
+                Ok(RawAuth::Basic(RawBasic { user, password }))
+            }
+            (Some(_), _, _, Some(_), _, _) => Err("either `bearer` or `type: bearer` with `token`, not both"),
+            (Some(_), _, Some(_), ..) => Err("either `bearer` or `type`, not both"),
+            (_, Some(_), Some(_), ..) => Err("either `basic` or `type`, not both"),
+            (None, None, Some("bearer"), None, ..) => Err("`token` beside `type: bearer`"),
+            (None, None, Some("bearer"), ..) => Err("only `token` beside `type: bearer`"),
+            (None, None, Some("basic"), ..) => Err("`user` and `password` beside `type: basic`"),
+            (None, None, Some(_), ..) => Err("`type: bearer` or `type: basic`"),
+            (None, None, None, Some(_), ..) => Err("`type: bearer` beside `token`"),
+            _ => Err(AN_AUTH),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for RawAuth {
@@ -57,11 +95,7 @@ impl<'de> Deserialize<'de> for RawAuth {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawAuth, A::Error> {
-                match AuthMap::deserialize(MapAccessDeserializer::new(map))? {
-                    AuthMap { bearer: Some(token), basic: None } => Ok(RawAuth::Bearer(token)),
-                    AuthMap { bearer: None, basic: Some(basic) } => Ok(RawAuth::Basic(basic)),
-                    _ => Err(de::Error::custom(AN_AUTH)),
-                }
+                AuthMap::deserialize(MapAccessDeserializer::new(map))?.meaning().map_err(de::Error::custom)
             }
         }
         deserializer.deserialize_any(Auths)

@@ -110,6 +110,26 @@ impl ServerEntry {
     }
 }
 
+impl ServerEntry {
+    /// Returns why the server is not started although it is enabled: the words of [`Config::warnings`].
+    pub fn warning(&self) -> Option<String> {
+        let alias = &self.alias;
+        match &self.settings {
+            _ if !self.enabled => None,
+            Settings::Known(_) => None,
+            Settings::Missing { secrets } => Some(format!("server `{alias}` is skipped: {}", not_set(secrets))),
+            Settings::Invalid { reason } => Some(format!("server `{alias}` is not started: {reason}")),
+        }
+    }
+}
+
+/// Which secrets are not set, in words.
+pub(super) fn not_set(secrets: &[String]) -> String {
+    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+    let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
+    format!("{word} {} {verb} not set", names.join(", "))
+}
+
 impl From<ServerConfig> for ServerEntry {
     fn from(config: ServerConfig) -> Self {
         Self::new(config)
@@ -125,6 +145,11 @@ pub enum Settings {
     Missing {
         /// Their names.
         secrets: Vec<String>,
+    },
+    /// The entry of another client has a key that restricts or authenticates and that is not supported; the server is not started.
+    Invalid {
+        /// The key, and where it is.
+        reason: String,
     },
 }
 
@@ -179,6 +204,8 @@ impl fmt::Display for LockPolicy {
 pub struct ToolSettings {
     /// Only tools that match one of these; all when empty.
     pub allow: Vec<String>,
+    /// Further lists: a tool must also match a glob of each of them. An empty list matches no tool.
+    pub allowlists: Vec<Vec<String>>,
     /// No tool that matches one of these.
     pub deny: Vec<String>,
     /// What is changed, by glob, in this order; several may match one tool.

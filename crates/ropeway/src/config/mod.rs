@@ -2,6 +2,8 @@
 
 #[cfg(feature = "bridge")]
 mod auth;
+#[cfg(feature = "bridge")]
+mod callback;
 mod chat;
 #[cfg(feature = "bridge")]
 mod credential;
@@ -22,7 +24,11 @@ pub(crate) mod fuzz;
 mod glob;
 mod hidden;
 #[cfg(feature = "bridge")]
+mod import;
+#[cfg(feature = "bridge")]
 mod json;
+#[cfg(feature = "bridge")]
+mod manifest;
 #[cfg(feature = "bridge")]
 mod node;
 #[cfg(feature = "bridge")]
@@ -63,9 +69,9 @@ pub(crate) use self::file::open_regular;
 #[cfg(feature = "bridge")]
 pub use self::file::read_regular;
 #[cfg(feature = "bridge")]
-pub use self::foreign::{Foreign, ForeignServer, read_foreign};
-#[cfg(feature = "bridge")]
 pub(crate) use self::glob::Glob;
+#[cfg(feature = "bridge")]
+pub use self::import::{Foreign, ForeignServer, is_manifest, read_foreign};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]

@@ -1,5 +1,8 @@
 //! A configuration file as a tree: one shape for every format, each part with its place.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use super::problem::{ConfigProblem, in_backticks};
 
 /// How deep lists and maps may lie within each other.
@@ -36,6 +39,31 @@ pub(super) struct Entry {
     pub(super) key: String,
     pub(super) place: Place,
     pub(super) value: Node,
+}
+
+/// A server as it stands in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Written {
+    /// Its path in the file.
+    pub(super) path: String,
+    /// What is written, in our own words.
+    pub(super) node: Node,
+    /// The key of another client for which the server is not started.
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// A key of another client that restricts or authenticates and that is not supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) key: String,
+    pub(super) place: Place,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, Place { line, column }) = (in_backticks(&self.key), self.place);
+        write!(f, "{key} ({line}:{column}) is not supported; a key that restricts or authenticates is never ignored")
+    }
 }
 
 /// What a text without quotes means.
@@ -185,11 +213,13 @@ impl Node {
         match (self.kind, &below.kind) {
             (Kind::Map(above), Kind::Map(below)) => {
                 let mut entries = above;
+                let known: HashMap<String, usize> =
+                    entries.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
                 for entry in below {
-                    match entries.iter_mut().find(|above| above.key == entry.key) {
-                        Some(above) => {
-                            let value = std::mem::replace(&mut above.value, Node::text(Place::default(), ""));
-                            above.value = value.over(&entry.value);
+                    match known.get(&entry.key) {
+                        Some(&at) => {
+                            let value = std::mem::replace(&mut entries[at].value, Node::text(Place::default(), ""));
+                            entries[at].value = value.over(&entry.value);
                         }
                         None => entries.push(entry.clone()),
                     }

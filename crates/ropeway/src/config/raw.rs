@@ -16,8 +16,8 @@ pub use super::short::Short;
 pub use super::unit::{Pairs, Size, Text, Wait};
 
 /// What a server has of its own, and what therefore cannot be a default.
-pub(super) const NO_DEFAULTS: [&str; 9] =
-    ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth", "trust_hints"];
+pub(super) const NO_DEFAULTS: [&str; 10] =
+    ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth", "trust_hints", "connection"];
 
 /// The MCP servers that ropeway carries, what it does with them, and the model that it talks to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
@@ -37,6 +37,10 @@ pub struct RawConfig {
     /// The aliases of the servers that are used; all when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled_servers: Option<Vec<String>>,
+    /// The tools that servers may offer, on top of what each server's own entry says: globs for all servers, or for each server by its
+    /// alias.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_allowlist: Option<Short<Vec<String>, Pairs<Vec<String>>>>,
     /// What happens when two tools have one name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collisions: Option<RawCollisions>,
@@ -82,6 +86,7 @@ impl JsonSchema for RawDefaults {
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = with_connection)]
 #[non_exhaustive]
 pub struct RawServer {
     /// Our name for the server: letters, digits, `_`, `.` and `-`.
@@ -120,6 +125,9 @@ pub struct RawServer {
     /// Which of its tools are wanted, and how they are changed: a list of globs, or a map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Short<Vec<String>, RawTools>>,
+    /// Globs, one of which a tool must match besides `tools.allow`; an empty list hides all tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_allowlist: Option<Vec<String>>,
     /// What goes before the names of its tools; `{alias}` stands for the alias. May be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
@@ -166,6 +174,24 @@ impl RawServer {
     pub fn new(alias: impl Into<String>) -> Self {
         Self { alias: alias.into(), ..Self::default() }
     }
+}
+
+/// The keys that may also be in a map under `connection`.
+pub(super) const CONNECTION: [&str; 10] =
+    ["transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "url", "headers", "auth"];
+
+/// Adds `connection`, which groups keys of the entry; they are read as if they were beside it.
+fn with_connection(schema: &mut Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let grouped = properties.iter().filter(|(key, _)| CONNECTION.contains(&key.as_str()));
+    let grouped: Map<String, Value> = grouped.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let connection = serde_json::json!({
+        "description": "Groups the keys that say how the server is reached; the same keys can be beside it instead.",
+        "type": ["object", "null"],
+        "properties": grouped,
+        "additionalProperties": false,
+    });
+    properties.insert("connection".to_owned(), connection);
 }
 
 /// How a server is reached.

@@ -1,17 +1,17 @@
 //! Reading a configuration file: from its text to its meaning, or to all that is wrong with it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
 use super::foreign::Translation;
-use super::node::{Entry, Kind, Node, Place, Step, path_text};
+use super::node::{Entry, Kind, Node, Place, Step, Written, path_text};
 use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
-use super::raw::{NO_DEFAULTS, RawChat, RawCollisions, RawLock, RawServer};
+use super::raw::{NO_DEFAULTS, Pairs, RawChat, RawCollisions, RawLock, RawServer, Short};
 use super::reference::workspace;
 use super::resolve::{Surroundings, path, resolve, resolve_chat, unknown_server};
 use super::secrets::{Secrets, read_variables};
-use super::{Collisions, Config, LockPolicy, decode, foreign, json, toml, yaml};
+use super::{Collisions, Config, Glob, LockPolicy, ServerEntry, Settings, decode, foreign, json, manifest, toml, yaml};
 use crate::tool::Alias;
 
 /// The largest file that is read.
@@ -20,7 +20,21 @@ const LARGEST: usize = 4 << 20;
 /// The largest JSON file: it cannot grow, and other clients keep much else in the same file.
 const LARGEST_JSON: usize = 64 << 20;
 
-const KEYS: [&str; 7] = ["defaults", "servers", "enabled_servers", "collisions", "lock", "secrets_file", "chat"];
+const KEYS: [&str; 8] =
+    ["defaults", "servers", "enabled_servers", "tool_allowlist", "collisions", "lock", "secrets_file", "chat"];
+
+/// The keys of `config` in a manifest.
+const MANIFEST_KEYS: [&str; 9] = [
+    "enabled",
+    "defaults",
+    "servers",
+    "enabled_servers",
+    "tool_allowlist",
+    "collisions",
+    "lock",
+    "secrets_file",
+    "chat",
+];
 
 impl Config {
     /// Reads a file: a `ropeway.yaml`, or the file of another client.
@@ -119,24 +133,27 @@ pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError>
     tree.map_err(fail)
 }
 
-/// A server as it stands in a file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Written {
-    /// Its path in the file.
-    pub(super) path: String,
-    /// What is written, in our own words.
-    pub(super) node: Node,
-}
+/// The tools that servers may offer: of all servers, or by alias.
+pub(super) type ToolAllowlist = Short<Vec<String>, Pairs<Vec<String>>>;
 
 /// A file, taken apart but not yet understood.
 #[derive(Default)]
 pub(super) struct Document {
     pub(super) servers: Vec<Written>,
     pub(super) is_foreign: bool,
+    /// What the paths of settings begin with: `config.` in a manifest.
+    base: &'static str,
+    /// Where a manifest says that it is switched off.
+    switched_off: Option<Place>,
     pub(super) warnings: Vec<String>,
     pub(super) problems: Vec<ConfigProblem>,
     pub(super) defaults: Option<Node>,
-    pub(super) enabled_servers: Option<Node>,
+    enabled_servers: Option<Node>,
+    /// The aliases in `enabled_servers`.
+    enabled: Option<HashSet<String>>,
+    pub(super) tool_allowlist: Option<(ToolAllowlist, Node)>,
+    /// Where in `tool_allowlist` each alias is.
+    listed: HashMap<String, usize>,
     pub(super) collisions: Option<Collisions>,
     pub(super) lock: Option<LockPolicy>,
     pub(super) secrets_file: Option<(String, Place)>,
@@ -146,19 +163,101 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn parse(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let tree = parse_tree(text, origin)?;
-        Ok(match foreign::translate(&tree) {
-            // Whichever of them were meant, the others would be there in vain.
-            Some(Translation { key, .. }) if matches!(tree.get("servers"), Some(Node { kind: Kind::List(_), .. })) => {
-                let found = format!("both `servers` and `{key}`, which is another client's");
-                let at = tree.place_of(&[Step::Key("servers".into())]);
-                let problem = ConfigProblem::at(at, "servers", found, "the servers in one of them");
-                return Err(ConfigError::new(origin, vec![problem]));
+        let collections = manifest::collections(&tree);
+        let translation = foreign::translate(&tree);
+        let has_list = matches!(tree.get("servers"), Some(Node { kind: Kind::List(_), .. }));
+        // Whichever of them were meant, the others would be there in vain.
+        let twice = match (&collections[..], &translation) {
+            ([(key, _), ..], _) if has_list => Some(("servers", format!("both `servers` and `{key}`"))),
+            ([(key, _), ..], Some(Translation { key: other, .. })) => {
+                Some(("", format!("both `{key}` and `{other}`, which is another client's")))
             }
+            ([], Some(Translation { key, .. })) if has_list => {
+                Some(("servers", format!("both `servers` and `{key}`, which is another client's")))
+            }
+            _ => None,
+        };
+        if let Some((path, found)) = twice {
+            let at = tree.place_of(&[Step::Key("servers".into())]);
+            let problem = ConfigProblem::at(at, path, found, "the servers in one of them");
+            return Err(ConfigError::new(origin, vec![problem]));
+        }
+        Ok(match translation {
+            _ if !collections.is_empty() => Self::manifest(&tree, &collections),
             Some(Translation { servers, warnings, .. }) => {
                 Self { servers, warnings, is_foreign: true, ..Self::default() }
             }
             None => Self::own(tree),
         })
+    }
+
+    /// A manifest: servers under `config.servers` or `services.mcp`, what is said of all of them in `config`, and much else.
+    fn manifest(tree: &Node, collections: &[(String, &Node)]) -> Self {
+        let mut document = Self { base: "config.", ..Self::default() };
+        for (path, collection) in collections {
+            let (servers, problems) = manifest::servers(path, collection);
+            document.servers.extend(servers);
+            document.problems.extend(problems);
+        }
+        let config = tree.get("config");
+        // Beside `services.mcp`, much else may be in there.
+        let is_ours = config.is_some_and(|config| config.get("servers").is_some());
+        for Entry { key, place, value } in config.map(Node::entries).unwrap_or_default() {
+            let meant = nearest(key, MANIFEST_KEYS);
+            match key.as_str() {
+                "servers" => {}
+                "enabled" => document.take_switch(value, "config.enabled"),
+                // Nothing would be no restriction.
+                "enabled_servers" | "tool_allowlist" if value.is_nothing() => {
+                    let path = format!("config.{key}");
+                    document.problems.push(ConfigProblem::at(value.place, path, "nothing", "a list"));
+                }
+                _ if KEYS.contains(&key.as_str()) => document.take_setting(key, value.clone()),
+                "$schema" => {}
+                _ if is_ours || meant.is_some() => {
+                    let found = format!("the unknown key {}", in_backticks(key));
+                    let others = if meant.is_some() { String::new() } else { one_of(MANIFEST_KEYS) };
+                    document.problems.push(ConfigProblem::at(*place, "config", found, others).suggest(meant));
+                }
+                _ => {}
+            }
+        }
+        let services = tree.get("services").map(Node::entries).unwrap_or_default();
+        for Entry { key, place, value } in tree.entries() {
+            match key.as_str() {
+                "enabled" => document.take_switch(value, "enabled"),
+                "enabled_servers" | "tool_allowlist" | "lock" => document.misplaced("", key, *place),
+                "defaults" | "collisions" | "secrets_file" | "chat" => document
+                    .warnings
+                    .push(format!("`{key}` ({}:{}) has no effect here; `config.{key}` has", place.line, place.column)),
+                _ => {}
+            }
+        }
+        for Entry { key, place, .. } in services {
+            if matches!(key.as_str(), "enabled_servers" | "tool_allowlist") {
+                document.misplaced("services", key, *place);
+            }
+        }
+        document
+    }
+
+    /// A restriction that would have no effect where it is.
+    fn misplaced(&mut self, path: &str, key: &str, place: Place) {
+        self.problems.push(ConfigProblem::at(
+            place,
+            path,
+            format!("`{key}` outside of `config`"),
+            format!("`config.{key}`"),
+        ));
+    }
+
+    /// The switch of a manifest as a whole.
+    fn take_switch(&mut self, value: &Node, path: &str) {
+        match decode::decode::<bool>(value, path) {
+            Ok(true) => {}
+            Ok(false) => self.switched_off = Some(value.place),
+            Err(problem) => self.problems.push(problem),
+        }
     }
 
     /// A `ropeway.yaml`.
@@ -173,32 +272,8 @@ impl Document {
         let has_servers = entries.iter().any(|entry| entry.key == "servers");
         for Entry { key, place, value } in entries {
             match key.as_str() {
-                _ if value.is_nothing() && KEYS.contains(&key.as_str()) => {}
-                "servers" => document.take_servers(value),
-                "defaults" => document.take_defaults(value),
-                "enabled_servers" => match decode::decode::<Vec<String>>(&value, &key) {
-                    Ok(_) => document.enabled_servers = Some(value),
-                    Err(problem) => document.problems.push(problem),
-                },
-                "collisions" => match decode::decode(&value, &key) {
-                    Ok(collisions) => document.collisions = Some(meaning(collisions)),
-                    Err(problem) => document.problems.push(problem),
-                },
-                "lock" => match decode::decode(&value, &key) {
-                    Ok(RawLock::Off) => document.lock = Some(LockPolicy::Off),
-                    Ok(RawLock::Warn) => document.lock = Some(LockPolicy::Warn),
-                    Ok(RawLock::Strict) => document.lock = Some(LockPolicy::Strict),
-                    Err(problem) => document.problems.push(problem),
-                },
-                "secrets_file" => match decode::decode(&value, &key) {
-                    Ok(path) => document.secrets_file = Some((path, value.place)),
-                    Err(problem) => document.problems.push(problem),
-                },
-                "chat" => {
-                    let (chat, problems) = decode::decode_all(&value, &key);
-                    document.chat = chat.map(|chat| (chat, value));
-                    document.problems.extend(problems);
-                }
+                "servers" if !value.is_nothing() => document.take_servers(value),
+                _ if KEYS.contains(&key.as_str()) => document.take_setting(&key, value),
                 // Editors find the schema so.
                 "$schema" => {}
                 _ => {
@@ -215,6 +290,55 @@ impl Document {
         document
     }
 
+    /// What is said of the file as a whole; a key with nothing behind it says nothing.
+    fn take_setting(&mut self, key: &str, value: Node) {
+        let path = format!("{}{key}", self.base);
+        match key {
+            // A list of tools that may be used is never no list.
+            "tool_allowlist" if value.is_nothing() => {
+                self.problems.push(ConfigProblem::at(value.place, path, "nothing", "a list of globs or a map"));
+            }
+            _ if value.is_nothing() => {}
+            "defaults" => self.take_defaults(value, &path),
+            "enabled_servers" => match decode::decode::<Vec<String>>(&value, &path) {
+                Ok(names) => {
+                    self.enabled = Some(names.into_iter().collect());
+                    self.enabled_servers = Some(value);
+                }
+                Err(problem) => self.problems.push(problem),
+            },
+            "tool_allowlist" => match decode::decode(&value, &path) {
+                Ok(lists) => {
+                    if let Short::Full(Pairs(servers)) = &lists {
+                        self.listed = (0..).zip(servers).map(|(at, (alias, _))| (alias.clone(), at)).collect();
+                    }
+                    self.tool_allowlist = Some((lists, value));
+                }
+                Err(problem) => self.problems.push(problem),
+            },
+            "collisions" => match decode::decode(&value, &path) {
+                Ok(collisions) => self.collisions = Some(meaning(collisions)),
+                Err(problem) => self.problems.push(problem),
+            },
+            "lock" => match decode::decode(&value, &path) {
+                Ok(RawLock::Off) => self.lock = Some(LockPolicy::Off),
+                Ok(RawLock::Warn) => self.lock = Some(LockPolicy::Warn),
+                Ok(RawLock::Strict) => self.lock = Some(LockPolicy::Strict),
+                Err(problem) => self.problems.push(problem),
+            },
+            "secrets_file" => match decode::decode(&value, &path) {
+                Ok(file) => self.secrets_file = Some((file, value.place)),
+                Err(problem) => self.problems.push(problem),
+            },
+            "chat" => {
+                let (chat, problems) = decode::decode_all(&value, &path);
+                self.chat = chat.map(|chat| (chat, value));
+                self.problems.extend(problems);
+            }
+            _ => {}
+        }
+    }
+
     fn take_servers(&mut self, value: Node) {
         let Kind::List(servers) = value.kind else {
             let problem =
@@ -222,20 +346,25 @@ impl Document {
             self.problems.push(problem);
             return;
         };
-        let written = servers.into_iter().enumerate();
-        self.servers = written.map(|(index, node)| Written { path: format!("servers[{index}]"), node }).collect();
+        for (index, server) in servers.into_iter().enumerate() {
+            let path = format!("servers[{index}]");
+            let (node, problems) = manifest::flattened(server, &path);
+            self.problems.extend(problems);
+            self.servers.push(Written { path, node, refusal: None });
+        }
     }
 
-    fn take_defaults(&mut self, value: Node) {
+    fn take_defaults(&mut self, value: Node, path: &str) {
         for entry in value.entries().iter().filter(|entry| NO_DEFAULTS.contains(&entry.key.as_str())) {
             let found = format!("`{}`", entry.key);
-            self.problems.push(ConfigProblem::at(entry.place, "defaults", found, "it at each server that needs it"));
+            self.problems.push(ConfigProblem::at(entry.place, path, found, "it at each server that needs it"));
         }
         // Defaults are a server without a name.
         let alias = Entry { key: "alias".into(), place: value.place, value: Node::text(value.place, "defaults") };
         let named = Node::map(value.place, vec![alias]).over(&value);
+        let named = named.without(&[Step::Key("connection".into())]).unwrap_or(named);
         let checked = if value.is_map() { named } else { value.clone() };
-        let (_, problems) = decode::decode_all::<RawServer>(&checked, "defaults");
+        let (_, problems) = decode::decode_all::<RawServer>(&checked, path);
         if problems.is_empty() {
             self.defaults = Some(value);
         }
@@ -250,15 +379,80 @@ impl Document {
             Err(error) => {
                 let found = format!("{}, which could not be read: {}", in_backticks(written), error.describe());
                 let expected = "a file with lines of `NAME=value`";
-                self.problems.push(ConfigProblem::at(*place, "secrets_file", found, expected));
+                self.problems.push(ConfigProblem::at(*place, format!("{}secrets_file", self.base), found, expected));
                 None
             }
         }
     }
 
-    fn resolve(self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
-        let mut problems = self.problems;
-        let mut config = Config { collisions: Collisions::Error, warnings: self.warnings, ..Config::default() };
+    /// A server with the defaults of the file, and what is wrong with it.
+    pub(super) fn decode(&self, written: &Written) -> (Option<RawServer>, Vec<ConfigProblem>) {
+        decode::decode_all(&self.with_defaults(&written.node), &written.path)
+    }
+
+    fn with_defaults(&self, node: &Node) -> Node {
+        match &self.defaults {
+            Some(defaults) if node.is_map() => node.clone().over(defaults),
+            _ => node.clone(),
+        }
+    }
+
+    /// Returns false for a server that the file as a whole switches off.
+    pub(super) fn enables(&self, alias: &str) -> bool {
+        self.switched_off.is_none() && self.enabled.as_ref().is_none_or(|enabled| enabled.contains(alias))
+    }
+
+    /// The list of tools that the file as a whole has for a server.
+    pub(super) fn allowlist(&self, alias: &str) -> Option<&[String]> {
+        match &self.tool_allowlist.as_ref()?.0 {
+            Short::Short(globs) => Some(globs),
+            Short::Full(servers) => servers.0.get(*self.listed.get(alias)?).map(|(_, globs)| globs.as_slice()),
+        }
+    }
+
+    /// Checks the list of tools of the file as a whole.
+    fn check_allowlist(
+        &self,
+        aliases: &HashMap<String, Place>,
+        config: &mut Config,
+        problems: &mut Vec<ConfigProblem>,
+    ) {
+        let Some((lists, node)) = &self.tool_allowlist else { return };
+        let path = format!("{}tool_allowlist", self.base);
+        let check = |globs: &[String], node: &Node, path: &str, problems: &mut Vec<ConfigProblem>| {
+            for (index, (glob, item)) in globs.iter().zip(node.items()).enumerate() {
+                if let Err(error) = Glob::new(glob) {
+                    let (found, expected) = (in_backticks(glob), format!("a glob ({error})"));
+                    problems.push(ConfigProblem::at(item.place, format!("{path}[{index}]"), found, expected));
+                }
+            }
+        };
+        match lists {
+            Short::Short(globs) => {
+                check(globs, node, &path, problems);
+                if globs.is_empty() {
+                    config.warnings.push(format!("`{path}` is empty: all tools of all servers are hidden"));
+                }
+            }
+            Short::Full(servers) => {
+                let known = sorted(aliases);
+                for ((alias, globs), entry) in servers.0.iter().zip(node.entries()) {
+                    let path = path_text(&path, &[Step::Key(alias.clone())]);
+                    check(globs, &entry.value, &path, problems);
+                    if !aliases.contains_key(alias) {
+                        problems.push(unknown_server(entry.place, path, alias, &known));
+                    } else if globs.is_empty() {
+                        config.warnings.push(format!("`{path}` is empty: all tools of server `{alias}` are hidden"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn resolve(mut self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
+        let mut problems = std::mem::take(&mut self.problems);
+        let warnings = std::mem::take(&mut self.warnings);
+        let mut config = Config { collisions: Collisions::Error, warnings, ..Config::default() };
         config.lock = self.lock;
         if let Some(collisions) = self.collisions {
             config.collisions = collisions;
@@ -273,14 +467,13 @@ impl Document {
                 Err(found) => problems.extend(found),
             }
         }
+        let broken: HashSet<String> = problems.iter().map(|problem| problem.path.clone()).collect();
         let mut aliases: HashMap<String, Place> = HashMap::new();
-        for Written { path, node } in self.servers {
-            let node = match &self.defaults {
-                Some(defaults) if node.is_map() => node.over(defaults),
-                _ => node,
-            };
-            let (raw, found) = decode::decode_all::<RawServer>(&node, &path);
-            let is_broken = !found.is_empty();
+        for written in &self.servers {
+            let Written { path, refusal, .. } = written;
+            let node = self.with_defaults(&written.node);
+            let (raw, found) = decode::decode_all::<RawServer>(&node, path);
+            let is_broken = !found.is_empty() || broken.contains(path);
             problems.extend(found);
             let Some(mut raw) = raw else {
                 // Even of a broken server the name is known, so that nobody looks for it in vain.
@@ -293,37 +486,61 @@ impl Document {
             if let Some(first) = aliases.get(&raw.alias) {
                 let found = format!("the alias {} a second time", in_backticks(&raw.alias));
                 let expected = format!("one of its own; {}:{} has it already", first.line, first.column);
-                problems.push(ConfigProblem::at(at, path_text(&path, &[Step::Key("alias".into())]), found, expected));
+                problems.push(ConfigProblem::at(at, path_text(path, &[Step::Key("alias".into())]), found, expected));
                 continue;
             }
             aliases.insert(raw.alias.clone(), at);
-            if let Some(enabled) = &self.enabled_servers {
-                let is_named = enabled.items().iter().any(|item| item.as_text() == Some(raw.alias.as_str()));
-                raw.enabled = Some(is_named && raw.enabled.unwrap_or(true));
+            if !self.enables(&raw.alias) {
+                raw.enabled = Some(false);
             }
-            match resolve(&raw, &node, &path, around) {
-                Ok(resolved) => {
+            if let Some(refusal) = refusal {
+                let entry = refused(&raw, refusal.to_string());
+                config.warnings.extend(entry.warning());
+                config.servers.push(entry);
+                continue;
+            }
+            match resolve(&raw, &node, path, around) {
+                Ok(mut resolved) => {
+                    resolved.entry.tools.allowlists.extend(self.allowlist(&raw.alias).map(<[String]>::to_vec));
                     config.servers.push(resolved.entry);
                     config.warnings.extend(resolved.warnings);
                     config.files.extend(resolved.files);
                 }
                 // What is missing may be what was misspelled.
-                Err(found) => problems.extend(found.into_iter().filter(|problem| !is_broken || problem.path != path)),
+                Err(found) => problems.extend(found.into_iter().filter(|problem| !is_broken || problem.path != *path)),
             }
         }
         if let Some(enabled) = &self.enabled_servers {
             config.enabled_servers = Some(enabled.items().iter().filter_map(Node::as_text).map(Alias::from).collect());
-            let mut known: Vec<&str> = aliases.keys().map(String::as_str).collect();
-            known.sort_unstable();
+            let known = sorted(&aliases);
             for (index, item) in enabled.items().iter().enumerate() {
                 let name = item.as_text().unwrap_or_default();
                 if !aliases.contains_key(name) {
-                    problems.push(unknown_server(item.place, format!("enabled_servers[{index}]"), name, &known));
+                    let path = format!("{}enabled_servers[{index}]", self.base);
+                    problems.push(unknown_server(item.place, path, name, &known));
                 }
             }
         }
+        self.check_allowlist(&aliases, &mut config, &mut problems);
+        if let Some(Place { line, column }) = self.switched_off {
+            config.warnings.push(format!("all servers are switched off: `enabled: false` at {line}:{column}"));
+        }
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(origin, problems)) }
     }
+}
+
+fn sorted(aliases: &HashMap<String, Place>) -> Vec<&str> {
+    let mut sorted: Vec<&str> = aliases.keys().map(String::as_str).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// A server that is not started because of a key that is not supported.
+fn refused(raw: &RawServer, reason: String) -> ServerEntry {
+    let mut entry = ServerEntry::with_settings(raw.alias.as_str(), Settings::Invalid { reason });
+    entry.enabled = raw.enabled.unwrap_or(true);
+    entry.required = raw.required.unwrap_or(false);
+    entry
 }
 
 fn meaning(collisions: RawCollisions) -> Collisions {

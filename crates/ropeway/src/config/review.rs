@@ -1,6 +1,6 @@
 //! A review of a configuration file: what it would run, read and connect to, told from its text alone.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -8,13 +8,12 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
 use super::chat::raw::{RawApproval, RawChat};
-use super::node::Node;
 use super::problem::ConfigError;
 use super::raw::{RawAuth, RawServer};
-use super::read::{Document, Written};
+use super::read::Document;
 use super::reference::{Broken, Part, parts};
 use super::unit::Text;
-use super::{Config, LockPolicy, Secrets, decode};
+use super::{Config, LockPolicy, Secrets};
 use crate::secret;
 
 /// Words that stand before a secret and are none.
@@ -198,17 +197,14 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     let document = Document::parse(text, origin)?;
     let mut review = Review::default();
     let mut references = Vec::new();
-    let enabled = document.enabled_servers.as_ref().map(|names| names.items().iter().filter_map(Node::as_text));
-    let enabled: Option<HashSet<&str>> = enabled.map(Iterator::collect);
-    for Written { path, node } in &document.servers {
-        let node = match &document.defaults {
-            Some(defaults) if node.is_map() => node.clone().over(defaults),
-            _ => node.clone(),
-        };
+    for written in &document.servers {
         // The file was parsed as a whole above: every server can be decoded.
-        let (Some(raw), _) = decode::decode_all::<RawServer>(&node, path) else { continue };
-        let is_named = enabled.as_ref().is_none_or(|enabled| enabled.contains(raw.alias.as_str()));
-        review.servers.push(review_server(&raw, is_named, &mut references));
+        let (Some(raw), _) = document.decode(written) else { continue };
+        if let Some(refusal) = &written.refusal {
+            review.settings.push((format!("server `{}`", raw.alias), format!("is not started: {refusal}")));
+            continue;
+        }
+        review.servers.push(review_server(&raw, document.enables(&raw.alias), &mut references));
         if let Some(file) = &raw.env_file {
             references.push(Reference::File(file.clone()));
         }
@@ -218,6 +214,10 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     }
     if let Some((file, _)) = &document.secrets_file {
         references.push(Reference::File(file.clone()));
+    }
+    if let Some((lists, _)) = &document.tool_allowlist {
+        let text = serde_json::to_string(lists).unwrap_or_default();
+        review.settings.push(("tool_allowlist".to_owned(), text));
     }
     if let Some(collisions) = document.collisions {
         review.settings.push(("collisions".to_owned(), format!("{collisions:?}")));

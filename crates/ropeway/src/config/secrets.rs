@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::callback::{Asker, Callback, CallbackError};
 use super::node::Place;
 use super::problem::{ConfigError, ConfigProblem};
 use super::{decode, file, yaml};
@@ -20,12 +21,16 @@ const ORDINARY: [&str; 14] = [
 /// The longest value in quotes: one that never ends is not looked for for ever.
 const LONGEST: usize = 64 << 10;
 
-/// The sources of `${NAME}`, in this order: the environment, `.env` beside the file, files with secrets, code.
+/// The sources of `${NAME}`.
+///
+/// The first source that has a value wins: values from code ([`with`](Self::with)), the callback ([`from_fn`](Self::from_fn)), the
+/// environment, `.env` beside the file, files with secrets. Values of every source are redacted alike.
 #[derive(Clone, Default)]
 pub struct Secrets {
+    code: BTreeMap<String, Secret>,
+    callback: Option<Callback>,
     environment: BTreeMap<String, String>,
     files: Vec<PathBuf>,
-    code: BTreeMap<String, Secret>,
     unread: bool,
 }
 
@@ -34,6 +39,41 @@ impl Secrets {
     pub fn from_env() -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         Self::from_map(std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))))
+    }
+
+    /// A callback that returns secrets by name, before the environment of this process.
+    ///
+    /// The callback is asked while a configuration is read ([`Config::load`](super::Config::load),
+    /// [`Bridge::watch`](crate::bridge::Bridge::watch)), once for each name that the configuration refers to and that
+    /// [`with`](Self::with) does not set. `None` leaves the name to the other sources.
+    ///
+    /// The callback runs on a thread of its own, while the reader of the configuration waits: in asynchronous code, read a configuration
+    /// whose callback blocks with `spawn_blocking`, as [`Bridge::watch`](crate::bridge::Bridge::watch) does on a thread of its own. A panic, or more than thirty seconds for all names of a
+    /// configuration, makes reading it fail with an error that names the variable. A bridge that follows a file then keeps its
+    /// configuration. A callback that never returns keeps its thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use ropeway::config::{Config, Secrets};
+    ///
+    /// let secrets = Secrets::from_fn(|name| (name == "TOKEN").then_some("from the vault"));
+    /// let text = "servers: [{alias: web, url: 'https://example.com/mcp', auth: {bearer: '${TOKEN}'}}]";
+    /// let config = Config::parse(text, Path::new("ropeway.yaml"), &secrets)?;
+    /// assert!(config.warnings.is_empty());
+    /// # Ok::<(), ropeway::config::ConfigError>(())
+    /// ```
+    pub fn from_fn<S: Into<Secret>>(callback: impl Fn(&str) -> Option<S> + Send + Sync + 'static) -> Self {
+        Self::from_env().with_fn(callback)
+    }
+
+    /// Asks a callback before the environment and the files, as [`from_fn`](Self::from_fn) does. Replaces an earlier callback.
+    #[must_use]
+    pub fn with_fn<S: Into<Secret>>(mut self, callback: impl Fn(&str) -> Option<S> + Send + Sync + 'static) -> Self {
+        self.callback = Some(Callback::new(move |name| callback(name).map(Into::into)));
+        self
     }
 
     /// No source at all, besides what the file itself names.
@@ -45,6 +85,11 @@ impl Secrets {
     /// counts as missing. For checking a file that is not trusted.
     pub fn unread() -> Self {
         Self { unread: true, ..Self::default() }
+    }
+
+    /// Returns true if a callback may block while a configuration is read.
+    pub(crate) fn may_block(&self) -> bool {
+        self.callback.is_some()
     }
 
     /// Returns true if no file may be read.
@@ -65,7 +110,7 @@ impl Secrets {
         self
     }
 
-    /// Adds a secret from code; every other source goes before it.
+    /// Adds a secret from code, which wins over every other source.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         self.code.insert(name.into(), value.into());
@@ -80,6 +125,7 @@ impl Secrets {
             sources.unread = true;
             return Ok(sources);
         }
+        sources.callback = self.callback.as_ref().map(Asker::new);
         let beside = beside.join(".env");
         // Nobody asked for this file: what we do not understand in it may be somebody else's, and so may all of it.
         match read_leniently(&beside) {
@@ -115,9 +161,10 @@ impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>();
         f.debug_struct("Secrets")
+            .field("code", &names(&mut self.code.keys()))
+            .field("callback", &self.callback.is_some())
             .field("environment", &names(&mut self.environment.keys()))
             .field("files", &self.files)
-            .field("code", &names(&mut self.code.keys()))
             .finish()
     }
 }
@@ -125,18 +172,28 @@ impl fmt::Debug for Secrets {
 /// The sources, with their files read.
 #[derive(Default)]
 pub(super) struct Sources {
+    code: BTreeMap<String, Secret>,
+    callback: Option<Asker>,
     environment: BTreeMap<String, String>,
     files: Vec<BTreeMap<String, String>>,
-    code: BTreeMap<String, Secret>,
     pub(super) warnings: Vec<String>,
     /// No file may be read.
     pub(super) unread: bool,
 }
 
 impl Sources {
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a name, or why the callback did not tell it.
+    pub(super) fn get(&self, name: &str) -> Result<Option<Secret>, CallbackError> {
+        if let Some(secret) = self.code.get(name) {
+            return Ok(Some(secret.clone()));
+        }
+        if let Some(callback) = &self.callback
+            && let Some(secret) = callback.ask(name)?
+        {
+            return Ok(Some(secret));
+        }
         let written = std::iter::once(&self.environment).chain(&self.files).find_map(|source| source.get(name));
-        written.map(String::as_str).or_else(|| self.code.get(name).map(Secret::expose))
+        Ok(written.map(Secret::new))
     }
 }
 

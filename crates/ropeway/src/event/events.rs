@@ -1,5 +1,6 @@
 //! Where events are told, and heard.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
@@ -87,7 +88,13 @@ impl Events {
 
     /// Listens from now on.
     pub fn listen(&self) -> EventStream {
-        EventStream(self.0.own.subscribe())
+        EventStream { earlier: VecDeque::new(), receiver: self.0.own.subscribe() }
+    }
+
+    /// Listens from now on, after some events that were told before.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn listen_after(&self, earlier: impl IntoIterator<Item = Event>) -> EventStream {
+        EventStream { earlier: earlier.into_iter().collect(), ..self.listen() }
     }
 
     /// From now on tells every event to somebody else as well, whose name for the server is `alias`.
@@ -140,12 +147,19 @@ impl Drop for Relay {
 
 /// One listener's events, in order.
 #[derive(Debug)]
-pub struct EventStream(broadcast::Receiver<Event>);
+pub struct EventStream {
+    /// Events that come before those of the receiver.
+    earlier: VecDeque<Event>,
+    receiver: broadcast::Receiver<Event>,
+}
 
 impl EventStream {
     /// The next event; `None` once nobody can tell any more.
     pub async fn next(&mut self) -> Option<Event> {
-        match self.0.recv().await {
+        if let Some(event) = self.earlier.pop_front() {
+            return Some(event);
+        }
+        match self.receiver.recv().await {
             Ok(event) => Some(event),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(Event::Lagged { missed }),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -154,12 +168,15 @@ impl EventStream {
 
     /// How many events wait to be heard, those that are lost already included.
     pub(crate) fn waiting(&self) -> usize {
-        self.0.len()
+        self.earlier.len() + self.receiver.len()
     }
 
     /// The next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
-        match self.0.try_recv() {
+        if let Some(event) = self.earlier.pop_front() {
+            return Some(event);
+        }
+        match self.receiver.try_recv() {
             Ok(event) => Some(event),
             Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(Event::Lagged { missed }),
             Err(_) => None,

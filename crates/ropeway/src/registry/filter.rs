@@ -20,6 +20,8 @@ pub(crate) type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 pub struct Filter {
     /// All are allowed when empty.
     allow: Vec<Glob>,
+    /// A tool must match one glob of each.
+    allowlists: Vec<Vec<Glob>>,
     deny: Vec<Glob>,
     predicates: Vec<Predicate>,
 }
@@ -28,7 +30,13 @@ impl Filter {
     /// Wants what matches one of `allow`, or anything when that is empty, and none of `deny`.
     pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ShapeError> {
         let globs = |patterns: &[String]| patterns.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>();
-        Ok(Self { allow: globs(allow)?, deny: globs(deny)?, predicates: Vec::new() })
+        Ok(Self { allow: globs(allow)?, allowlists: Vec::new(), deny: globs(deny)?, predicates: Vec::new() })
+    }
+
+    /// Wants only what also matches one of these globs; nothing if there are none.
+    pub fn with_allowlist(mut self, globs: &[String]) -> Result<Self, ShapeError> {
+        self.allowlists.push(globs.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>()?);
+        Ok(self)
     }
 
     /// Wants only what also this predicate wants.
@@ -41,6 +49,7 @@ impl Filter {
     /// The same, with nothing that must be allowed first.
     pub(super) fn allowing_all(mut self) -> Self {
         self.allow = Vec::new();
+        self.allowlists = Vec::new();
         self
     }
 
@@ -49,6 +58,7 @@ impl Filter {
         let name = own_name(definition);
         let is_in = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
         (self.allow.is_empty() || is_in(&self.allow))
+            && self.allowlists.iter().all(|globs| is_in(globs))
             && !is_in(&self.deny)
             && self.predicates.iter().all(|predicate| predicate(definition))
     }
@@ -56,9 +66,14 @@ impl Filter {
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { allow, deny, predicates } = self;
+        let Self { allow, allowlists, deny, predicates } = self;
         let mut debug = f.debug_struct("Filter");
-        debug.field("allow", allow).field("deny", deny).field("predicates", &predicates.len()).finish()
+        debug
+            .field("allow", allow)
+            .field("allowlists", allowlists)
+            .field("deny", deny)
+            .field("predicates", &predicates.len())
+            .finish()
     }
 }
 
@@ -94,6 +109,19 @@ mod tests {
         assert_eq!(wanted(&["Delete"], &["Delete"]), [""; 0]);
         assert_eq!(wanted(&[], &["{read,write}_?ile"]), ["read/deep/file", "Delete"]);
         assert_eq!(wanted(&["delete"], &[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_tool_must_match_every_allowlist_and_an_empty_one_wants_nothing() {
+        let list = |globs: &[&str]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let wanted = |filter: &Filter| {
+            NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect::<Vec<_>>()
+        };
+        let filter = Filter::new(&list(&["*_file"]), &[]).expect("globs");
+        let both = filter.clone().with_allowlist(&list(&["read*", "Delete"])).expect("globs");
+        assert_eq!(wanted(&both), ["read_file"]);
+        assert_eq!(wanted(&both.with_allowlist(&list(&["write*"])).expect("globs")), [""; 0]);
+        assert_eq!(wanted(&filter.with_allowlist(&[]).expect("globs")), [""; 0]);
     }
 
     #[test]

@@ -58,14 +58,20 @@ impl Shape {
         let describe = |prefix: &String| Describe::Before(naming::fill(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
-            filter: Filter::new(&entry.tools.allow, &entry.tools.deny)?,
+            filter: entry
+                .tools
+                .allowlists
+                .iter()
+                .try_fold(Filter::new(&entry.tools.allow, &entry.tools.deny)?, |filter, globs| {
+                    filter.with_allowlist(globs)
+                })?,
             transformers,
             prefix: entry.prefix.clone(),
             description_prefix: entry.description_prefix.as_ref().map(describe),
             trust_hints: entry.trust_hints,
             endpoint: match &entry.settings {
                 Settings::Known(config) => Some(config.endpoint()),
-                Settings::Missing { .. } => None,
+                Settings::Missing { .. } | Settings::Invalid { .. } => None,
             },
         })
     }

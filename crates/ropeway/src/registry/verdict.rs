@@ -53,6 +53,11 @@ pub enum Outcome {
         /// Their names.
         secrets: Vec<String>,
     },
+    /// It was not started, because its entry has a key that restricts or authenticates and that is not supported.
+    Invalid {
+        /// The key, and where it is.
+        reason: String,
+    },
     /// It is connected, but none of its tools is wanted.
     FilteredToZero {
         /// How many it has.
@@ -138,6 +143,7 @@ impl fmt::Display for Outcome {
                 let are = if names.len() == 1 { "is" } else { "are" };
                 write!(f, "is skipped: {} {are} not set", names.join(", "))
             }
+            Self::Invalid { reason } => write!(f, "is not started: {reason}"),
             Self::FilteredToZero { of } => write!(f, "is ready, but none of its {} is wanted", Tools(*of)),
             Self::Hidden { of } => {
                 let (are, them) = if *of == 1 { ("is", "it") } else { ("are", "them") };

@@ -17,6 +17,7 @@ mod hasty;
 mod layers;
 mod lists;
 mod log;
+mod manifest;
 mod provider;
 mod real;
 mod registry;

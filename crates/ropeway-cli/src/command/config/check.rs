@@ -104,6 +104,8 @@ struct Names {
 
 /// Starts the servers and looks at their tools.
 async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure> {
+    // The report has them.
+    servers.config.warnings.clear();
     for entry in &mut servers.config.servers {
         // What is remembered may be wrong by now.
         entry.start = Start::Eager;
@@ -122,7 +124,10 @@ async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure
                     groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::by(tool, &entry.alias))));
                 }
                 // Of a server that lacks secrets the file itself has told.
-                _ if matches!(verdict.outcome, Outcome::Disabled | Outcome::Skipped { .. }) => {}
+                _ if matches!(
+                    verdict.outcome,
+                    Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. }
+                ) => {}
                 (_, Answer::Failed(error)) => {
                     let outcome = Outcome::Down { cause: line_of(&error) };
                     unknown.push(Verdict::new(verdict.server, outcome));

@@ -1,12 +1,14 @@
 //! One server in the words of another client, and the same in ours.
 
+use crate::config::decode::decode;
 use crate::config::glob::escape;
-use crate::config::node::{Entry, Kind, Node, Place};
+use crate::config::node::{Entry, Kind, Node, Place, Refusal};
 use crate::config::problem::in_backticks;
+use crate::config::raw::{RawAuth, RawTools};
 use crate::config::reference::literal;
 
 /// Keys that only that client understands, and without which a server is the same.
-const THEIR_OWN: [&str; 14] = [
+pub(in crate::config) const THEIR_OWN: [&str; 14] = [
     "alwaysAllow",
     "autoApprove",
     "description",
@@ -39,12 +41,60 @@ pub(super) struct Words<'a> {
     name: &'a str,
     pub(super) entries: Vec<Entry>,
     pub(super) warnings: Vec<String>,
+    /// The first key that restricts or authenticates and is not supported.
+    pub(super) refusal: Option<Refusal>,
     style: Style,
+}
+
+/// Parts of the names of keys that restrict what a server may do, or say who we are, in lower case and without `_` and `-`.
+const RESTRICTING: [&str; 29] = [
+    "allow",
+    "apikey",
+    "approv",
+    "auth",
+    "blacklist",
+    "block",
+    "cert",
+    "credential",
+    "deny",
+    "denied",
+    "disable",
+    "exclude",
+    "filter",
+    "forbid",
+    "headershelper",
+    "include",
+    "passphrase",
+    "password",
+    "permission",
+    "policy",
+    "privatekey",
+    "readonly",
+    "restrict",
+    "sandbox",
+    "scope",
+    "secret",
+    "tls",
+    "token",
+    "whitelist",
+];
+
+/// Does a key that is not known restrict what a server may do, or authenticate, by its name?
+fn restricts(key: &str) -> bool {
+    let plain = key.to_lowercase().replace(['_', '-'], "");
+    let is_tools = matches!(plain.as_str(), "tool" | "tools" | "toolset" | "toolsets");
+    is_tools || (!plain.contains("timeout") && RESTRICTING.iter().any(|part| plain.contains(part)))
+}
+
+/// The native settings that one key of another client stands for.
+pub(in crate::config) fn translated(key: &str, place: Place, value: &Node) -> Vec<Entry> {
+    let entry = Entry { key: key.to_owned(), place, value: value.clone() };
+    Words::of("", &Node::map(place, vec![entry]), Style::Usual).entries
 }
 
 impl<'a> Words<'a> {
     pub(super) fn of(name: &'a str, server: &Node, style: Style) -> Self {
-        let mut words = Self { name, entries: Vec::new(), warnings: Vec::new(), style };
+        let mut words = Self { name, entries: Vec::new(), warnings: Vec::new(), refusal: None, style };
         words.translate(server);
         words
     }
@@ -90,6 +140,11 @@ impl<'a> Words<'a> {
                 "enabled" | "required" => self.put(key, place, value.clone()),
                 "disabled" => self.disabled(place, value),
                 "tools" if matches!(value.kind, Kind::List(_)) => self.tools("allow", place, value),
+                "tools" if decode::<RawTools>(value, "").is_ok() => self.put("tools", place, value.clone()),
+                // Codex: whether a person is asked before a call, which is for us to decide.
+                "tools" if is_approval(value) => self.leave_out(key),
+                "tool_allowlist" if matches!(value.kind, Kind::List(_)) => self.put(key, place, value.clone()),
+                "auth" if decode::<RawAuth>(value, "").is_ok() => self.put("auth", place, self.texts(value)),
                 "enabled_tools" | "enabledTools" | "includeTools" => self.tools("allow", place, value),
                 "disabled_tools" | "disabledTools" | "excludeTools" => self.tools("deny", place, value),
                 "startup_timeout_sec" => self.put_within("timeouts", "connect", place, value.clone()),
@@ -103,9 +158,22 @@ impl<'a> Words<'a> {
                 // Some list formats are nearly ours.
                 "alias" => {}
                 "settings" if self.style == Style::Zed => {}
-                _ => self.warnings.push(format!("`{key}` of server {} is left out", in_backticks(self.name))),
+                _ => self.unknown(key, place),
             }
         }
+    }
+
+    /// A key that is not known: one that restricts or authenticates is never ignored.
+    fn unknown(&mut self, key: &str, place: Place) {
+        if restricts(key) {
+            self.refusal.get_or_insert_with(|| Refusal { key: key.to_owned(), place });
+        } else {
+            self.leave_out(key);
+        }
+    }
+
+    fn leave_out(&mut self, key: &str) {
+        self.warnings.push(format!("{} of server {} is left out", in_backticks(key), in_backticks(self.name)));
     }
 
     /// The value with its texts as they are meant: where a dollar is a dollar, it stays one.
@@ -140,7 +208,7 @@ impl<'a> Words<'a> {
                     match key.as_str() {
                         "path" | "command" => self.put("command", *place, value.clone()),
                         "args" | "env" => self.put(key, *place, self.texts(value)),
-                        _ => self.warnings.push(format!("`{key}` of server {} is left out", in_backticks(self.name))),
+                        _ => self.unknown(key, *place),
                     }
                 }
             }
@@ -195,6 +263,13 @@ impl<'a> Words<'a> {
         let entries = names.map(forward).collect();
         self.put("env", place, Node::map(place, entries));
     }
+}
+
+/// Does a map say of tools only whether a person is asked about their calls?
+fn is_approval(tools: &Node) -> bool {
+    let is_mode =
+        |tool: &Entry| tool.value.is_map() && tool.value.entries().iter().all(|setting| setting.key == "approval_mode");
+    tools.is_map() && tools.entries().iter().all(is_mode)
 }
 
 /// The value of the variable that is named.

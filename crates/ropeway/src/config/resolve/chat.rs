@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Resolver, Surroundings, key, not_set};
+use super::{Resolver, Surroundings, key};
 use crate::config::chat::raw::{RawApproval, RawChat};
+use crate::config::entry::not_set;
 use crate::config::node::Node;
 use crate::config::problem::ConfigProblem;
 use crate::config::reference::{Part, parts};
@@ -96,7 +97,7 @@ impl Resolver<'_> {
     /// A text with its references followed, if all that takes is there, and else what is not.
     fn optional(&mut self, name: &str, written: Option<&str>) -> (Option<String>, Vec<String>) {
         let text = written.map(|written| self.text(&[key(name)], written));
-        let missing = std::mem::take(&mut self.missing);
+        let missing = std::mem::take(&mut self.missing).names;
         (text.filter(|_| missing.is_empty()), missing)
     }
 

@@ -5,6 +5,7 @@ mod measure;
 mod tools;
 mod transport;
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +57,7 @@ pub(super) fn resolve(
 
     let enabled = raw.enabled.unwrap_or(true);
     let mut warnings = resolver.warnings;
-    let settings = if resolver.missing.is_empty() {
+    let settings = if resolver.missing.names.is_empty() {
         let mut config = ServerConfig::new(raw.alias.as_str(), transport);
         config.era = match raw.era {
             None | Some(RawEra::Auto) => EraChoice::Auto,
@@ -69,14 +70,13 @@ pub(super) fn resolve(
         config.mask = resolver.hidden.into_mask();
         Settings::Known(Box::new(config))
     } else {
-        let secrets = resolver.missing;
-        if enabled && !around.sources.unread {
-            warnings.push(format!("server `{}` is skipped: {}", raw.alias, not_set(&secrets)));
-        }
-        Settings::Missing { secrets }
+        Settings::Missing { secrets: resolver.missing.names }
     };
     let mut entry = ServerEntry::with_settings(raw.alias.as_str(), settings);
     entry.enabled = enabled;
+    if !around.sources.unread {
+        warnings.extend(entry.warning());
+    }
     entry.required = raw.required.unwrap_or(false);
     entry.start = match raw.start {
         None | Some(RawStart::Eager) => Start::Eager,
@@ -100,14 +100,20 @@ pub(super) fn resolve(
     Ok(Resolved { entry, warnings, files: resolver.files })
 }
 
+/// The names of secrets that no source has, each once, in the order of the file.
+#[derive(Default)]
+struct Missing {
+    names: Vec<String>,
+    known: HashSet<String>,
+}
+
 struct Resolver<'a> {
     around: &'a Surroundings<'a>,
     node: &'a Node,
     base: &'a str,
     problems: Vec<ConfigProblem>,
     warnings: Vec<String>,
-    /// The names of secrets that no source has.
-    missing: Vec<String>,
+    missing: Missing,
     hidden: Hidden,
     /// The files that were looked into.
     files: Vec<PathBuf>,
@@ -121,7 +127,7 @@ impl<'a> Resolver<'a> {
             base,
             problems: Vec::new(),
             warnings: Vec::new(),
-            missing: Vec::new(),
+            missing: Missing::default(),
             hidden: Hidden::default(),
             files: Vec::new(),
         }
@@ -178,7 +184,7 @@ impl<'a> Resolver<'a> {
         for part in parts {
             match part {
                 Part::Literal(literal) => value.push_str(literal),
-                Part::Name { name, default, .. } => self.name(name, default, &mut value),
+                Part::Name { name, default, .. } => self.name(at, name, default, &mut value),
                 Part::Workspace => value.push_str(&self.around.workspace.to_string_lossy()),
                 Part::WorkspaceName => {
                     value.push_str(&self.around.workspace.file_name().unwrap_or_default().to_string_lossy());
@@ -194,14 +200,20 @@ impl<'a> Resolver<'a> {
         value
     }
 
-    fn name(&mut self, name: &str, default: Option<&str>, value: &mut String) {
-        let known = self.around.sources.get(name).filter(|known| default.is_none() || !known.is_empty());
+    fn name(&mut self, at: &[Step], name: &str, default: Option<&str>, value: &mut String) {
+        let known = match self.around.sources.get(name) {
+            Ok(known) => known.filter(|known| default.is_none() || !known.expose().is_empty()),
+            Err(error) => {
+                let found = format!("{}: {error}", in_backticks(&format!("${{{name}}}")));
+                return self.problem(at, found, "a value or `None`");
+            }
+        };
         match (known, default) {
             (Some(known), _) => {
                 if !is_ordinary(name) {
-                    self.hidden.add(known);
+                    self.hidden.add(known.expose());
                 }
-                value.push_str(known);
+                value.push_str(known.expose());
             }
             (None, Some(default)) => value.push_str(default),
             (None, None) => self.miss(name),
@@ -237,8 +249,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn miss(&mut self, name: &str) {
-        if !self.missing.iter().any(|missing| missing == name) {
-            self.missing.push(name.to_owned());
+        if self.missing.known.insert(name.to_owned()) {
+            self.missing.names.push(name.to_owned());
         }
     }
 
@@ -260,13 +272,6 @@ pub(super) fn path(written: &str, folder: &Path, home: Option<&Path>) -> PathBuf
 pub(super) fn legal_alias(alias: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
     alias.chars().take(ALIAS).map(legal).collect()
-}
-
-/// Which secrets are not set, in words.
-fn not_set(secrets: &[String]) -> String {
-    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
-    let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
-    format!("{word} {} {verb} not set", names.join(", "))
 }
 
 fn key(name: &str) -> Step {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{Resolver, key};
-use crate::config::node::Step;
+use crate::config::node::{Node, Step};
 use crate::config::problem::in_backticks;
 use crate::config::raw::{RawResources, RawServer, RawTools, Short, Size};
 use crate::config::{Glob, ResourceSettings, ToolOverride, ToolSettings};
@@ -25,6 +25,17 @@ impl Resolver<'_> {
                 tools.allow.clone_from(&raw.allow);
                 tools.deny.clone_from(&raw.deny);
                 tools.overrides = self.overrides(raw);
+            }
+        }
+        if self.node.get("tool_allowlist").is_some_and(Node::is_nothing) {
+            self.problem(&[key("tool_allowlist")], "nothing", "a list of globs");
+        }
+        if let Some(allowlist) = &raw.tool_allowlist {
+            self.check_globs(&[key("tool_allowlist")], allowlist);
+            tools.allowlists.push(allowlist.clone());
+            if allowlist.is_empty() {
+                self.warnings
+                    .push(format!("`tool_allowlist` of server `{}` is empty: all of its tools are hidden", raw.alias));
             }
         }
         tools

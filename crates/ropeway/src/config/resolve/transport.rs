@@ -1,5 +1,7 @@
 //! What is written about the way to a server, and what it means.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -58,6 +60,9 @@ impl Resolver<'_> {
         if let Some(path) = &raw.env_file {
             self.env_file(path, &mut server);
         }
+        // The entry's own variables win over those of the file.
+        let own: HashSet<&str> = raw.env.0.iter().map(|(name, _)| name.as_str()).collect();
+        server.env.retain(|(name, _)| !own.contains(name.as_str()));
         for (name, value) in &raw.env.0 {
             let at = [key("env"), key(name)];
             let value = self.text(&at, &value.0);
@@ -67,7 +72,6 @@ impl Resolver<'_> {
             if value.contains('\0') {
                 self.problem(&at, "a text with a NUL in it", "one without");
             }
-            server.env.retain(|(known, _)| known != name);
             server.env.push((name.clone(), Secret::new(value)));
         }
         server.inherit_env = raw.inherit_env.unwrap_or(false);
@@ -130,10 +134,10 @@ impl Resolver<'_> {
 
     fn http(&mut self, raw: &RawServer, written: &str) -> HttpServer {
         let at = [key("url")];
-        let known = self.missing.len();
+        let known = self.missing.names.len();
         let url = self.text(&at, written);
         // A URL that lacks a part is not judged, and one with a secret in it not shown.
-        if self.missing.len() == known && self.problems.is_empty() {
+        if self.missing.names.len() == known && self.problems.is_empty() {
             self.check_url(&at, written, &url);
         }
         let mut server = HttpServer::new(url);

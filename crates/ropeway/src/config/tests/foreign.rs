@@ -284,18 +284,48 @@ command = "x"
 }
 
 #[test]
-fn an_extension_manifest_and_a_list_of_services() {
-    let expected = [stdio("a", StdioServer::new("x", ["y"]))];
-    let server = r#"{"name": "a", "command": "x", "args": ["y"]}"#;
-    let list = format!(r#"{{"name": "ext", "config": {{"servers": [{server}]}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &list)), expected);
-    let map = format!(r#"{{"config": {{"servers": {{"a": {server}}}}}}}"#);
-    assert_eq!(servers(&load("manifest.json", &map)), expected);
-    let services = "services:\n  web: {port: 80}\n  mcp:\n    - name: a\n      command: x\n      args: [y]\n";
-    assert_eq!(servers(&load("app.yaml", services)), expected);
-    let nameless = "services:\n  mcp:\n    - command: x\n";
-    let error = Config::parse(nameless, Path::new("app.yaml"), &Secrets::none()).unwrap_err();
-    assert_eq!(error.to_string(), "app.yaml:3:7: services.mcp[0]: found no `alias`, expected one");
+fn a_foreign_key_that_restricts_is_understood_or_stops_its_server() {
+    let config = load(
+        "mcp.json",
+        r#"{"mcpServers": {
+  "a": {"url": "https://a.example/", "auth": {"type": "bearer", "token": "${TOKEN}"}, "tools": {"allow": ["x*"], "deny": ["y"]}},
+  "b": {"url": "https://b.example/", "oauth": {"clientId": "c"}},
+  "c": {"command": "x", "allow": ["y"], "timeout": 5},
+  "d": {"command": "x", "tools": {"y": true}, "disabled": true},
+  "e": {"command": "x", "toolCallTimeout": 5, "alwaysAllow": ["y"], "trust": true},
+  "f": {"command": "x", "required": true, "tool_allowlist": ["z"]}
+}}"#,
+    );
+    let why = |key: &str, place: &str| {
+        format!("`{key}` ({place}) is not supported; a key that restricts or authenticates is never ignored")
+    };
+    let invalid = |at: usize| match &config.servers[at].settings {
+        Settings::Invalid { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    assert_eq!(known(&config.servers[0]).mask.hide("from-environment"), "***");
+    assert_eq!(
+        (&config.servers[0].tools.allow, &config.servers[0].tools.deny),
+        (&vec!["x*".into()], &vec!["y".into()])
+    );
+    assert_eq!(invalid(1), Some(why("oauth", "3:38")));
+    assert_eq!(invalid(2), Some(why("allow", "4:25")));
+    assert_eq!((invalid(3), config.servers[3].enabled), (Some(why("tools", "5:25")), false));
+    assert_eq!(known(&config.servers[4]).alias.as_str(), "e");
+    assert_eq!(config.servers[5].tools.allowlists, [["z"]]);
+    let expected = [
+        "`timeout` of server `c` is left out".to_owned(),
+        "`toolCallTimeout` of server `e` is left out".to_owned(),
+        "`trust` of server `e` is left out".to_owned(),
+        format!("server `b` is not started: {}", why("oauth", "3:38")),
+        format!("server `c` is not started: {}", why("allow", "4:25")),
+    ];
+    assert_eq!(config.warnings, expected);
+
+    let text = r#"{"mcpServers": {"b": {"url": "https://b.example/", "headersHelper": "x"}, "e": {"command": "x"}}}"#;
+    let foreign = read_foreign(text, Path::new("/p/mcp.json")).unwrap();
+    assert_eq!(foreign.servers.len(), 1);
+    assert_eq!(foreign.warnings, [format!("server `b` is left out: {}", why("headersHelper", "1:52"))]);
 }
 
 #[test]

@@ -130,7 +130,7 @@ servers:
 }
 
 #[test]
-fn secrets_come_from_the_environment_then_dot_env_then_a_file_then_code() {
+fn secrets_come_from_code_then_the_environment_then_dot_env_then_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write(".env", "# mine\nexport A=env-file\nB='second file' # why\nC=\"two\\nlines\"\n");
@@ -138,13 +138,14 @@ fn secrets_come_from_the_environment_then_dot_env_then_a_file_then_code() {
     write("named.env", "E=named\nF=named-f\n");
     write(
         "ropeway.yaml",
-        "secrets_file: named.env\nservers:\n  - alias: a\n    command: x\n    args: ['${A}', '${B}', '${C}', '${D}', '${E}', '${F}', '${G}', '${H:-eight}', '$$5 $x ${env:A}']\n",
+        "secrets_file: named.env\nservers:\n  - alias: a\n    command: x\n    args: ['${A}', '${B}', '${C}', '${D}', '${E}', '${F}', '${G}', '${H:-eight}', '$$5 $x ${env:I}']\n",
     );
-    let secrets = Secrets::from_map([("A", "environment")]).with_file(folder.path().join("more.yaml"));
+    let secrets =
+        Secrets::from_map([("A", "environment"), ("I", "environment")]).with_file(folder.path().join("more.yaml"));
     let secrets = secrets.with("A", "code").with("G", "code-g");
     let config = Config::load(&folder.path().join("ropeway.yaml"), &secrets).unwrap();
     let expected =
-        ["environment", "second file", "two\nlines", "7", "yaml-e", "named-f", "code-g", "eight", "$5 $x environment"];
+        ["code", "second file", "two\nlines", "7", "yaml-e", "named-f", "code-g", "eight", "$5 $x environment"];
     assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(StdioServer::new("x", expected)));
 }
 

@@ -3,8 +3,10 @@
 mod chat;
 mod edit;
 mod foreign;
+mod manifest;
 mod meaning;
 mod problems;
+mod secrets;
 
 use std::path::Path;
 
@@ -31,5 +33,6 @@ fn known(entry: &ServerEntry) -> &ServerConfig {
     match &entry.settings {
         Settings::Known(config) => config,
         Settings::Missing { secrets } => panic!("secrets are missing: {secrets:?}"),
+        Settings::Invalid { reason } => panic!("not started: {reason}"),
     }
 }

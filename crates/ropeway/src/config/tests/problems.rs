@@ -12,12 +12,13 @@ fn server(lines: &str) -> String {
 
 #[test]
 fn a_file_that_is_both_ours_and_another_clients_is_refused() {
-    for (foreign, key) in [("mcpServers: {x: {command: y}}", "mcpServers"), ("services: {mcp: []}", "services.mcp")] {
+    for (foreign, key) in [
+        ("mcpServers: {x: {command: y}}", "`mcpServers`, which is another client's"),
+        ("services: {mcp: []}", "`services.mcp`"),
+    ] {
         assert_eq!(
             problems(&format!("{foreign}\nservers:\n  - {{alias: a, command: x}}\n")),
-            [format!(
-                "ropeway.yaml:3:3: servers: found both `servers` and `{key}`, which is another client's, expected the servers in one of them"
-            )]
+            [format!("ropeway.yaml:3:3: servers: found both `servers` and {key}, expected the servers in one of them")]
         );
     }
 }
@@ -35,7 +36,7 @@ fn an_unknown_key_does_not_hide_the_other_mistakes_of_its_server() {
             "ropeway.yaml:6:25: servers[0].timeouts.connect: found `soon`, expected a length of time such as `30s`, `500ms` or `2m`, or a number of seconds",
             "ropeway.yaml:6:31: servers[0].timeouts: found the unknown key `ilde` (did you mean `idle`?)",
             "ropeway.yaml:7:12: servers[0].args[0]: found a list, expected a text",
-            "ropeway.yaml:8:5: servers[0]: found the unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `trust_hints`, `era`",
+            "ropeway.yaml:8:5: servers[0]: found the unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `tool_allowlist`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `trust_hints`, `era`",
         ]
     );
     assert_eq!(
@@ -120,7 +121,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
         (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: found nothing, expected a text"),
         (
             &server("url: http://y\nauth: s3cr3t"),
-            "ropeway.yaml:4:11: servers[0].auth: found a text, expected a map with one of `bearer`, `basic`",
+            "ropeway.yaml:4:11: servers[0].auth: found a text, expected a map with one of `bearer`, `basic`, or `type: bearer` with `token`",
         ),
         (
             &server("url: http://y\nauth: {bearer: s3cr3t}\nheaders: {authorization: x}"),
@@ -168,7 +169,7 @@ fn every_mistake_is_told_with_its_place_and_the_nearest_right_word() {
         ("servers:\n  - a\n", "ropeway.yaml:2:5: servers[0]: found `a`, expected a map"),
         (
             "- a\n",
-            "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `collisions`, `lock`, `secrets_file`, `chat`",
+            "ropeway.yaml:1:1: found a list, expected a map with one of `defaults`, `servers`, `enabled_servers`, `tool_allowlist`, `collisions`, `lock`, `secrets_file`, `chat`",
         ),
         (
             "servers: []\nservers: []\n",

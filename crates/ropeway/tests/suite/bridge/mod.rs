@@ -166,6 +166,8 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
         }
         let health = bridge.health_check().await;
         assert!(!health.is_well() && health.is_running_well(), "{health:?}");
+        let skipped = "server `secretive` is skipped: secret `TOKEN` is not set";
+        assert_eq!(next_warning(&mut events).await, skipped);
         assert!(next_warning(&mut events).await.contains("it is left out for now"));
         bridge.stop().await;
     });

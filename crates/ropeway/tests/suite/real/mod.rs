@@ -2,6 +2,7 @@
 
 mod bridge;
 mod discovery;
+mod manifest;
 mod resources;
 mod sdks;
 
