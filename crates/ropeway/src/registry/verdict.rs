@@ -104,7 +104,8 @@ impl Verdict {
             | Outcome::Connecting
             | Outcome::NeedsAuth
             | Outcome::Down { .. }
-            | Outcome::Skipped { .. } => true,
+            | Outcome::Skipped { .. }
+            | Outcome::Invalid { .. } => true,
         }
     }
 }
