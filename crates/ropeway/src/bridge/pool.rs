@@ -51,7 +51,7 @@ pub(super) struct Lease {
     events: Events,
     is_returned: bool,
     /// While it lives, the events of the connection are told under our name for the server.
-    _relay: Relay,
+    relay: Arc<Relay>,
 }
 
 impl Lease {
@@ -62,12 +62,18 @@ impl Lease {
             None => connection(config, handlers),
         };
         let relay = mcp.relay(alias.clone(), events.clone());
-        Self { mcp, alias: alias.clone(), events: events.clone(), is_returned: false, _relay: relay }
+        Self { mcp, alias: alias.clone(), events: events.clone(), is_returned: false, relay: Arc::new(relay) }
     }
 
     /// The connection.
     pub(super) fn mcp(&self) -> &Mcp {
         &self.mcp
+    }
+
+    /// Returns what forwards the events of the connection. A call holds it, so that the event of a call that is ended by a stop is
+    /// still forwarded.
+    pub(super) fn relay(&self) -> Arc<Relay> {
+        self.relay.clone()
     }
 
     /// How many share it.

@@ -15,7 +15,7 @@ use super::pool::Lease;
 use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
 use crate::config::{LockPolicy, ServerConfig, ServerEntry, Settings, Start};
-use crate::event::{Event, EventStream, Events};
+use crate::event::{Event, EventStream, Events, Relay};
 use crate::lock::{Difference, DifferenceKind, Lock};
 use crate::mcp::{Backoff, ConnectError, ConnectFailed, Era, Handlers, Mcp, Prompt, State, chain};
 use crate::registry::{Outcome, Shape};
@@ -313,6 +313,11 @@ impl Slot {
     /// The connection, once the bridge is started.
     pub(super) fn mcp(&self) -> Option<Mcp> {
         lock(&self.phase).lease().map(|lease| lease.mcp().clone())
+    }
+
+    /// Returns what forwards the events of the connection, once the bridge is started.
+    pub(super) fn relay(&self) -> Option<Arc<Relay>> {
+        lock(&self.phase).lease().map(Lease::relay)
     }
 
     /// How many share the server's process.

@@ -34,14 +34,14 @@ impl BridgeTool {
 
     async fn pass(&self, arguments: Arguments, cx: &CallContext) -> Result<ToolOutput, CallError> {
         // Where there is no slot any more but the gate is open, another one has taken over the connection.
-        let (mut is_strict, mut clocks) = (false, None);
+        let (mut is_strict, mut clocks, mut _relay) = (false, None, None);
         if let Some(slot) = self.slot.upgrade() {
             slot.wake().await.inspect_err(|error| self.tell(&slot, cx, error))?;
             if let Some(error) = slot.refusal(self.definition().own_name()) {
                 self.tell(&slot, cx, &error);
                 return Err(error);
             }
-            (is_strict, clocks) = (slot.is_strict(), slot.clocks());
+            (is_strict, clocks, _relay) = (slot.is_strict(), slot.clocks(), slot.relay());
         }
         // The slot is not held while the tool works: dropping the bridge must end the call.
         let cx = with_clocks(cx, clocks).with_stop(self.gate.closing());

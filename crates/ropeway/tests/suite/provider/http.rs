@@ -233,7 +233,7 @@ async fn a_provider_that_says_nothing_is_a_timeout() {
         (retries.most, retries.first_pause) = (1, Duration::ZERO);
         let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(retries)).await;
         assert_eq!(error.kind, ErrorKind::Timeout);
-        assert!(error.to_string().contains("150ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
+        assert!(error.to_string().contains("150 ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
         assert_eq!(server.requests().len(), 2);
     }
 }
