@@ -72,7 +72,7 @@ fn options_reach_the_wire(tools: &Registry) {
     let name = "mcp_filesystem_list_directory";
     let tools = tools.only(|definition| definition.name == name);
     let sent = |dialect: Dialect| {
-        let conversation = Conversation::default();
+        let conversation = Conversation::new().with("list the folder");
         let request = ChatRequest::new("m", &conversation).with_tools(&tools);
         let settings = Settings::new(dialect).with_base_url("https://models.example.com/v1");
         let encoded = encode(&settings, &request).expect("a request");
