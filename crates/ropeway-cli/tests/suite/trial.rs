@@ -108,7 +108,12 @@ impl Site {
 
     /// Runs a command against it, for a second at most.
     pub(crate) fn run(&self, command: &str) -> Run {
-        run_url(command, &self.url, Duration::from_secs(1))
+        self.run_within(command, Duration::from_secs(1))
+    }
+
+    /// Runs a command against it, for this long at most.
+    pub(crate) fn run_within(&self, command: &str, timeout: Duration) -> Run {
+        run_url(command, &self.url, timeout)
     }
 }
 

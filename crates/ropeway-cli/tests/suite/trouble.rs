@@ -153,12 +153,23 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
 
 #[test]
 fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
-    for (method, step) in
-        [("server/discover", "connecting to"), ("tools/list", "listing the tools of"), ("tools/call", "waiting for")]
-    {
-        let site = Site::start(&faulty(method, Fault::Hang));
+    let hung = faulty("server/discover", Fault::Hang).fault(On::method("initialize"), Fault::Hang);
+    let steps = [
+        (hung, "connecting to"),
+        (faulty("tools/list", Fault::Hang), "listing the tools of"),
+        (faulty("tools/call", Fault::Hang), "waiting for"),
+    ];
+    for (script, step) in steps {
+        let site = Site::start(&script);
         site.run("call echo message=hi").fails(5, &["gave no answer within 1 s", step]);
     }
+}
+
+#[test]
+fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
+    let site = Site::start(&faulty("server/discover", Fault::Hang));
+    let run = site.run_within("call echo message=hi", 8 * SECOND).expect(0);
+    assert_eq!(run.stdout, "hi\n");
 }
 
 #[test]
