@@ -107,14 +107,6 @@ impl Trace {
             return;
         }
         let kind = match error {
-            CallError::NotConnected { .. } => "not_connected",
-            CallError::Unavailable { .. } => "unavailable",
-            CallError::NeedsAuth { .. } => "needs_auth",
-            CallError::Timeout { .. } => "timeout",
-            CallError::Stopped { .. } => "stopped",
-            CallError::Cancelled => "cancelled",
-            CallError::Protocol { .. } => "protocol",
-            CallError::TooLarge { .. } => "too_large",
             CallError::Refused { code, .. } => {
                 let code = code.to_string();
                 self.span.record("rpc.response.status_code", code.as_str());
@@ -126,6 +118,7 @@ impl Trace {
             | CallError::Changed { .. }
             | CallError::Hidden { .. }
             | CallError::Failed { .. } => "_OTHER",
+            error => error.kind(),
         };
         self.failed(kind);
     }
