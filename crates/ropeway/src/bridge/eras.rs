@@ -1,6 +1,7 @@
 //! The servers that speak the legacy era, kept on disk so that they are not probed at every start.
 
 use std::collections::BTreeMap;
+#[cfg(test)]
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -10,13 +11,14 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::private;
+use crate::config::read_regular;
 use crate::mcp::Era;
 
 /// Changes with the format of the file.
 const VERSION: u64 = 1;
 
 /// Largest file that is read.
-const LARGEST: u64 = 1 << 20;
+const LARGEST: usize = 1 << 20;
 
 /// Number of servers that are kept, the newest.
 const MOST: usize = 256;
@@ -58,21 +60,31 @@ impl Eras {
 
     /// Keeps the era that a server speaks.
     pub(super) fn keep(&self, key: u64, era: Era) -> io::Result<()> {
+        match era {
+            Era::Legacy => self.change(key, true),
+            Era::Modern => self.forget(key),
+        }
+    }
+
+    /// Forgets a server: the next start probes it.
+    pub(super) fn forget(&self, key: u64) -> io::Result<()> {
+        self.change(key, false)
+    }
+
+    fn change(&self, key: u64, is_legacy: bool) -> io::Result<()> {
         let mut known = self.known();
         let age = known.get_or_insert_with(|| self.read()).age(key);
-        let is_known = match era {
-            Era::Legacy => age.is_some_and(|age| age < RENEWAL),
-            Era::Modern => age.is_none(),
-        };
+        let is_known = if is_legacy { age.is_some_and(|age| age < RENEWAL) } else { age.is_none() };
         if is_known {
             return Ok(());
         }
         // Another process may have written meanwhile.
         let mut content = self.read();
-        match era {
-            Era::Legacy => content.legacy.insert(name(key), now()),
-            Era::Modern => content.legacy.remove(&name(key)),
-        };
+        if is_legacy {
+            content.legacy.insert(name(key), now());
+        } else {
+            content.legacy.remove(&name(key));
+        }
         content.prune();
         let text = serde_json::to_string(&content)?;
         *known = Some(content);
@@ -86,9 +98,8 @@ impl Eras {
     /// Reads the file. One that is missing, too large or of another version is as good as empty.
     fn read(&self) -> Content {
         let read = || {
-            let is_small = fs::metadata(&self.file).ok()?.len() <= LARGEST;
-            let text = is_small.then(|| fs::read(&self.file).ok()).flatten()?;
-            serde_json::from_slice::<Content>(&text).ok().filter(|content| content.version == VERSION)
+            let text = read_regular(&self.file, LARGEST).ok()?;
+            serde_json::from_str::<Content>(&text).ok().filter(|content| content.version == VERSION)
         };
         read().unwrap_or(Content { version: VERSION, legacy: BTreeMap::new() })
     }
@@ -181,7 +192,10 @@ mod tests {
             fs::write(&file, text).expect("a file");
             assert_eq!(Eras::new(file.clone()).recall(1), None, "{text}");
         }
-        fs::File::create(&file).and_then(|file| file.set_len(LARGEST + 1)).expect("a large file");
+        fs::File::create(&file).and_then(|file| file.set_len(LARGEST as u64 + 1)).expect("a large file");
+        assert_eq!(Eras::new(file.clone()).recall(1), None);
+        // A device never ends, and a pipe may never begin.
+        fs::remove_file(&file).and_then(|()| std::os::unix::fs::symlink("/dev/zero", &file)).expect("a link");
         assert_eq!(Eras::new(file).recall(1), None);
     }
 }

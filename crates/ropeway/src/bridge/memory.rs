@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::eras::Eras;
 use super::private;
-use crate::config::{EraChoice, ServerConfig, Transport};
+use crate::config::{EraChoice, ServerConfig, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
 use crate::mcp::{Era, Prompt};
@@ -19,7 +19,7 @@ use crate::protocol::{tool_definition, wire_definition};
 use crate::tool::{Alias, ToolDefinition};
 
 /// No memory is larger than this; what is, is not ours.
-const LARGEST: u64 = 32 << 20;
+const LARGEST: usize = 32 << 20;
 
 /// Changes when what is written does.
 const VERSION: u64 = 3;
@@ -101,6 +101,11 @@ impl Memory {
         is_probed(config).then(|| self.eras.recall(key(config))).flatten()
     }
 
+    /// Forgets the era of a server: the next start probes it.
+    pub(super) fn forget_era(&self, config: &ServerConfig) -> io::Result<()> {
+        if is_probed(config) { self.eras.forget(key(config)) } else { Ok(()) }
+    }
+
     /// Keeps the era that a server speaks.
     pub(super) fn keep_era(&self, config: &ServerConfig, era: Era) -> io::Result<()> {
         if is_probed(config) { self.eras.keep(key(config), era) } else { Ok(()) }
@@ -108,17 +113,14 @@ impl Memory {
 
     /// What a server had the last time, if that is remembered.
     pub(super) fn recall(&self, config: &ServerConfig) -> Option<Remembered> {
-        let path = self.path(config);
-        if fs::metadata(&path).ok()?.len() > LARGEST {
-            return None;
-        }
-        Remembered::read(&config.alias, &fs::read(&path).ok()?)
+        let text = read_regular(&self.path(config), LARGEST).ok()?;
+        Remembered::read(&config.alias, text.as_bytes())
     }
 
     /// Keeps what a server has.
     pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered) -> io::Result<()> {
         let text = remembered.to_text(&config.alias);
-        if text.len() as u64 > LARGEST {
+        if text.len() > LARGEST {
             // It would not be read. What was kept before is not what the server has now.
             return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),
@@ -246,7 +248,7 @@ mod tests {
         let memory = Memory::new(folder.path());
         memory.keep(&config("a"), &remembered()).expect("kept");
         let mut large = remembered();
-        large.tools[0].description = Some("d".repeat(LARGEST as usize));
+        large.tools[0].description = Some("d".repeat(LARGEST));
         memory.keep(&config("a"), &large).expect("nothing to keep");
         assert_eq!(memory.recall(&config("a")), None);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);

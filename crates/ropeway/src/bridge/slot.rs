@@ -490,11 +490,14 @@ impl Slot {
         });
     }
 
-    /// Keeps the era that the server speaks.
-    fn keep_era(&self, era: Era) {
-        if let (Some(memory), Some(config)) = (&self.roof.memory, self.config())
-            && let Err(error) = memory.keep_era(config, era)
-        {
+    /// Keeps the era that the server speaks, or forgets it.
+    fn keep_era(&self, era: Option<Era>) {
+        let Some((memory, config)) = self.roof.memory.as_ref().zip(self.config()) else { return };
+        let kept = match era {
+            Some(era) => memory.keep_era(config, era),
+            None => memory.forget_era(config),
+        };
+        if let Err(error) = kept {
             tracing::debug!(server = %self.alias(), "the era could not be remembered: {error}");
         }
     }
@@ -690,7 +693,16 @@ pub(super) struct View {
 /// It does not hold the slot while it waits, so that the slot can go.
 async fn follow(slot: Weak<Slot>, mcp: Mcp) {
     let (mut state, mut tools, mut prompts) = (mcp.state(), mcp.tools_version(), mcp.prompts_version());
-    if let Err(failed) = mcp.connect().await {
+    let mut connecting = std::pin::pin!(mcp.connect());
+    let connected = tokio::select! {
+        connected = &mut connecting => connected,
+        () = tokio::time::sleep(mcp.timeouts().bounded().connect / 2) => {
+            // A server that is silent for so long may speak another era by now. The next start probes it.
+            slot.upgrade().iter().for_each(|slot| slot.keep_era(None));
+            connecting.await
+        }
+    };
+    if let Err(failed) = connected {
         let Some(slot) = slot.upgrade() else { return };
         slot.failed(chain(&*failed.cause));
         slot.progress.send_replace(Progress::Failed(ConnectFailed { server: slot.alias().clone(), ..failed }));
@@ -707,7 +719,7 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
                 slot.failed(chain(&**cause));
             }
             if let State::Ready { server } = &*state.borrow() {
-                slot.keep_era(server.era);
+                slot.keep_era(Some(server.era));
             }
             slot.roof.change();
             slot.wants_prompts()

@@ -420,14 +420,16 @@ fn loads_code(name: &str) -> bool {
 /// Returns an argument with its own secret hidden. `before` is the argument before it.
 fn argument(before: &str, argument: &str, salt: &str) -> String {
     let is_option = |text: &str| text.starts_with('-');
-    // What follows `--no-auth` is not its value.
-    let is_value = is_option(before) && !before.contains('=') && !before.starts_with("--no-") && !is_option(argument);
+    // Only options of two dashes: `python3 -Xtoken evil.py` runs `evil.py`. What follows `--no-auth` is not its value.
+    let takes_value = |text: &str| text.starts_with("--") && !text.starts_with("--no-") && !text.contains('=');
+    let is_value = takes_value(before) && !is_option(argument);
     // A shell runs `x` for `TOKEN=basic x`.
     let is_word = |text: &str| !text.contains(char::is_whitespace);
     if is_value && is_word(argument) && names_secret(before, argument) {
         return named(before, argument, salt);
     }
-    if let Some((name, value)) = argument.split_once('=').filter(|(name, _)| is_name(name)) {
+    let has_value = |name: &str| is_name(name) && (!is_option(name) || name.starts_with("--"));
+    if let Some((name, value)) = argument.split_once('=').filter(|(name, _)| has_value(name)) {
         let line = if is_option(name) && name.ends_with("header") { header_line(value, salt) } else { None };
         let value = match line {
             Some(line) => line,
@@ -744,6 +746,15 @@ collisions: suffix
         for broken in ["servers: [{alias: a}]", "servers: 1", "", "servers: [{alias: a, command: '${X}'}]"] {
             assert!(super::review(broken, Path::new("nowhere/ropeway.yaml")).is_err(), "{broken}");
         }
+    }
+
+    #[test]
+    fn an_option_of_one_dash_never_hides_what_follows() {
+        for (before, word) in [("-Xtoken", "evil.py"), ("-Ipassword", "evil.pl"), ("-Wsecret", "a1b2c3d4e5f60718")] {
+            assert_eq!(argument(before, word, "salt"), word);
+        }
+        assert_eq!(argument("", "-Ipassword=a1b2c3d4e5f60718", "salt"), "-Ipassword=a1b2c3d4e5f60718");
+        assert_ne!(argument("--token", "a1b2c3d4e5f60718", "salt"), "a1b2c3d4e5f60718");
     }
 
     #[test]

@@ -16,16 +16,13 @@ const MOST_MERGED: usize = 1000;
 /// The most keys of one map.
 const MOST_KEYS: usize = 10_000;
 
-/// What a value weighs besides its text.
-const WEIGHT: usize = 32;
-
 /// The tree of the one document in the text.
 pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
     let mut builder = Builder::default();
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
-            let place = place(error.marker());
+            let place = within(text, place(error.marker()));
             // The scanner has a limit of its own, and meets it before we see what is nested.
             if error.info().contains("recursion limit") {
                 return too_deep(place);
@@ -47,6 +44,16 @@ pub(super) fn empty() -> ConfigProblem {
 
 fn place(marker: &Marker) -> Place {
     Place { line: marker.line(), column: marker.col() + 1 }
+}
+
+/// Returns a place in the text, or the one behind its end: the scanner may look further than it reads.
+fn within(text: &str, place: Place) -> Place {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut lines = text.split('\n');
+    match lines.nth(place.line.saturating_sub(1)) {
+        Some(line) => Place { column: place.column.clamp(1, line.chars().count() + 1), ..place },
+        None => Place { line: text.split('\n').count() + 1, column: 1 },
+    }
 }
 
 #[derive(Default)]
@@ -135,7 +142,7 @@ impl Builder {
     /// A value is whole: it goes where it belongs.
     fn finish(&mut self, node: Node, anchor: usize) -> Result<(), ConfigProblem> {
         if anchor > 0 {
-            let weight = weight(&node);
+            let weight = node.weight();
             // Anchors within anchors are kept once for each.
             self.grown += weight;
             if self.grown > GROWTH {
@@ -208,7 +215,7 @@ fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Result<Vec<Entry>, Confi
 }
 
 /// Refuses a map that is so large that work on it would take long.
-fn check_count(entries: &[Entry]) -> Result<(), ConfigProblem> {
+pub(super) fn check_count(entries: &[Entry]) -> Result<(), ConfigProblem> {
     match entries.get(MOST_KEYS) {
         None => Ok(()),
         Some(Entry { place, .. }) => {
@@ -234,15 +241,6 @@ pub(super) fn check_keys(entries: &[Entry]) -> Result<(), ConfigProblem> {
         }
     }
     Ok(())
-}
-
-fn weight(node: &Node) -> usize {
-    WEIGHT
-        + match &node.kind {
-            Kind::Scalar { text, .. } => text.len(),
-            Kind::List(items) => items.iter().map(weight).sum(),
-            Kind::Map(entries) => entries.iter().map(|entry| WEIGHT + entry.key.len() + weight(&entry.value)).sum(),
-        }
 }
 
 fn depth(node: &Node) -> usize {

@@ -426,10 +426,14 @@ fn may_be_sse(failed: &ConnectError) -> bool {
     }
 }
 
-/// Returns whether a server that was taken for a legacy one may be a modern one by now: it does not know `initialize`.
+/// Returns whether a server that was taken for a legacy one may be a modern one by now: it refuses `initialize`, or ends over it.
 fn may_be_modern(failed: &ConnectError) -> bool {
     match failed {
-        ConnectError::Refused(_) | ConnectError::Protocol(_) | ConnectError::Version { .. } => true,
+        ConnectError::Refused(_)
+        | ConnectError::Protocol(_)
+        | ConnectError::Version { .. }
+        | ConnectError::Exited { .. }
+        | ConnectError::Hangup { .. } => true,
         ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
         _ => false,
     }

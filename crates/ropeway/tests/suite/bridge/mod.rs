@@ -628,6 +628,44 @@ fn a_server_that_became_modern_is_found_out_in_one_connection() {
 }
 
 #[test]
+fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
+    scene(|scene| async move {
+        let http = listening(Script::legacy()).await;
+        let folder = scene.directory().join("memory");
+        let start = async |connect: std::time::Duration| {
+            let mut entry = entry("a", at(http.url()));
+            if let Settings::Known(config) = &mut entry.settings {
+                config.timeouts.connect = connect;
+            }
+            let bridge = Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge");
+            bridge.start().await.expect("no server is required");
+            let outcome = bridge.verdicts().remove(0).outcome;
+            bridge.stop().await;
+            outcome
+        };
+        assert!(matches!(start(SOON).await, Outcome::Ready { .. }));
+        http.set(|script| *script = Script::modern().fault(On::method("initialize"), Fault::Hang));
+        // It fails in its time, and then it is not taken for a legacy server any more.
+        assert!(matches!(start(ms(600)).await, Outcome::Down { .. }));
+        assert!(matches!(start(SOON).await, Outcome::Ready { .. }));
+
+        // A process that ends over `initialize` is started again and probed.
+        let file = scene.directory().join("script.json");
+        let program = env!("CARGO_BIN_EXE_scripted-server");
+        let command = format!("exec {program} \"$(cat {})\"", file.display());
+        for script in [Script::legacy(), Script::modern().fault(On::method("initialize"), Fault::exit())] {
+            std::fs::write(&file, serde_json::to_string(&script).expect("a script")).expect("a file");
+            let servers = config([entry("b", scene.stdio("sh", ["-c", &command]))]);
+            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            bridge.start().await.expect("no server is required");
+            let verdicts = bridge.verdicts();
+            assert!(matches!(verdicts[0].outcome, Outcome::Ready { .. }), "{verdicts:?}");
+            bridge.stop().await;
+        }
+    });
+}
+
+#[test]
 fn registered_tools_keep_their_connections_alive() {
     scene(|scene| async move {
         let mut tools = Registry::default();
