@@ -103,7 +103,9 @@ impl Failure {
             [] => Self::usage(error.to_string()).caused_by_source(error),
             [problem] => Self::usage(place(problem)),
             many => {
-                many.iter().map(place).fold(Self::usage(format!("`{file}` has {} problems", many.len())), Self::hint)
+                let more = if error.truncated { "more than " } else { "" };
+                let message = format!("`{file}` has {more}{} problems", many.len());
+                many.iter().map(place).fold(Self::usage(message), Self::hint)
             }
         }
     }

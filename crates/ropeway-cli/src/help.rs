@@ -93,7 +93,7 @@ impl Help {
                 Some(format!("{name} says which are: `tools` or `tool_allowlist` of `{server}`"))
             }
             (Outcome::Invalid { .. }, Some((_, name))) => Some(format!(
-                "remove the key from {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
+                "correct or remove the key in {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
             )),
             (Outcome::Disabled, Some((_, name))) => {
                 Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))

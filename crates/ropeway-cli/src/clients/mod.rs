@@ -197,7 +197,11 @@ fn words(error: &ConfigError) -> String {
         [] => failure::line(error),
         [problem, more @ ..] => {
             let place = if problem.line > 0 { format!("{}:{}: ", problem.line, problem.column) } else { String::new() };
-            let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
+            let more = match more.len() {
+                0 => String::new(),
+                count if error.truncated => format!(", and more than {count} more"),
+                count => format!(", and {count} more"),
+            };
             format!("{place}{problem}{more}")
         }
     }

@@ -131,7 +131,7 @@ fn switched_off(entry: &ServerEntry, config: &Config) -> Report {
 /// A server whose entry has a key that is not supported.
 fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
     let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
-        .fix("remove the key, or write the server into a ropeway.yaml with keys that Ropeway knows");
+        .fix("correct or remove the key, or write the server into a ropeway.yaml with keys that Ropeway knows");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

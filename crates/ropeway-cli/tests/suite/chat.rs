@@ -18,7 +18,7 @@ use crate::{Ropeway, Run};
 const DEMO: &str = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a real one, `--stdio COMMAND` or `--url URL` takes one at once.\n";
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A model that says what it is told to, and a place to talk to it.
 pub(crate) struct Model {

@@ -104,7 +104,11 @@ fn a_foreign_key_that_is_not_supported_stops_that_server_alone() {
     let words = "is not supported; a key that restricts or authenticates is never ignored";
     assert!(run.stderr.contains("warning: server `bad` is not started: `permissions` (1:"), "{}", run.stderr);
     let run = home.run(&["call", "bad.calculate", "expression=6*7", "--config", "mcp.json"]).expect(2);
-    assert!(run.stderr.contains(words) && run.stderr.contains("remove the key from mcp.json"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains(words) && run.stderr.contains("correct or remove the key in mcp.json"),
+        "{}",
+        run.stderr
+    );
     for arguments in [&["tools"][..], &["health"], &["doctor"]] {
         let run = home.run(&[arguments, &["--config", "mcp.json"]].concat());
         assert!(

@@ -165,10 +165,10 @@ fn a_slow_server_does_not_hide_the_others() {
         ("health", "quick   ● ready"),
     ] {
         let begun = Instant::now();
-        let run = place.run(&format!("{typed} --timeout 2s")).expect(5);
+        let run = place.run(&format!("{typed} --timeout 4s")).expect(5);
         assert!(run.stdout.contains(words), "{typed}: {}", run.stdout);
-        assert!(run.stdout.contains("◐ slow · no answer within 2 s"), "{typed}: {}", run.stdout);
-        assert!(begun.elapsed() < Duration::from_secs(4), "{typed} took {:?}", begun.elapsed());
+        assert!(run.stdout.contains("◐ slow · no answer within 4 s"), "{typed}: {}", run.stdout);
+        assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
     assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1 s"), "{}", run.stderr);
@@ -182,17 +182,17 @@ fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
         .fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
     let never = Script::default().fault(On::method("resources/list"), Fault::Hang);
     let place = Place::with(&[entry("good", &Script::default()), entry("refuses", &refuses), entry("never", &never)]);
-    let run = place.run("resources --timeout 2s").expect(5);
+    let run = place.run("resources --timeout 4s").expect(5);
     assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);
     assert!(
         run.stdout.contains("✗ refuses · no answer\n    server `refuses` answered error -32000: no shelf\n"),
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("◐ never · no answer within 2 s\n"), "{}", run.stdout);
-    let list = place.run("resources --json --timeout 2s").expect(5).json();
+    assert!(run.stdout.contains("◐ never · no answer within 4 s\n"), "{}", run.stdout);
+    let list = place.run("resources --json --timeout 4s").expect(5).json();
     assert_eq!(list["servers"][1]["error"], "server `refuses` answered error -32000: no shelf");
-    assert_eq!(list["servers"][2]["error"], "no answer within 2 s");
+    assert_eq!(list["servers"][2]["error"], "no answer within 4 s");
 }
 
 #[test]

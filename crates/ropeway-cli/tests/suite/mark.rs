@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const VARIABLE: &str = "LOGNAME";
 
 /// How long a process that was killed may take to be gone.
-const DYING: Duration = Duration::from_secs(1);
+const DYING: Duration = Duration::from_secs(5);
 
 /// The mark of one command. When it is dropped, no process may carry it any more.
 pub(crate) struct Mark(String);
@@ -98,7 +98,7 @@ fn the_command_and_the_demo_server_carry_the_mark() {
         if expected.iter().all(|line| lines.contains(line)) {
             break;
         }
-        assert!(started.elapsed() < Duration::from_secs(10), "{lines:?}");
+        assert!(started.elapsed() < Duration::from_secs(30), "{lines:?}");
     }
     running.end().expect(0);
 }

@@ -10,8 +10,15 @@ use ropeway::testing::Script;
 use crate::mark::Mark;
 use crate::{Ropeway, Run, Running};
 
-/// How much later than its timeout a command may end.
-const LATE: Duration = Duration::from_secs(1);
+/// How much later than its timeout a command may end: nothing that hangs lives on for as short as this, and a busy machine
+/// needs its time.
+pub(crate) const LATE: Duration = Duration::from_secs(10);
+
+/// How long a command has that is not expected to time out.
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+
+/// The timeout of a command that is expected to reach it; enough for what comes before, even on a busy machine.
+pub(crate) const BRIEF: Duration = Duration::from_secs(3);
 
 /// A command against a server that is a process.
 pub(crate) struct Trial {
@@ -24,7 +31,7 @@ impl Trial {
     /// A command line without its server, such as `call echo message=hi`.
     pub(crate) fn new(command: &str, server: impl Into<String>) -> Self {
         let arguments = command.split(' ').map(str::to_owned).collect();
-        Self { arguments, server: server.into(), timeout: Duration::from_secs(1) }
+        Self { arguments, server: server.into(), timeout: PATIENT }
     }
 
     /// The same against a scripted server.
@@ -32,7 +39,7 @@ impl Trial {
         Self::new(command, scripted(script))
     }
 
-    /// Gives the command more time than a second, when that is not what is tried.
+    /// Sets the timeout of the command.
     pub(crate) fn within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -64,7 +71,7 @@ impl Trial {
         let running = self.command().start();
         let started = Instant::now();
         while running.others().is_empty() {
-            assert!(started.elapsed() < Duration::from_secs(10), "the server did not start");
+            assert!(started.elapsed() < PATIENT, "the server did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         running
@@ -106,14 +113,9 @@ impl Site {
         Self { child, url: url.trim().to_owned(), _mark: mark }
     }
 
-    /// Runs a command against it, for a second at most.
+    /// Runs a command against it that is not expected to time out.
     pub(crate) fn run(&self, command: &str) -> Run {
-        self.run_within(command, Duration::from_secs(1))
-    }
-
-    /// Runs a command against it, for this long at most.
-    pub(crate) fn run_within(&self, command: &str, timeout: Duration) -> Run {
-        run_url(command, &self.url, timeout)
+        run_url(command, &self.url, PATIENT)
     }
 }
 

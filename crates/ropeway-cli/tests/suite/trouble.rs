@@ -9,13 +9,8 @@ use serde_json::json;
 
 use crate::mark::{command_line, signal};
 use crate::place::Place;
-use crate::trial::{Site, Trial, binary, run_url};
+use crate::trial::{BRIEF, LATE, PATIENT, Site, Trial, binary, run_url};
 use crate::{Ropeway, Run};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-/// Some trials move much, and a busy machine takes its time.
-const PATIENT: Duration = Duration::from_secs(20);
 
 fn faulty(method: &str, fault: impl Into<Fault>) -> Script {
     Script::default().fault(On::method(method), fault)
@@ -49,13 +44,13 @@ fn a_refused_call_ends_with_1() {
 #[test]
 fn an_answer_that_is_too_large_ends_with_1() {
     let script = faulty("tools/call", Fault::Giant { bytes: 70 << 20 });
-    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run();
+    let run = Trial::scripted("call echo message=hi", &script).run();
     run.fails(1, &["server `scripted-server` sent more than 67108864 bytes"]);
 }
 
 #[test]
 fn a_large_answer_is_printed_whole() {
-    let run = Trial::scripted("call blob bytes=8000000", &Script::default()).within(PATIENT).run().expect(0);
+    let run = Trial::scripted("call blob bytes=8000000", &Script::default()).run().expect(0);
     assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_001, ""));
 }
 
@@ -86,14 +81,14 @@ fn a_server_that_dies_on_the_way_ends_with_3() {
         ("call crash", Script::default()),
         ("call echo message=hi", faulty("tools/call", Fault::CloseOutput)),
     ] {
-        Trial::scripted(command, &script).within(PATIENT).run().fails(3, &["server `scripted-server` "]);
+        Trial::scripted(command, &script).run().fails(3, &["server `scripted-server` "]);
     }
 }
 
 #[test]
 fn a_server_that_dies_of_an_unknown_method_is_spoken_to_in_its_own_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
-    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run().expect(0);
+    let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
@@ -135,7 +130,10 @@ fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
 
 #[test]
 fn a_server_that_never_says_a_word_ends_with_5() {
-    Trial::new("tools", "sleep 60").run().fails(5, &["server `sleep` gave no answer within 1 s", "connecting"]);
+    Trial::new("tools", "sleep 60")
+        .within(BRIEF)
+        .run()
+        .fails(5, &["server `sleep` gave no answer within 3 s", "connecting"]);
 }
 
 #[test]
@@ -146,8 +144,8 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/list", Fault::Hang), "listing the tools of"),
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
-        let run = Trial::scripted("call echo message=hi", &script).run();
-        run.fails(5, &["server `scripted-server` gave no answer within 1 s", step]);
+        let run = Trial::scripted("call echo message=hi", &script).within(BRIEF).run();
+        run.fails(5, &["server `scripted-server` gave no answer within 3 s", step]);
     }
 }
 
@@ -161,33 +159,36 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
     ];
     for (script, step) in steps {
         let site = Site::start(&script);
-        site.run("call echo message=hi").fails(5, &["gave no answer within 1 s", step]);
+        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["gave no answer within 3 s", step]);
     }
 }
 
 #[test]
 fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
     let site = Site::start(&faulty("server/discover", Fault::Hang));
-    let run = site.run_within("call echo message=hi", 8 * SECOND).expect(0);
+    let run = run_url("call echo message=hi", &site.url, 4 * BRIEF).expect(0);
     assert_eq!(run.stdout, "hi\n");
 }
 
 #[test]
 fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
     let script = Script::default();
-    Trial::scripted("call sleep ms=60000 steps=600", &script).run().fails(5, &["within 1 s"]);
+    Trial::scripted("call sleep ms=60000 steps=600", &script).within(BRIEF).run().fails(5, &["within 3 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").run().fails(5, &["server `yes` gave no answer within 1 s"]);
-    Trial::new("tools", "sh -c 'exec cat /dev/zero'").run().fails(5, &["server `sh` gave no answer within 1 s"]);
+    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` gave no answer within 3 s"]);
+    Trial::new("tools", "sh -c 'exec cat /dev/zero'")
+        .within(BRIEF)
+        .run()
+        .fails(5, &["server `sh` gave no answer within 3 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
-    let run = Trial::new("tools", "sh -c 'yes alas >&2'").run();
-    let run = run.fails(5, &["server `sh` gave no answer within 1 s"]);
+    let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
+    let run = run.fails(5, &["server `sh` gave no answer within 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
 
@@ -195,7 +196,7 @@ fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
 fn a_list_that_never_ends_is_an_end_all_the_same() {
     for paging in [ropeway::testing::Paging::Endless, ropeway::testing::Paging::Repeated] {
         let script = Script { paging, page_size: Some(1), ..Script::default() };
-        let run = Trial::scripted("tools", &script).within(PATIENT).run();
+        let run = Trial::scripted("tools", &script).run();
         assert!(matches!(run.code, Some(0 | 3)), "{:?}\n{}", run.code, run.stderr);
     }
 }
@@ -208,7 +209,7 @@ fn noise_and_chatter_do_not_keep_the_answer_from_us() {
         .fault(On::any(), Fault::storm("notifications/message", 1000))
         .fault(On::any(), Fault::unknown_request())
         .fault(On::any(), Fault::OddProgress);
-    let run = Trial::scripted("call echo message=hi", &script).within(PATIENT).run().expect(0);
+    let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
@@ -222,12 +223,12 @@ fn stubborn(grandchild: Grandchild) -> Script {
 #[test]
 fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
-        let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).within(3 * SECOND).run().expect(0);
+        let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
         let hangs = stubborn(grandchild).fault(On::method("tools/call"), Fault::Hang);
-        Trial::scripted("call echo message=hi", &hangs).run().fails(5, &["within 1 s"]);
+        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["within 3 s"]);
         let ends = stubborn(grandchild).fault(On::method("tools/call"), Fault::exit());
-        Trial::scripted("call echo message=hi", &ends).within(3 * SECOND).run().fails(3, &["is unavailable"]);
+        Trial::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
     }
 }
 
@@ -248,7 +249,7 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
             let told = Instant::now();
             signal(name, id);
             assert_eq!(running.child.wait().expect("an end").code(), Some(code));
-            assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+            assert!(told.elapsed() < LATE, "{:?}", told.elapsed());
         }
     }
 }
@@ -257,11 +258,11 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
 fn sigquit_ends_the_servers_too_and_shows_in_the_status() {
     use std::os::unix::process::ExitStatusExt as _;
     let hangs = stubborn(Grandchild::HoldingPipes).fault(On::method("tools/list"), Fault::Hang);
-    let mut running = Trial::scripted("tools", &hangs).within(30 * SECOND).start();
+    let mut running = Trial::scripted("tools", &hangs).start();
     let began = Instant::now();
     // The server and its child.
     while running.others().len() < 2 {
-        assert!(began.elapsed() < 20 * SECOND);
+        assert!(began.elapsed() < PATIENT);
         std::thread::sleep(Duration::from_millis(10));
     }
     signal("QUIT", running.child.id());
@@ -293,7 +294,7 @@ fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
             if left.is_empty() {
                 break;
             }
-            if began.elapsed() > 2 * SECOND {
+            if began.elapsed() > LATE {
                 left.iter().for_each(|id| signal("KILL", *id));
                 panic!("{way}: {left:?} are left");
             }

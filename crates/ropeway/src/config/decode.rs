@@ -1,5 +1,6 @@
 //! From a tree to records: a serde deserializer that knows places.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::de::value::StrDeserializer;
@@ -8,10 +9,13 @@ use serde::forward_to_deserialize_any;
 use serde_json::Number;
 
 use super::node::{Entry, Kind, Node, Place, Plain, Step, is_private, name_only, path_text, plain};
-use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
+use super::problem::{ConfigProblem, MAX_PROBLEMS, in_backticks, nearest, one_of};
 
 /// More keys than a person reads in an aside.
 const MANY: usize = 10;
+
+/// How much [`decode_all`] reads to find more than one problem, in the weight of nodes.
+const WORK: usize = 96 << 20;
 
 /// The record that the tree stands for, or what is first wrong with it. `base` is the path of the tree in the file.
 pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
@@ -20,15 +24,25 @@ pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, 
 }
 
 /// The record without what is wrong with it, and all that is. There is none when too little is left.
+///
+/// Every problem takes another pass over the tree, so a large tree or one with more than [`MAX_PROBLEMS`] is not read to its end:
+/// the problems so far are returned, without a record.
 pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Option<T>, Vec<ConfigProblem>) {
     let mut problems = Vec::new();
     let mut left_out: Vec<String> = Vec::new();
-    let mut rest = node.clone();
+    let mut rest = Cow::Borrowed(node);
+    let mut passes = 0;
+    let mut most = 1;
     loop {
         let mistake = match T::deserialize(Decoder { node: &rest, hides: false, exact: false }) {
             Ok(record) => return (Some(record), problems),
             Err(mistake) => mistake,
         };
+        if passes == 0 {
+            // One more than is shown, so that it is known that there are more.
+            most = (WORK / node.weight()).clamp(1, MAX_PROBLEMS + 1);
+        }
+        passes += 1;
         let culprit = mistake.culprit();
         // What was left out, or misspelled, is told already.
         let is_told =
@@ -38,9 +52,13 @@ pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Optio
         if !is_told {
             problems.push(mistake.into_problem(node.place, base));
         }
-        match rest.without(&culprit).or_else(|| rest.without(culprit.get(..1)?)) {
-            Some(less) => rest = less,
-            None => return (None, problems),
+        if passes >= most {
+            return (None, problems);
+        }
+        let rest = rest.to_mut();
+        let is_removed = rest.remove(&culprit) || culprit.get(..1).is_some_and(|first| rest.remove(first));
+        if !is_removed {
+            return (None, problems);
         }
     }
 }

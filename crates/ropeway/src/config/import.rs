@@ -44,6 +44,9 @@ pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
         let problem = ConfigProblem::at(tree.place, "", "no servers of another client", "`mcpServers` or the like");
         return Err(ConfigError::new(origin, vec![problem]));
     };
+    if !translation.problems.is_empty() {
+        return Err(ConfigError::new(origin, translation.problems));
+    }
     let mut foreign = Foreign { warnings: translation.warnings, ..Foreign::default() };
     for written in translation.servers {
         if let Some(refusal) = &written.refusal {

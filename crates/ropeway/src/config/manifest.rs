@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::foreign::{THEIR_OWN, translated};
-use super::node::{Entry, Kind, Node, Place, Step, Written, name_only, path_text};
+use super::node::{Entry, Kind, Node, Place, Plain, Step, Written, name_only, path_text, plain};
 use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
 use super::raw::CONNECTION;
 
@@ -50,6 +50,42 @@ pub(super) fn collections(tree: &Node) -> Vec<(String, &Node)> {
         Some((format!("{outer}.{inner}"), servers))
     });
     found.collect()
+}
+
+/// Restrictions that have an effect only under `config`.
+const RESTRICTIONS: [&str; 3] = ["enabled_servers", "tool_allowlist", "lock"];
+
+/// Keys of a server that restrict it, and that restrict nothing elsewhere.
+const OF_A_SERVER: [&str; 6] =
+    ["disabledTools", "disabled_tools", "enabledTools", "enabled_tools", "excludeTools", "includeTools"];
+
+/// Returns a problem for each restriction that would have no effect where it is, in the file itself or below `services`.
+pub(super) fn misplaced(tree: &Node) -> Vec<ConfigProblem> {
+    let services = tree.get("services").map(Node::entries).unwrap_or_default();
+    let top = tree.entries().iter().filter_map(|entry| misplaced_at("", entry));
+    top.chain(services.iter().filter_map(|entry| misplaced_at("services", entry))).collect()
+}
+
+fn misplaced_at(path: &str, Entry { key, place, value }: &Entry) -> Option<ConfigProblem> {
+    let is =
+        |truth: bool| matches!(&value.kind, Kind::Scalar { text, plain: true } if plain(text) == Plain::Truth(truth));
+    let plain_key = |key: &str| key.to_lowercase().replace(['_', '-'], "");
+    let outside = |expected: String| {
+        Some(ConfigProblem::at(*place, path, format!("{} outside of `config`", in_backticks(key)), expected))
+    };
+    match plain_key(key).as_str() {
+        // The file as a whole has this switch.
+        "enabled" if path.is_empty() && key == "enabled" => None,
+        "enabled" if !is(true) => outside("`config.enabled`".to_owned()),
+        "disabled" if !is(false) && !value.is_nothing() => outside("`config.enabled: false`".to_owned()),
+        // Below `services`, it may be the name of a service.
+        "lock" if !path.is_empty() && value.is_map() => None,
+        _ if OF_A_SERVER.contains(&key.as_str()) => outside("it at each server".to_owned()),
+        plain => {
+            let meant = RESTRICTIONS.into_iter().find(|known| plain_key(known) == plain)?;
+            outside(format!("`config.{meant}`"))
+        }
+    }
 }
 
 /// The servers of one list or map in native words, and what is wrong with them.
@@ -171,8 +207,16 @@ impl Settings<'_> {
         if !self.is_manifest || !has_synonyms {
             return self.put(key, place, value.clone(), source);
         }
-        for entry in translated(key, place, value) {
-            self.put(&entry.key, entry.place, entry.value, source.clone());
+        match translated(key, place, value) {
+            Ok(entries) => {
+                for entry in entries {
+                    self.put(&entry.key, entry.place, entry.value, source.clone());
+                }
+            }
+            Err(problem) => {
+                let path = format!("{}.{source}{}", self.path, problem.path);
+                self.problems.push(ConfigProblem { path, ..problem });
+            }
         }
     }
 

@@ -8,6 +8,12 @@ use super::problem::{ConfigProblem, in_backticks};
 /// How deep lists and maps may lie within each other.
 pub(super) const DEPTH: usize = 100;
 
+/// What a value weighs in addition to its text.
+const WEIGHT: usize = 32;
+
+/// Maximum characters of a key in the path of a problem.
+const KEY_SHOWN: usize = 100;
+
 /// Where something begins: line and column, both from one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
@@ -52,17 +58,19 @@ pub(super) struct Written {
     pub(super) refusal: Option<Refusal>,
 }
 
-/// A key of another client that restricts or authenticates and that is not supported.
+/// A key of another client that restricts or authenticates and that cannot be honoured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) key: String,
     pub(super) place: Place,
+    /// What is wrong with it, as the end of a sentence that begins with the key.
+    pub(super) reason: String,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, Place { line, column }) = (in_backticks(&self.key), self.place);
-        write!(f, "{key} ({line}:{column}) is not supported; a key that restricts or authenticates is never ignored")
+        write!(f, "{key} ({line}:{column}) {}", self.reason)
     }
 }
 
@@ -180,16 +188,25 @@ impl Node {
         }
     }
 
-    /// The map without what these keys lead to; none when they lead nowhere.
-    pub(super) fn without(&self, path: &[Step]) -> Option<Self> {
-        let ([Step::Key(key), rest @ ..], Kind::Map(entries)) = (path, &self.kind) else { return None };
-        let at = entries.iter().position(|entry| entry.key == *key)?;
-        let mut entries = entries.clone();
-        match rest {
-            [] => drop(entries.remove(at)),
-            rest => entries[at].value = entries[at].value.without(rest)?,
+    /// Removes the entry that these keys lead to. Returns false if they lead nowhere.
+    pub(super) fn remove(&mut self, path: &[Step]) -> bool {
+        let ([Step::Key(key), rest @ ..], Kind::Map(entries)) = (path, &mut self.kind) else { return false };
+        let Some(at) = entries.iter().position(|entry| entry.key == *key) else { return false };
+        if rest.is_empty() {
+            entries.remove(at);
+            return true;
         }
-        Some(Self::map(self.place, entries))
+        entries[at].value.remove(rest)
+    }
+
+    /// Returns about how many bytes a copy of the value takes, which also bounds the work to read it.
+    pub(super) fn weight(&self) -> usize {
+        WEIGHT
+            + match &self.kind {
+                Kind::Scalar { text, .. } => text.len(),
+                Kind::List(items) => items.iter().map(Self::weight).sum(),
+                Kind::Map(entries) => entries.iter().map(|entry| WEIGHT + entry.key.len() + entry.value.weight()).sum(),
+            }
     }
 
     /// The place of what a path leads to, or of the last part of it that is there.
@@ -260,7 +277,11 @@ pub(super) fn path_text(base: &str, steps: &[Step]) -> String {
             Step::Key(key) => {
                 let shown = if hides { name_only(key) } else { key.clone() };
                 hides |= is_private(key);
-                let key = shown.as_str();
+                let key = match shown.char_indices().nth(KEY_SHOWN) {
+                    Some((end, _)) => format!("{}…", &shown[..end]),
+                    None => shown,
+                };
+                let key = key.as_str();
                 let odd = key.is_empty() || key.contains(|c: char| matches!(c, '.' | '[' | ']') || c.is_whitespace());
                 match (odd, path.is_empty()) {
                     (true, _) => path.push_str(&format!("[{key:?}]")),

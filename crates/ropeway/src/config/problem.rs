@@ -10,10 +10,13 @@ use crate::secret::{Mask, in_arguments};
 /// How much of a value is shown.
 const SHOWN: usize = 60;
 
+/// Maximum problems of one error.
+pub(super) const MAX_PROBLEMS: usize = 100;
+
 /// How alike two words must be for one to be meant by the other.
 const ALIKE: f64 = 0.75;
 
-/// A configuration file that cannot be used. Its text names every problem on a line of its own.
+/// A configuration file that cannot be used. Its text names every problem on a line of its own, up to 100 of them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfigError {
@@ -21,20 +24,24 @@ pub struct ConfigError {
     pub file: PathBuf,
     /// What is wrong with it, in the order of the file; empty when it could not be read at all.
     pub problems: Vec<ConfigProblem>,
+    /// The file has more problems than these: reading stopped at the limit of 100.
+    pub truncated: bool,
     source: Option<Arc<std::io::Error>>,
 }
 
 impl ConfigError {
     pub(super) fn new(file: &Path, mut problems: Vec<ConfigProblem>) -> Self {
+        let truncated = problems.len() > MAX_PROBLEMS;
         problems.sort_by_key(|problem| (problem.line, problem.column));
         problems.dedup_by(|a, b| {
             (a.line, a.column, &a.found, &a.expected) == (b.line, b.column, &b.found, &b.expected) && a.line > 0
         });
-        Self { file: file.to_owned(), problems, source: None }
+        problems.truncate(MAX_PROBLEMS);
+        Self { file: file.to_owned(), problems, truncated, source: None }
     }
 
     pub(super) fn unreadable(file: &Path, source: std::io::Error) -> Self {
-        Self { file: file.to_owned(), problems: Vec::new(), source: Some(Arc::new(source)) }
+        Self { file: file.to_owned(), problems: Vec::new(), truncated: false, source: Some(Arc::new(source)) }
     }
 }
 
@@ -50,6 +57,9 @@ impl fmt::Display for ConfigError {
                 0 => write!(f, "{end}{file}: {problem}")?,
                 line => write!(f, "{end}{file}:{line}:{}: {problem}", problem.column)?,
             }
+        }
+        if self.truncated {
+            write!(f, "\n{file}: stopped after {} problems", self.problems.len())?;
         }
         Ok(())
     }
@@ -129,8 +139,11 @@ pub(super) fn in_backticks(value: &str) -> String {
 
 /// The word that was probably meant.
 pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |word: &str| word.to_lowercase().replace(['_', '-', ' '], "");
-    let wanted: String = plain(word).chars().take(SHOWN).collect();
+    let plain = |word: &str| {
+        let letters = word.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
+        letters.flat_map(char::to_lowercase).take(SHOWN).collect::<String>()
+    };
+    let wanted = plain(word);
     let likeness = |candidate: &&str| strsim::jaro_winkler(&wanted, &plain(candidate));
     let nearest =
         words.into_iter().map(|candidate| (likeness(&candidate), candidate)).fold(None, |best, next| match best {

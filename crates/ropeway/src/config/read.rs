@@ -6,12 +6,13 @@ use std::path::Path;
 
 use super::foreign::Translation;
 use super::node::{Entry, Kind, Node, Place, Step, Written, path_text};
-use super::problem::{ConfigError, ConfigProblem, in_backticks, nearest, one_of};
+use super::problem::{ConfigError, ConfigProblem, MAX_PROBLEMS, in_backticks, nearest, one_of};
 use super::raw::{NO_DEFAULTS, Pairs, RawChat, RawCollisions, RawLock, RawServer, Short};
 use super::reference::workspace;
-use super::resolve::{Surroundings, path, resolve, resolve_chat, unknown_server};
+use super::resolve::{ALIAS, Globs, Surroundings, path, resolve, resolve_chat, unknown_server};
 use super::secrets::{Secrets, read_variables};
-use super::{Collisions, Config, Glob, LockPolicy, ServerEntry, Settings, decode, foreign, json, manifest, toml, yaml};
+use super::yaml::check_count;
+use super::{Collisions, Config, LockPolicy, ServerEntry, Settings, decode, foreign, json, manifest, toml, yaml};
 use crate::tool::Alias;
 
 /// The largest file that is read.
@@ -19,6 +20,18 @@ const LARGEST: usize = 4 << 20;
 
 /// The largest JSON file: it cannot grow, and other clients keep much else in the same file.
 const LARGEST_JSON: usize = 64 << 20;
+
+/// Maximum servers of a file.
+const MAX_SERVERS: usize = 10_000;
+
+/// Maximum bytes of what the file says for all servers, once it is copied to each of them.
+const MAX_COPIED: usize = 16 << 20;
+
+/// How many unknown names of servers are compared with those of the file.
+const MAX_SUGGESTIONS: usize = 20;
+
+/// Maximum servers among which the meant one is looked for.
+const MAX_CANDIDATES: usize = 1000;
 
 const KEYS: [&str; 8] =
     ["defaults", "servers", "enabled_servers", "tool_allowlist", "collisions", "lock", "secrets_file", "chat"];
@@ -59,7 +72,8 @@ impl Config {
         let sources = secrets.open(folder, named)?;
         document.warnings.extend(sources.warnings.iter().cloned());
         let workspace = workspace(origin);
-        let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign: document.is_foreign };
+        let is_foreign = document.is_foreign;
+        let around = Surroundings { sources: &sources, folder, workspace, home, is_foreign, globs: Globs::default() };
         let mut config = document.resolve(origin, &around)?;
         files.append(&mut config.files);
         Ok(Self { files, ..config })
@@ -130,7 +144,34 @@ pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError>
         Format::Json => json::parse(text),
         Format::Toml => toml::parse(text),
     };
-    tree.map_err(fail)
+    let tree = tree.map_err(fail)?;
+    check_server_count(&tree).map_err(fail)?;
+    Ok(tree)
+}
+
+/// Refuses a file with too many servers, before work is done for each of them.
+fn check_server_count(tree: &Node) -> Result<(), ConfigProblem> {
+    const PATHS: [&[&str]; 7] = [
+        &["servers"],
+        &["config", "servers"],
+        &["services", "mcp"],
+        &["mcpServers"],
+        &["mcp_servers"],
+        &["context_servers"],
+        &["mcp", "servers"],
+    ];
+    let everywhere = PATHS.iter().filter_map(|path| path.iter().try_fold(tree, |node, key| node.get(key)));
+    let projects = tree.get("projects").map(Node::entries).unwrap_or_default();
+    let of_projects = projects.iter().filter_map(|project| project.value.get("mcpServers"));
+    let mut count = 0;
+    for servers in everywhere.chain(of_projects) {
+        count += servers.items().len() + servers.entries().len();
+        if count > MAX_SERVERS {
+            let (found, expected) = (format!("{count} servers"), format!("at most {MAX_SERVERS}"));
+            return Err(ConfigProblem::at(servers.place, "", found, expected));
+        }
+    }
+    Ok(())
 }
 
 /// The tools that servers may offer: of all servers, or by alias.
@@ -184,8 +225,8 @@ impl Document {
         }
         Ok(match translation {
             _ if !collections.is_empty() => Self::manifest(&tree, &collections),
-            Some(Translation { servers, warnings, .. }) => {
-                Self { servers, warnings, is_foreign: true, ..Self::default() }
+            Some(Translation { servers, warnings, problems, .. }) => {
+                Self { servers, warnings, problems, is_foreign: true, ..Self::default() }
             }
             None => Self::own(tree),
         })
@@ -202,7 +243,15 @@ impl Document {
         let config = tree.get("config");
         // Beside `services.mcp`, much else may be in there.
         let is_ours = config.is_some_and(|config| config.get("servers").is_some());
-        for Entry { key, place, value } in config.map(Node::entries).unwrap_or_default() {
+        let settings = config.map(Node::entries).unwrap_or_default();
+        if let Err(problem) = check_count(settings) {
+            document.problems.push(problem);
+            return document;
+        }
+        for Entry { key, place, value } in settings {
+            if document.is_full() {
+                break;
+            }
             let meant = nearest(key, MANIFEST_KEYS);
             match key.as_str() {
                 "servers" => {}
@@ -222,33 +271,22 @@ impl Document {
                 _ => {}
             }
         }
-        let services = tree.get("services").map(Node::entries).unwrap_or_default();
+        document.problems.extend(manifest::misplaced(tree));
         for Entry { key, place, value } in tree.entries() {
             match key.as_str() {
                 "enabled" => document.take_switch(value, "enabled"),
-                "enabled_servers" | "tool_allowlist" | "lock" => document.misplaced("", key, *place),
                 "defaults" | "collisions" | "secrets_file" | "chat" => document
                     .warnings
                     .push(format!("`{key}` ({}:{}) has no effect here; `config.{key}` has", place.line, place.column)),
                 _ => {}
             }
         }
-        for Entry { key, place, .. } in services {
-            if matches!(key.as_str(), "enabled_servers" | "tool_allowlist") {
-                document.misplaced("services", key, *place);
-            }
-        }
         document
     }
 
-    /// A restriction that would have no effect where it is.
-    fn misplaced(&mut self, path: &str, key: &str, place: Place) {
-        self.problems.push(ConfigProblem::at(
-            place,
-            path,
-            format!("`{key}` outside of `config`"),
-            format!("`config.{key}`"),
-        ));
+    /// Returns true once there are more problems than are shown.
+    fn is_full(&self) -> bool {
+        self.problems.len() > MAX_PROBLEMS
     }
 
     /// The switch of a manifest as a whole.
@@ -271,6 +309,9 @@ impl Document {
         };
         let has_servers = entries.iter().any(|entry| entry.key == "servers");
         for Entry { key, place, value } in entries {
+            if document.is_full() {
+                break;
+            }
             match key.as_str() {
                 "servers" if !value.is_nothing() => document.take_servers(value),
                 _ if KEYS.contains(&key.as_str()) => document.take_setting(&key, value),
@@ -300,6 +341,10 @@ impl Document {
             }
             _ if value.is_nothing() => {}
             "defaults" => self.take_defaults(value, &path),
+            "enabled_servers" if value.items().len() > MAX_SERVERS => {
+                let (found, expected) = (format!("{} names", value.items().len()), format!("at most {MAX_SERVERS}"));
+                self.problems.push(ConfigProblem::at(value.place, path, found, expected));
+            }
             "enabled_servers" => match decode::decode::<Vec<String>>(&value, &path) {
                 Ok(names) => {
                     self.enabled = Some(names.into_iter().collect());
@@ -347,6 +392,9 @@ impl Document {
             return;
         };
         for (index, server) in servers.into_iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
             let path = format!("servers[{index}]");
             let (node, problems) = manifest::flattened(server, &path);
             self.problems.extend(problems);
@@ -361,8 +409,8 @@ impl Document {
         }
         // Defaults are a server without a name.
         let alias = Entry { key: "alias".into(), place: value.place, value: Node::text(value.place, "defaults") };
-        let named = Node::map(value.place, vec![alias]).over(&value);
-        let named = named.without(&[Step::Key("connection".into())]).unwrap_or(named);
+        let mut named = Node::map(value.place, vec![alias]).over(&value);
+        named.remove(&[Step::Key("connection".into())]);
         let checked = if value.is_map() { named } else { value.clone() };
         let (_, problems) = decode::decode_all::<RawServer>(&checked, path);
         if problems.is_empty() {
@@ -410,10 +458,29 @@ impl Document {
         }
     }
 
+    /// Checks that the settings for all servers stay small once every server has a copy of them.
+    fn check_copies(&self) -> Result<(), ConfigProblem> {
+        let shared = match &self.tool_allowlist {
+            Some((Short::Short(_), list)) => Some(("tool_allowlist", list)),
+            _ => None,
+        };
+        let mut copied = 0;
+        for (key, node) in self.defaults.iter().map(|defaults| ("defaults", defaults)).chain(shared) {
+            copied = node.weight().saturating_mul(self.servers.len()).saturating_add(copied);
+            if copied > MAX_COPIED {
+                let found =
+                    format!("settings that grow past {} MiB with {} servers", MAX_COPIED >> 20, self.servers.len());
+                return Err(ConfigProblem::at(node.place, format!("{}{key}", self.base), found, "fewer of them"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the list of tools of the file as a whole.
     fn check_allowlist(
         &self,
         aliases: &HashMap<String, Place>,
+        around: &Surroundings<'_>,
         config: &mut Config,
         problems: &mut Vec<ConfigProblem>,
     ) {
@@ -421,8 +488,11 @@ impl Document {
         let path = format!("{}tool_allowlist", self.base);
         let check = |globs: &[String], node: &Node, path: &str, problems: &mut Vec<ConfigProblem>| {
             for (index, (glob, item)) in globs.iter().zip(node.items()).enumerate() {
-                if let Err(error) = Glob::new(glob) {
-                    let (found, expected) = (in_backticks(glob), format!("a glob ({error})"));
+                if problems.len() > MAX_PROBLEMS {
+                    return;
+                }
+                if let Err(expected) = around.globs.check(glob) {
+                    let found = in_backticks(glob);
                     problems.push(ConfigProblem::at(item.place, format!("{path}[{index}]"), found, expected));
                 }
             }
@@ -435,12 +505,15 @@ impl Document {
                 }
             }
             Short::Full(servers) => {
-                let known = sorted(aliases);
+                let mut suggestions = Suggestions::among(aliases);
                 for ((alias, globs), entry) in servers.0.iter().zip(node.entries()) {
+                    if problems.len() > MAX_PROBLEMS {
+                        return;
+                    }
                     let path = path_text(&path, &[Step::Key(alias.clone())]);
                     check(globs, &entry.value, &path, problems);
                     if !aliases.contains_key(alias) {
-                        problems.push(unknown_server(entry.place, path, alias, &known));
+                        problems.push(unknown_server(entry.place, path, alias, suggestions.next()));
                     } else if globs.is_empty() {
                         config.warnings.push(format!("`{path}` is empty: all tools of server `{alias}` are hidden"));
                     }
@@ -451,6 +524,10 @@ impl Document {
 
     fn resolve(mut self, origin: &Path, around: &Surroundings<'_>) -> Result<Config, ConfigError> {
         let mut problems = std::mem::take(&mut self.problems);
+        if let Err(problem) = self.check_copies() {
+            problems.push(problem);
+            return Err(ConfigError::new(origin, problems));
+        }
         let warnings = std::mem::take(&mut self.warnings);
         let mut config = Config { collisions: Collisions::Error, warnings, ..Config::default() };
         config.lock = self.lock;
@@ -470,6 +547,10 @@ impl Document {
         let broken: HashSet<String> = problems.iter().map(|problem| problem.path.clone()).collect();
         let mut aliases: HashMap<String, Place> = HashMap::new();
         for written in &self.servers {
+            // The aliases of the other servers are not known, so nothing after this can be checked.
+            if problems.len() > MAX_PROBLEMS {
+                return Err(ConfigError::new(origin, problems));
+            }
             let Written { path, refusal, .. } = written;
             let node = self.with_defaults(&written.node);
             let (raw, found) = decode::decode_all::<RawServer>(&node, path);
@@ -512,16 +593,19 @@ impl Document {
         }
         if let Some(enabled) = &self.enabled_servers {
             config.enabled_servers = Some(enabled.items().iter().filter_map(Node::as_text).map(Alias::from).collect());
-            let known = sorted(&aliases);
+            let mut suggestions = Suggestions::among(&aliases);
             for (index, item) in enabled.items().iter().enumerate() {
+                if problems.len() > MAX_PROBLEMS {
+                    break;
+                }
                 let name = item.as_text().unwrap_or_default();
                 if !aliases.contains_key(name) {
                     let path = format!("{}enabled_servers[{index}]", self.base);
-                    problems.push(unknown_server(item.place, path, name, &known));
+                    problems.push(unknown_server(item.place, path, name, suggestions.next()));
                 }
             }
         }
-        self.check_allowlist(&aliases, &mut config, &mut problems);
+        self.check_allowlist(&aliases, around, &mut config, &mut problems);
         if let Some(Place { line, column }) = self.switched_off {
             config.warnings.push(format!("all servers are switched off: `enabled: false` at {line}:{column}"));
         }
@@ -529,10 +613,30 @@ impl Document {
     }
 }
 
-fn sorted(aliases: &HashMap<String, Place>) -> Vec<&str> {
-    let mut sorted: Vec<&str> = aliases.keys().map(String::as_str).collect();
-    sorted.sort_unstable();
-    sorted
+/// The aliases that an unknown name is compared with, for the first unknown names of a list.
+struct Suggestions<'a> {
+    candidates: Vec<&'a str>,
+    left: usize,
+}
+
+impl<'a> Suggestions<'a> {
+    fn among(aliases: &'a HashMap<String, Place>) -> Self {
+        let names = aliases.keys().map(String::as_str).filter(|alias| alias.len() <= ALIAS);
+        let mut candidates: Vec<&str> = if aliases.len() > MAX_CANDIDATES { Vec::new() } else { names.collect() };
+        candidates.sort_unstable();
+        Self { candidates, left: MAX_SUGGESTIONS }
+    }
+
+    /// Returns the candidates for the next unknown name.
+    fn next(&mut self) -> &[&'a str] {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                &self.candidates
+            }
+            None => &[],
+        }
+    }
 }
 
 /// A server that is not started because of a key that is not supported.

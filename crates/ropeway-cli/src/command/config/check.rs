@@ -58,7 +58,13 @@ impl Check {
             Err(error) if error.problems.is_empty() => return Err(Failure::config(&error)),
             Err(error) => {
                 match json {
-                    true => print_json(&json!({"file": file, "ok": false, "problems": problems_json(&error)}))?,
+                    true => {
+                        let mut report = json!({"file": file, "ok": false, "problems": problems_json(&error)});
+                        if error.truncated {
+                            report["truncated"] = json!(true);
+                        }
+                        print_json(&report)?;
+                    }
                     false => print(&problems_text(&error))?,
                 }
                 return Ok(Exit::Usage);
@@ -218,6 +224,7 @@ pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
     }
     let count = match error.problems.len() {
         1 => "1 problem".to_owned(),
+        count if error.truncated => format!("more than {count} problems"),
         count => format!("{count} problems"),
     };
     let sign = Mark::Bad.sign();

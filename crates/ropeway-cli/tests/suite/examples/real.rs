@@ -36,11 +36,14 @@ They are worth 50.4.
 
 #[tokio::test]
 async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
-    let servers = folder("everything");
-    let file = servers.join("../@modelcontextprotocol/server-everything/dist/docs/architecture.md");
+    // The folder of the pinned Node inside its package.
+    let node = folder("everything");
+    let modules = node.join("../..");
+    let file = modules.join("@modelcontextprotocol/server-everything/dist/docs/architecture.md");
     let architecture = std::fs::read_to_string(file).expect("a file");
     let told = Example::new("resources_as_context", &["local"])
-        .finding(servers)
+        .finding(node)
+        .finding(modules.join(".bin"))
         .run(&[Saying::text("Sunny."), Saying::text("In layers.")])
         .await;
     assert_eq!(told.stdout, "Sunny.\nIn layers.\n");

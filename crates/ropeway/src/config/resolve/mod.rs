@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 
 pub(super) use self::chat::resolve_chat;
 use self::measure::{limits, reconnect, timeouts};
+pub(super) use self::tools::Globs;
 use super::credential::Hidden;
 use super::node::{Node, Place, Step, path_text};
-use super::problem::{ConfigProblem, in_backticks, nearest};
+use super::problem::{ConfigProblem, MAX_PROBLEMS, in_backticks, nearest};
 use super::raw::{RawEra, RawPrompts, RawServer, RawStart, Short};
 use super::reference::{Broken, Part, parts};
 use super::secrets::{Sources, is_absent, is_ordinary};
 use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, Settings, Start, file};
 
 /// How long an alias may be.
-const ALIAS: usize = 64;
+pub(super) const ALIAS: usize = 64;
 
 /// What the meaning of a server depends on, besides what is written.
 pub(super) struct Surroundings<'a> {
@@ -32,6 +33,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) home: Option<PathBuf>,
     /// The file belongs to another client, and follows its rules.
     pub(super) is_foreign: bool,
+    pub(super) globs: Globs,
 }
 
 /// A server, and what is odd about it.
@@ -144,9 +146,17 @@ impl<'a> Resolver<'a> {
         expected: impl Into<String>,
         suggestion: Option<impl Into<String>>,
     ) {
+        if self.is_full() {
+            return;
+        }
         let place = self.node.place_of(steps);
         let problem = ConfigProblem::at(place, path_text(self.base, steps), found, expected);
         self.problems.push(problem.suggest(suggestion));
+    }
+
+    /// Returns true once there are more problems than are shown.
+    fn is_full(&self) -> bool {
+        self.problems.len() > MAX_PROBLEMS
     }
 
     fn check_alias(&mut self, alias: &str) {
@@ -295,7 +305,7 @@ fn cut(written: &str, defaults: &[&str]) -> String {
 }
 
 /// The problem of a list that names a server that is not there.
-pub(super) fn unknown_server(place: Place, path: String, name: &str, aliases: &[&str]) -> ConfigProblem {
+pub(super) fn unknown_server(place: Place, path: String, name: &str, candidates: &[&str]) -> ConfigProblem {
     ConfigProblem::at(place, path, in_backticks(name), "the alias of a server in this file")
-        .suggest(nearest(name, aliases.iter().copied()))
+        .suggest(nearest(name, candidates.iter().copied()))
 }

@@ -1,6 +1,7 @@
 //! What is written about the tools and resources of a server, and what it means.
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -10,6 +11,40 @@ use crate::config::problem::in_backticks;
 use crate::config::raw::{RawResources, RawServer, RawTools, Short, Size};
 use crate::config::{Glob, ResourceSettings, ToolOverride, ToolSettings};
 
+/// Maximum bytes of a glob. The regular expression of a much longer one could not be compiled.
+const MAX_GLOB: usize = 1024;
+
+/// Maximum different globs of a file.
+const MAX_GLOBS: usize = 20_000;
+
+/// The valid globs of a file so far: each is compiled once, however many servers have it.
+#[derive(Default)]
+pub(in crate::config) struct Globs {
+    known: RefCell<HashSet<String>>,
+    /// There are more than [`MAX_GLOBS`], which is reported once.
+    is_full: Cell<bool>,
+}
+
+impl Globs {
+    /// Checks a glob. The error says what is expected instead.
+    pub(in crate::config) fn check(&self, glob: &str) -> Result<(), String> {
+        let mut known = self.known.borrow_mut();
+        if self.is_full.get() || known.contains(glob) {
+            return Ok(());
+        }
+        if glob.len() > MAX_GLOB {
+            return Err(format!("a glob of at most {MAX_GLOB} bytes"));
+        }
+        if known.len() >= MAX_GLOBS {
+            self.is_full.set(true);
+            return Err(format!("at most {MAX_GLOBS} different globs in a file"));
+        }
+        Glob::new(glob).map_err(|error| format!("a glob ({error})"))?;
+        known.insert(glob.to_owned());
+        Ok(())
+    }
+}
+
 impl Resolver<'_> {
     pub(super) fn tools(&mut self, raw: &RawServer) -> ToolSettings {
         let mut tools = ToolSettings::default();
@@ -18,13 +53,23 @@ impl Resolver<'_> {
             Some(Short::Short(allow)) => {
                 self.check_globs(&[key("tools")], allow);
                 tools.allow.clone_from(allow);
+                if allow.is_empty() {
+                    tools.allowlists.push(Vec::new());
+                    let text = format!("`tools` of server `{}` is empty: all of its tools are hidden", raw.alias);
+                    self.warnings.push(text);
+                }
             }
-            Some(Short::Full(raw)) => {
-                self.check_globs(&[key("tools"), key("allow")], &raw.allow);
-                self.check_globs(&[key("tools"), key("deny")], &raw.deny);
-                tools.allow.clone_from(&raw.allow);
-                tools.deny.clone_from(&raw.deny);
-                tools.overrides = self.overrides(raw);
+            Some(Short::Full(full)) => {
+                if full.allow.is_empty() && self.node.get("tools").is_some_and(|tools| tools.get("allow").is_some()) {
+                    let text =
+                        format!("`tools.allow` of server `{}` is empty: all of its tools are allowed", raw.alias);
+                    self.warnings.push(text);
+                }
+                self.check_globs(&[key("tools"), key("allow")], &full.allow);
+                self.check_globs(&[key("tools"), key("deny")], &full.deny);
+                tools.allow.clone_from(&full.allow);
+                tools.deny.clone_from(&full.deny);
+                tools.overrides = self.overrides(full);
             }
         }
         if self.node.get("tool_allowlist").is_some_and(Node::is_nothing) {
@@ -42,34 +87,34 @@ impl Resolver<'_> {
     }
 
     fn overrides(&mut self, raw: &RawTools) -> Vec<(String, ToolOverride)> {
-        let mut overrides = Vec::new();
+        let mut overrides = Overrides::default();
         if let Some(prefix) = &raw.description_prefix {
-            change(&mut overrides, "*").description_prefix = Some(prefix.clone());
+            overrides.of("*").description_prefix = Some(prefix.clone());
         }
         for (glob, name) in &raw.rename.0 {
             self.check_glob(&[key("tools"), key("rename"), key(glob)], glob);
             if name.is_empty() {
                 self.problem(&[key("tools"), key("rename"), key(glob)], "an empty name", "a name for the tool");
             }
-            change(&mut overrides, glob).name = Some(name.clone());
+            overrides.of(glob).name = Some(name.clone());
         }
         for (glob, description) in &raw.describe.0 {
             self.check_glob(&[key("tools"), key("describe"), key(glob)], glob);
-            change(&mut overrides, glob).description = Some(description.clone());
+            overrides.of(glob).description = Some(description.clone());
         }
         for (glob, arguments) in &raw.hide.0 {
             self.check_glob(&[key("tools"), key("hide"), key(glob)], glob);
-            change(&mut overrides, glob).hide.clone_from(arguments);
+            overrides.of(glob).hide.clone_from(arguments);
         }
         for (glob, arguments) in &raw.preset.0 {
             self.check_glob(&[key("tools"), key("preset"), key(glob)], glob);
-            change(&mut overrides, glob).preset.clone_from(&arguments.0);
+            overrides.of(glob).preset.clone_from(&arguments.0);
         }
         for (glob, options) in &raw.provider_options.0 {
             self.check_glob(&[key("tools"), key("provider_options"), key(glob)], glob);
-            change(&mut overrides, glob).provider_options = by_provider(options);
+            overrides.of(glob).provider_options = by_provider(options);
         }
-        overrides
+        overrides.list
     }
 
     pub(super) fn resources(&mut self, raw: &RawServer) -> ResourceSettings {
@@ -89,24 +134,37 @@ impl Resolver<'_> {
 
     pub(super) fn check_globs(&mut self, at: &[Step], globs: &[String]) {
         for (index, glob) in globs.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
             let at: Vec<Step> = at.iter().cloned().chain([Step::Index(index)]).collect();
             self.check_glob(&at, glob);
         }
     }
 
     fn check_glob(&mut self, at: &[Step], glob: &str) {
-        if let Err(error) = Glob::new(glob) {
-            self.problem(at, in_backticks(glob), format!("a glob ({error})"));
+        if let Err(expected) = self.around.globs.check(glob) {
+            self.problem(at, in_backticks(glob), expected);
         }
     }
 }
 
-fn change<'a>(overrides: &'a mut Vec<(String, ToolOverride)>, glob: &str) -> &'a mut ToolOverride {
-    let index = overrides.iter().position(|(known, _)| known == glob).unwrap_or_else(|| {
-        overrides.push((glob.to_owned(), ToolOverride::default()));
-        overrides.len() - 1
-    });
-    &mut overrides[index].1
+/// What is changed about tools, by glob, in the order of the file.
+#[derive(Default)]
+struct Overrides {
+    list: Vec<(String, ToolOverride)>,
+    /// The index of each glob in the list.
+    known: HashMap<String, usize>,
+}
+
+impl Overrides {
+    fn of(&mut self, glob: &str) -> &mut ToolOverride {
+        let index = *self.known.entry(glob.to_owned()).or_insert_with(|| {
+            self.list.push((glob.to_owned(), ToolOverride::default()));
+            self.list.len() - 1
+        });
+        &mut self.list[index].1
+    }
 }
 
 fn by_provider(options: &Map<String, Value>) -> BTreeMap<String, Value> {

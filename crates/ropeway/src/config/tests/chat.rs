@@ -167,8 +167,9 @@ fn no_secret_of_a_chat_is_told_with_a_mistake() {
 #[test]
 fn the_file_of_another_client_has_no_chat() {
     let text = r#"{"mcpServers": {"a": {"command": "x"}}, "chat": {"provider": "whatever"}}"#;
-    let config = Config::parse(text, Path::new("nowhere/mcp.json"), &secrets()).unwrap();
-    assert_eq!((config.chat, config.servers.len()), (None, 1));
+    let error = Config::parse(text, Path::new("nowhere/mcp.json"), &secrets()).unwrap_err().to_string();
+    let found = "1:41: found `chat`, which has no effect in a file of another client";
+    assert_eq!(error, format!("nowhere/mcp.json:{found}, expected it in a `ropeway.yaml`"));
 }
 
 #[test]

@@ -136,7 +136,11 @@ fn windsurf() {
     let mut off = stdio("off", StdioServer::new("x", [""; 0]));
     off.enabled = false;
     assert_eq!(servers(&config), [figma, off]);
-    assert_eq!(config.warnings, ["`timeout` of server `off` is left out"]);
+    let expected = [
+        "`disabledTools` of server `figma`: `odd[1]` is the name of a tool here, not a glob",
+        "`timeout` of server `off` is left out",
+    ];
+    assert_eq!(config.warnings, expected);
 }
 
 const VS_CODE: &str = r#"{
@@ -351,4 +355,232 @@ fn a_broken_server_does_not_keep_the_others_from_being_imported() {
 fn a_client_that_keeps_much_else_in_its_file_is_read_all_the_same() {
     let text = format!(r#"{{"history": "{}", "mcpServers": {{"a": {{"command": "x"}}}}}}"#, "é".repeat(3 << 20));
     assert_eq!(servers(&load(".claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
+}
+
+/// The reason for which a server is not started.
+fn reason(entry: &ServerEntry) -> Option<&str> {
+    match &entry.settings {
+        Settings::Invalid { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+/// One server in the YAML of another client.
+fn one(keys: &str) -> Config {
+    load("mcp.yaml", &format!("mcpServers:\n  a: {{command: x, {keys}}}\n"))
+}
+
+#[test]
+fn disabled_is_read_in_every_spelling_or_stops_its_server() {
+    for spelling in ["true", "True", "TRUE", "'true'"] {
+        assert!(!one(&format!("disabled: {spelling}")).servers[0].enabled, "{spelling}");
+    }
+    for spelling in ["false", "False", "FALSE", "'false'", "null"] {
+        let config = one(&format!("disabled: {spelling}"));
+        assert!(config.servers[0].enabled && reason(&config.servers[0]).is_none(), "{spelling}");
+    }
+    for (value, found) in [("yes", "`yes`"), ("1", "`1`"), ("''", "nothing"), ("[true]", "a list")] {
+        let config = one(&format!("disabled: {value}"));
+        let expected = format!("`disabled` (2:19) is not valid: found {found}, expected `true` or `false`");
+        assert_eq!(reason(&config.servers[0]), Some(expected.as_str()), "{value}");
+    }
+}
+
+#[test]
+fn a_filter_that_is_not_a_list_stops_its_server() {
+    for key in ["disabledTools", "disabled_tools", "excludeTools", "enabledTools", "enabled_tools", "includeTools"] {
+        for value in ["calculate", "{calculate: true}", "[[calculate]]", "true"] {
+            let config = one(&format!("{key}: {value}"));
+            let reason = reason(&config.servers[0]).unwrap_or_else(|| panic!("{key}: {value}"));
+            assert!(reason.starts_with(&format!("`{key}` (2:19) is not valid: found ")), "{reason}");
+        }
+    }
+    let text = r#"{"mcpServers": {"a": {"command": "x", "disabledTools": "b"}, "c": {"command": "x"}}}"#;
+    let foreign = read_foreign(text, Path::new("/p/mcp.json")).unwrap();
+    assert_eq!(foreign.servers.iter().map(|server| server.server.alias.as_str()).collect::<Vec<_>>(), ["c"]);
+    let expected = "server `a` is left out: `disabledTools` (1:39) is not valid: found `b`, expected a list";
+    assert_eq!(foreign.warnings, [expected]);
+    assert_eq!(one("enabledTools: null").warnings, ["`enabledTools` of server `a` is left out"]);
+}
+
+#[test]
+fn two_keys_for_one_restriction_never_widen_it() {
+    for (keys, deny) in [
+        ("disabledTools: [b], excludeTools: [c]", ["b", "c"]),
+        ("tools: {deny: [b*]}, disabledTools: [c]", ["b*", "c"]),
+        ("disabledTools: [c], tools: {deny: [b*]}", ["c", "b*"]),
+    ] {
+        assert_eq!(one(keys).servers[0].tools.deny, deny, "{keys}");
+    }
+    for keys in [
+        "disabled: true, enabled: true",
+        "enabled: true, disabled: true",
+        "enabled: false, disabled: false",
+        "disabled: false, enabled: False",
+        "enabled: true, tool_configuration: {enabled: false}",
+    ] {
+        assert!(!one(keys).servers[0].enabled, "{keys}");
+    }
+    assert!(one("enabled: true, disabled: false").servers[0].enabled);
+    for (keys, key, first) in [
+        ("tools: [b], enabledTools: ['*']", "enabledTools", "tools"),
+        ("enabledTools: [b], tools: {allow: ['*']}", "tools.allow", "enabledTools"),
+        ("includeTools: [], enabled_tools: [b]", "enabled_tools", "includeTools"),
+    ] {
+        let config = one(keys);
+        let reason = reason(&config.servers[0]).unwrap_or_else(|| panic!("{keys}"));
+        assert!(reason.starts_with(&format!("`{key}` (2:")), "{reason}");
+        assert!(reason.ends_with(&format!("and `{first}` both list the allowed tools; keep one of them")), "{reason}");
+    }
+    for keys in ["enabledTools: [b], tools: {allow: []}", "tools: {allow: []}, enabledTools: [b]"] {
+        assert_eq!(one(keys).servers[0].tools.allow, ["b"], "{keys}");
+    }
+    for keys in ["enabledTools: [], tool_allowlist: [b]", "tool_allowlist: [b], enabledTools: []"] {
+        assert_eq!(one(keys).servers[0].tools.allowlists, [Vec::<String>::new()], "{keys}");
+    }
+}
+
+#[test]
+fn our_own_restrictions_in_a_foreign_file_are_an_error() {
+    let fail = |text: &str| Config::parse(text, Path::new("mcp.yaml"), &Secrets::none()).unwrap_err().to_string();
+    for (key, rest) in [
+        ("lock", "strict"),
+        ("tool_allowlist", "[b]"),
+        ("toolAllowlist", "[b]"),
+        ("enabled_servers", "[b]"),
+        ("chat", "{tools: {deny: ['*']}}"),
+        ("enabled", "false"),
+        ("enabled", "no"),
+        ("disabled", "true"),
+        ("defaults", "{enabled: false}"),
+        ("collisions", "error"),
+    ] {
+        let text = format!("mcpServers: {{a: {{command: x}}}}\n{key}: {rest}");
+        let expected = format!(
+            "mcp.yaml:2:1: found `{key}`, which has no effect in a file of another client, expected it in a `ropeway.yaml`"
+        );
+        assert_eq!(fail(&text), expected);
+        assert_eq!(read_foreign(&text, Path::new("mcp.yaml")).unwrap_err().to_string(), expected);
+    }
+    let expected =
+        "mcp.yaml:1:1: found `chat`, which has no effect in a file of another client, expected it in a `ropeway.yaml`";
+    assert_eq!(fail("chat: {tools: {deny: ['*']}}\nservers: {a: {command: x}}"), expected);
+    assert!(load("mcp.yaml", "mcpServers: {a: {command: x}}\nenabled: true\ndisabled: false").servers[0].enabled);
+    let list = fail("mcpServers: [{name: a, command: x}]");
+    assert_eq!(list, "mcp.yaml:1:13: mcpServers: found a list, expected a map of servers by name");
+}
+
+#[test]
+fn gemini_starts_only_servers_that_are_allowed_and_not_excluded() {
+    let enabled = |settings: &str| {
+        let servers = r#""a": {"command": "x"}, "b c": {"command": "x"}, "d": {"command": "x", "disabled": true}"#;
+        let config = load(".gemini/settings.json", &format!(r#"{{{settings} "mcpServers": {{{servers}}}}}"#));
+        config.servers.iter().map(|entry| entry.enabled).collect::<Vec<_>>()
+    };
+    assert_eq!(enabled(""), [true, true, false]);
+    assert_eq!(enabled(r#""mcp": {"allowed": ["b c", "d"]},"#), [false, true, false]);
+    assert_eq!(enabled(r#""mcp": {"allowed": []},"#), [false, false, false]);
+    assert_eq!(enabled(r#""mcp": {"excluded": ["B c"]},"#), [true, false, false]);
+    assert_eq!(enabled(r#""mcp": {"allowed": ["a", "b c"], "excluded": ["a"]},"#), [false, true, false]);
+    assert_eq!(enabled(r#""allowMCPServers": ["a", "b c"], "excludeMCPServers": ["a"],"#), [false, true, false]);
+    let text = r#"{"mcp": {"allowed": "a"}, "mcpServers": {"a": {"command": "x"}}}"#;
+    let error = Config::parse(text, Path::new("settings.json"), &Secrets::none()).unwrap_err();
+    assert_eq!(error.to_string(), "settings.json:1:21: mcp.allowed: found `a`, expected a list");
+    let text = r#"{"mcp": {"excluded": ["a"]}, "mcpServers": {"a": {"command": "x"}}}"#;
+    assert_eq!(read_foreign(text, Path::new("/p/settings.json")).unwrap().servers[0].server.enabled, Some(false));
+}
+
+#[test]
+fn a_foreign_key_restricts_by_the_words_of_its_name() {
+    for key in [
+        "hiddenTools",
+        "hidden_tools",
+        "skipTools",
+        "toolNames",
+        "only",
+        "onlyTools",
+        "permit",
+        "permitted",
+        "hide",
+        "omit",
+        "confirm",
+        "requireConfirmation",
+        "access",
+        "bearer",
+        "jwt",
+        "JWT",
+        "cookie",
+        "cookies",
+        "username",
+        "key",
+        "apiKey",
+        "API-KEY",
+        "network",
+        "isolation",
+        "isolated",
+        "tool",
+        "toolset",
+        "ignoreTools",
+        "login",
+        "enableTools",
+        "noNetwork",
+        "access_level",
+    ] {
+        assert!(reason(&one(&format!("{key}: x")).servers[0]).is_some(), "{key}");
+    }
+    for key in [
+        "alwaysAllow",
+        "autoApprove",
+        "trust",
+        "timeout",
+        "networkTimeout",
+        "author",
+        "keywords",
+        "dev",
+        "watchPaths",
+        "supports_parallel_tool_calls",
+        "iconPath",
+        "keepAlive",
+        "initTimeout",
+        "monkey",
+        "commonly",
+        "passive",
+    ] {
+        assert_eq!(reason(&one(&format!("{key}: x")).servers[0]), None, "{key}");
+    }
+}
+
+#[test]
+fn the_tool_configuration_of_anthropic_is_honoured() {
+    let config = one("tool_configuration: {enabled: true, allowed_tools: [b, c]}");
+    assert_eq!((config.servers[0].enabled, &config.servers[0].tools.allow), (true, &vec!["b".into(), "c".into()]));
+    assert!(!one("tool_configuration: {enabled: false}").servers[0].enabled);
+    assert_eq!(one("tool_configuration: {allowed_tools: null}").servers[0].tools.allow, [""; 0]);
+    for (value, key) in [
+        ("{enabled: off}", "tool_configuration.enabled"),
+        ("{allowed_tools: b}", "tool_configuration.allowed_tools"),
+        ("{denied_tools: [b]}", "tool_configuration.denied_tools"),
+        ("[b]", "tool_configuration"),
+    ] {
+        let config = one(&format!("tool_configuration: {value}"));
+        let reason = reason(&config.servers[0]).unwrap_or_else(|| panic!("{value}"));
+        assert!(reason.starts_with(&format!("`{key}` (2:")), "{reason}");
+    }
+}
+
+#[test]
+fn an_empty_foreign_list_of_allowed_tools_allows_none() {
+    for key in ["enabledTools", "enabled_tools", "includeTools", "tools"] {
+        let config = one(&format!("{key}: []"));
+        assert_eq!(config.servers[0].tools.allowlists, [Vec::<String>::new()], "{key}");
+        assert_eq!(config.warnings, ["`tool_allowlist` of server `a` is empty: all of its tools are hidden"]);
+    }
+    assert!(one("disabledTools: []").servers[0].tools.allowlists.is_empty());
+}
+
+#[test]
+fn a_glob_in_a_foreign_list_of_tools_is_a_name_with_a_warning() {
+    let config = one("disabledTools: ['calc*', '*', plain]");
+    assert_eq!(config.servers[0].tools.deny, ["calc[*]", "*", "plain"]);
+    assert_eq!(config.warnings, ["`disabledTools` of server `a`: `calc*` is the name of a tool here, not a glob"]);
 }

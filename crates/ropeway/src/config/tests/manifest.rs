@@ -220,6 +220,29 @@ fn a_restriction_that_would_have_no_effect_is_an_error() {
     ];
     let found: Vec<String> = cases.iter().map(|(text, _)| problems(text).join("\n")).collect();
     assert_eq!(found, cases.map(|(_, expected)| expected), "{found:#?}");
+    for (path, key, value, expected) in [
+        ("services", "enabled", "false", "`config.enabled`"),
+        ("services", "enabled", "no", "`config.enabled`"),
+        ("services", "disabled", "true", "`config.enabled: false`"),
+        ("services", "lock", "strict", "`config.lock`"),
+        ("services", "toolAllowlist", "[a]", "`config.tool_allowlist`"),
+        ("services", "excludeTools", "[a]", "it at each server"),
+        ("", "disabled", "True", "`config.enabled: false`"),
+        ("", "Enabled", "false", "`config.enabled`"),
+        ("", "toolAllowlist", "[a]", "`config.tool_allowlist`"),
+        ("", "enabledServers", "[a]", "`config.enabled_servers`"),
+        ("", "disabledTools", "[a]", "it at each server"),
+    ] {
+        let (indent, shown) = if path.is_empty() { ("", "") } else { ("  ", "services: ") };
+        let column = indent.len() + 1;
+        let text = format!("services:\n  mcp: {server}\n{indent}{key}: {value}");
+        let expected = format!("3:{column}: {shown}found `{key}` outside of `config`, expected {expected}");
+        assert_eq!(problems(&text), [expected]);
+    }
+    // A service may have such a name, and these restrict nothing.
+    let text = format!("services: {{mcp: {server}, lock: {{port: 1}}, enabled: true}}\ndisabled: false");
+    assert_eq!(load(&text).warnings, [""; 0]);
+    assert_eq!(problems(&format!("services: {{mcp: {server}}}\nconfig: {{disabled: true}}")).len(), 1);
     let config = load(&format!("config: {{servers: {server}}}\nchat: {{provider: anthropic}}"));
     assert_eq!(config.warnings, ["`chat` (2:1) has no effect here; `config.chat` has"]);
 }
@@ -308,7 +331,7 @@ fn two_names_for_one_setting_are_an_error_with_both() {
     );
     assert_eq!(
         (&config.servers[0].tools.allow, &config.servers[0].tools.deny),
-        (&vec!["f[*]".into()], &vec!["e".into()])
+        (&vec!["f*".into()], &vec!["e".into()])
     );
 }
 
@@ -418,4 +441,58 @@ config:
     assert_eq!(aliases, [("helper", true), ("cloud", true), ("legacy", true)]);
     let off = review(&text.replace("enabled: true\n", "enabled: false\n"), Path::new("nowhere/manifest.yaml"));
     assert!(off.expect("a review").servers.iter().all(|server| !server.enabled));
+}
+
+#[test]
+fn disabled_in_a_manifest_takes_the_spellings_of_enabled() {
+    let entry = |keys: &str| format!("config:\n  servers:\n    - {{alias: a, command: x, {keys}}}");
+    for (spelling, enabled) in [("true", false), ("True", false), ("TRUE", false), ("False", true), ("FALSE", true)] {
+        assert_eq!(load(&entry(&format!("disabled: {spelling}"))).servers[0].enabled, enabled, "{spelling}");
+    }
+    assert_eq!(
+        problems(&entry("disabled: yes")),
+        ["3:40: config.servers[0].disabled: found `yes`, expected `true` or `false` (did you mean `true`?)"]
+    );
+    let text = "services: {mcp: {a: {command: x, disabled: [true]}}}";
+    assert_eq!(problems(text), ["1:44: services.mcp.a.disabled: found a list, expected `true` or `false`"]);
+}
+
+#[test]
+fn a_filter_in_a_manifest_that_is_not_a_list_is_an_error() {
+    for key in ["disabledTools", "disabled_tools", "excludeTools", "enabledTools", "enabled_tools", "includeTools"] {
+        for (value, at, found) in
+            [("b", "", "found `b`"), ("{b: c}", "", "found a map"), ("[[b]]", "[0]", "found a list")]
+        {
+            let found = format!("config.servers[0].{key}{at}: {found}, expected a ");
+            let told = problems(&format!("config:\n  servers:\n    - {{alias: a, command: x, {key}: {value}}}"));
+            assert!(told.len() == 1 && told[0].starts_with("3:") && told[0].contains(&found), "{told:?}");
+        }
+    }
+    assert_eq!(
+        problems("config: {servers: [{alias: a, command: x, enabledTools: }]}"),
+        ["1:55: config.servers[0].enabledTools: found nothing, expected a list"]
+    );
+}
+
+#[test]
+fn lists_of_tools_in_a_manifest_are_globs_under_each_name() {
+    let config = load("config: {servers: [{alias: a, command: x, disabledTools: ['calc*'], includeTools: ['*_x']}]}");
+    let tools = &config.servers[0].tools;
+    assert_eq!((&tools.allow, &tools.deny), (&vec!["*_x".into()], &vec!["calc*".into()]));
+    assert_eq!(problems("config: {servers: [{alias: a, command: x, disabledTools: ['[x']}]}").len(), 1);
+}
+
+#[test]
+fn an_empty_list_of_allowed_tools_allows_none() {
+    for key in ["enabledTools", "includeTools", "tools"] {
+        let config = load(&format!("config: {{servers: [{{alias: a, command: x, {key}: []}}]}}"));
+        assert_eq!(config.servers[0].tools.allowlists, [Vec::<String>::new()], "{key}");
+        assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+        assert!(config.warnings[0].ends_with("of server `a` is empty: all of its tools are hidden"));
+    }
+    for tools in ["{allow: []}", "{allow: }"] {
+        let config = load(&format!("servers: [{{alias: a, command: x, tools: {tools}}}]"));
+        assert!(config.servers[0].tools.allowlists.is_empty());
+        assert_eq!(config.warnings, ["`tools.allow` of server `a` is empty: all of its tools are allowed"]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{parse, problems};
-use crate::config::{Config, Secrets};
+use crate::config::{Config, Secrets, ServerEntry};
 
 /// One server with these lines.
 fn server(lines: &str) -> String {
@@ -363,4 +363,150 @@ fn of_two_hundred_servers_all_fifty_broken_ones_are_named_at_once() {
         (0..200).step_by(4).map(|index| format!("ropeway.yaml:{}:5: servers[{index}]", index * 2 + 3)).collect();
     assert_eq!(places, expected);
     assert!(parse(&text.replace("comand", "command")).is_ok());
+}
+
+/// This many servers, one a line.
+fn many_servers(count: usize) -> String {
+    (0..count).map(|number| format!("- {{alias: server-{number}, command: x, enabled: false}}\n")).collect()
+}
+
+#[test]
+fn settings_of_all_servers_are_bounded_once_every_server_has_them() {
+    let globs: Vec<String> = (0..20_000).map(|number| format!("g{number}")).collect();
+    let globs = globs.join(", ");
+    let servers = many_servers(1000);
+    let found = "found settings that grow past 16 MiB with 1000 servers, expected fewer of them";
+    for (text, path) in [
+        (format!("tool_allowlist: [{globs}]\nservers:\n{servers}"), "1:17: tool_allowlist"),
+        (format!("defaults: {{tools: {{deny: [{globs}]}}}}\nservers:\n{servers}"), "1:11: defaults"),
+        (format!("defaults: {{description_prefix: {}}}\nservers:\n{servers}", "x".repeat(1 << 20)), "1:11: defaults"),
+        (
+            format!("config:\n tool_allowlist: [{globs}]\n servers:\n {}", servers.replace('\n', "\n ")),
+            "2:18: config.tool_allowlist",
+        ),
+    ] {
+        assert_eq!(problems(&text), [format!("ropeway.yaml:{path}: {found}")]);
+    }
+    let text = format!("tool_allowlist: [a, b]\ndefaults: {{tools: {{deny: [c, d]}}}}\nservers:\n{servers}");
+    let config = parse(&text).expect("a valid file");
+    assert_eq!(config.servers.len(), 1000);
+    let is_complete = |entry: &ServerEntry| entry.tools.allowlists == [["a", "b"]] && entry.tools.deny == ["c", "d"];
+    assert!(config.servers.iter().all(is_complete));
+}
+
+#[test]
+fn globs_are_bounded_in_length_and_number() {
+    let long = "x".repeat(3 << 20);
+    assert_eq!(
+        problems(&server(&format!("command: x\ntools: ['{long}']"))),
+        [format!(
+            "ropeway.yaml:4:13: servers[0].tools[0]: found `{}…`, expected a glob of at most 1024 bytes",
+            &long[..60]
+        )]
+    );
+    let globs: Vec<String> = (0..20_100).map(|number| format!("g{number}")).collect();
+    let lists = format!("command: x\ntools: [{}]\ntool_allowlist: [more]", globs.join(", "));
+    let problems = problems(&server(&lists));
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0]
+            .ends_with("servers[0].tools[20000]: found `g20000`, expected at most 20000 different globs in a file"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn servers_and_names_of_servers_are_bounded_in_number() {
+    let json: Vec<String> = (0..50_000).map(|number| format!(r#""s{number}": {{"command": "x"}}"#)).collect();
+    let refusal = |text: &str| {
+        let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).expect_err("too many servers");
+        error.to_string()
+    };
+    assert_eq!(
+        refusal(&format!(r#"{{"mcpServers": {{{}}}}}"#, json.join(", "))),
+        "mcp.json:1:16: found 50000 servers, expected at most 10000"
+    );
+    let servers = json[..6000].join(", ");
+    let projects = ["p", "q"].map(|name| format!(r#""{name}": {{"mcpServers": {{{servers}}}}}"#));
+    assert!(
+        refusal(&format!(r#"{{"projects": {{{}}}}}"#, projects.join(", ")))
+            .ends_with(": found 12000 servers, expected at most 10000")
+    );
+    assert_eq!(
+        problems(&format!("servers:\n{}", many_servers(10_001))),
+        ["ropeway.yaml:2:3: found 10001 servers, expected at most 10000"]
+    );
+    assert_eq!(
+        problems(&format!("servers: [{{alias: a, command: x}}]\nenabled_servers: [{}]\n", "a, ".repeat(10_001))),
+        ["ropeway.yaml:2:18: enabled_servers: found 10001 names, expected at most 10000"]
+    );
+}
+
+#[test]
+fn thousands_of_servers_of_another_client_get_an_alias_each() {
+    // Two letters that an alias cannot have, so that all become `--`.
+    let name = |number: u32| [number / 100, number % 100].map(|at| char::from_u32(0x4e00 + at).unwrap_or_default());
+    let servers: Vec<String> = (0..4000)
+        .map(|number| format!(r#""{}": {{"command": "x{number}"}}"#, name(number).iter().collect::<String>()))
+        .collect();
+    let text = format!(r#"{{"mcpServers": {{{}}}}}"#, servers.join(", "));
+    let config = Config::parse(&text, Path::new("mcp.json"), &Secrets::none()).expect("a valid file");
+    let aliases: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
+    let expected: Vec<String> =
+        (1..=4000).map(|number| if number == 1 { "--".to_owned() } else { format!("---{number}") }).collect();
+    assert_eq!(aliases, expected);
+}
+
+#[test]
+fn only_the_first_of_many_unknown_servers_get_a_suggestion() {
+    let names: Vec<String> = (0..5000).map(|number| format!("servr-{number}")).collect();
+    let lists = [format!("[{}]", names.join(", ")), format!("{{{}: []}}", names.join(": [], "))];
+    for (key, list) in ["enabled_servers", "tool_allowlist"].iter().zip(lists) {
+        let error = parse(&format!("{key}: {list}\nservers:\n{}", many_servers(1000))).expect_err("unknown servers");
+        assert!(error.truncated);
+        assert_eq!(error.problems.len(), 100);
+        let (with, without) = error.problems.split_at(20);
+        assert_eq!(with[0].suggestion.as_deref(), Some("server-0"));
+        assert!(with.iter().all(|problem| problem.suggestion.is_some()));
+        assert!(without.iter().all(|problem| problem.suggestion.is_none()));
+        assert!(error.to_string().ends_with("\nnowhere/ropeway.yaml: stopped after 100 problems"));
+    }
+}
+
+#[test]
+fn no_more_than_a_hundred_problems_are_told() {
+    let keys = |count: usize| (0..count).map(|number| format!("key{number}: 1\n")).collect::<String>();
+    let server_with = |count: usize| server(&format!("command: x\n{}", keys(count)));
+    let error = parse(&server_with(100)).expect_err("unknown keys");
+    assert_eq!((error.problems.len(), error.truncated), (100, false));
+
+    let text = format!("servers: [{{alias: a, command: x}}]\n{}", keys(9000));
+    let references = "'${', ".repeat(200_000);
+    let arguments = server(&format!("command: x\nargs: [{references}]"));
+    let servers = format!("servers:\n{}", "- {alias: a b, command: x, oops: 1}\n".repeat(9000));
+    for text in [server_with(9000), text, arguments, servers] {
+        let error = parse(&text).expect_err("many problems");
+        assert_eq!((error.problems.len(), error.truncated), (100, true), "{}", &text[..60]);
+        assert!(error.to_string().len() < 100_000, "{}", &text[..60]);
+    }
+}
+
+#[test]
+fn a_large_server_is_not_read_once_for_each_of_its_problems() {
+    let args = "a, ".repeat(1_000_000);
+    let keys: String = (0..50).map(|number| format!("key{number}: 1\n")).collect();
+    let problems = problems(&server(&format!("{keys}args: [{args}]")));
+    assert!((1..5).contains(&problems.len()), "{problems:?}");
+    assert!(problems[0].contains("found the unknown key `key0`"), "{problems:?}");
+}
+
+#[test]
+fn a_long_key_is_cut_in_the_path_of_a_problem() {
+    let name = "x".repeat(1 << 20);
+    let keys: String = (0..50).map(|number| format!(r#", "key{number}": 1"#)).collect();
+    let text = format!(r#"{{"config": {{"servers": {{"{name}": {{"command": "x"{keys}}}}}}}}}"#);
+    let error = Config::parse(&text, Path::new("x.json"), &Secrets::none()).expect_err("unknown keys");
+    assert!(error.problems.len() >= 50, "{}", error.problems.len());
+    assert!(error.to_string().len() < 100_000, "{}", error.to_string().len());
+    assert!(error.problems.iter().any(|problem| problem.path == format!("config.servers.{}…", &name[..100])));
 }
