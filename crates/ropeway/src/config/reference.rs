@@ -94,7 +94,10 @@ pub(super) fn rewrite(text: &str, workspace: &Path, mut input: impl FnMut(&str) 
             Part::Name { name, default, is_input } => {
                 let name = if is_input { input(name) } else { name.to_owned() };
                 let default = default.map(|default| format!(":-{default}")).unwrap_or_default();
-                rewritten.push_str(&format!("${{{name}{default}}}"));
+                let inside = format!("{name}{default}");
+                // A variable may be called `workspaceFolder`.
+                let is_name = matches!(reference(&inside), Ok(Part::Name { .. }));
+                rewritten.push_str(&if is_name { format!("${{{inside}}}") } else { format!("${{env:{inside}}}") });
             }
             Part::Workspace => rewritten.push_str(&literal(&workspace.to_string_lossy())),
             Part::WorkspaceName => {
@@ -120,4 +123,17 @@ pub(super) fn workspace(origin: &Path) -> &Path {
     let is_client =
         folder.file_name().is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed")));
     if is_client { folder.parent().unwrap_or(folder) } else { folder }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_with_the_name_of_a_folder_stays_a_variable() {
+        let rewritten = |text: &str| rewrite(text, Path::new("/w"), str::to_owned);
+        assert_eq!(rewritten("${env:workspaceFolder}"), "${env:workspaceFolder}");
+        assert_eq!(rewritten("${input:userHome}"), "${env:userHome}");
+        assert_eq!(rewritten("${env:TOKEN} ${workspaceFolder}"), "${TOKEN} /w");
+    }
 }
