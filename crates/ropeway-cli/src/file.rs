@@ -18,7 +18,7 @@ pub(crate) const PRIVATE: u32 = 0o600;
 /// The largest file that is read, in bytes. A saved conversation may contain images.
 const LARGEST: usize = 256 << 20;
 
-/// The text of a regular file; none when there is no such file.
+/// Returns the text of a regular file, or `None` if the file does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     match read_regular(path, LARGEST) {
         Ok(text) => Ok(Some(text)),

@@ -195,7 +195,7 @@ impl Servers {
     }
 
     /// Prints the warnings of the configuration to standard error, each once. Those that the command shows itself are left out, and
-    /// so are those of `chat` where nobody chats.
+    /// so are those of `chat` in other commands.
     pub(crate) fn show_warnings(&self) {
         let is_alone = self.config.servers.len() == 1;
         let shown_later = |warning: &String| {

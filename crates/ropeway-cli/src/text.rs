@@ -318,7 +318,7 @@ pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
 }
 
 /// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept. A word that is
-/// longer than a line stays whole, since it may be a URL; [`fold`] breaks what somebody decides on.
+/// longer than a line stays whole, since it may be a URL; [`fold`] breaks text that a person decides on.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut blank = false;

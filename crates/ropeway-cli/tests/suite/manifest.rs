@@ -63,7 +63,7 @@ fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
     ] {
         let run = home.run(&[arguments, &["--config", "manifest.yaml"]].concat());
         assert_eq!(run.stderr.matches(empty).count(), 1, "{arguments:?} ({code}): {}", run.stderr);
-        // Whoever lists the servers says it there.
+        // Commands that list servers show it in the list.
         let said = run.stderr.matches(skipped).count();
         let lists = matches!(arguments[0], "tools" | "health" | "resources" | "prompts" | "doctor")
             && arguments.get(1) != Some(&"b");

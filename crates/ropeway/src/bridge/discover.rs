@@ -6,7 +6,9 @@ use super::{Bridge, StartError};
 use crate::checked::CheckedTool;
 use crate::config::Config;
 use crate::registry::{Collision, Registry, Shape, Transformer, Verdict, naming};
-use crate::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{
+    Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Provenance, Tool, ToolDefinition, ToolOutput,
+};
 
 /// Connects to all servers and returns their tools under the servers' own names.
 ///
@@ -115,10 +117,13 @@ impl DiscoveredTool {
         let shape = Shape::plain(server).with_prefix("").with_transformer(transformer);
         let tool = shape.apply(Arc::new(self))?;
         let mut definition = tool.definition().clone();
-        definition.provenance = exposed.provenance.clone();
-        let name = match definition.name == own {
-            true => exposed.name,
-            false => naming::legal(&format!("{}{}", exposed.provenance.prefix, definition.name)),
+        // The lock and approvals compare the definition of the server, also if this transformer is the first to change it.
+        let original = exposed.provenance.original.clone().or(definition.provenance.original.take());
+        definition.provenance = Provenance { original, ..exposed.provenance };
+        let name = if definition.name == own {
+            exposed.name
+        } else {
+            naming::legal(&format!("{}{}", definition.provenance.prefix, definition.name))
         };
         let exposed = ToolDefinition { name, ..definition.clone() };
         Some(Self { tool, definition, exposed, bridge })

@@ -48,7 +48,9 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
         let mut tools = Registry::default();
         let reads = |name: &str| !["delete", "write", "edit", "move", "create"].iter().any(|word| name.contains(word));
         for tool in found.into_iter().filter(|tool| reads(&tool.definition().name)) {
+            let own = tool.definition().description.clone();
             let tool = tool.transformed(Arc::new(described)).expect("a tool");
+            assert_eq!(tool.definition().source().description, own);
             assert!(tool.register(&mut tools).is_none());
         }
         let named = |name: &str| tools.get(name).is_some();
