@@ -23,7 +23,9 @@ pub(super) fn forms(value: &[u8]) -> Vec<Pattern> {
             let encoded = engine.encode(&shifted).into_bytes();
             let (from, to) = core(value.len(), offset);
             let after = !(offset + value.len()).is_multiple_of(3);
-            forms.push(Pattern { bytes: encoded[from..to].to_vec(), before: offset > 0, after });
+            // The digit before holds two or four bits of the first byte. It stays, so that a stream need not hold back
+            // every digit until it is known what follows it.
+            forms.push(Pattern { bytes: encoded[from..to].to_vec(), after });
         }
     }
     forms.retain(|form| form.bytes.len() >= SHORTEST);

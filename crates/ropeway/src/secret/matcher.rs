@@ -38,7 +38,6 @@ impl Matcher {
         patterns.dedup_by(|other, one| {
             let same = other.bytes == one.bytes;
             if same {
-                one.before |= other.before;
                 one.after |= other.after;
             }
             same
@@ -87,7 +86,7 @@ impl Matcher {
             }
             done = done.max(to);
         }
-        scan.take_found()
+        scan.take_found(text.len(), text, 0)
     }
 
     /// Where the beginning of a pattern at the end of the text begins, if it has so many bytes at least.
@@ -244,7 +243,30 @@ pub(super) struct Scan {
     plain: State,
     /// Other ways to read it, and where each goes on.
     trails: Vec<(usize, Trail)>,
-    found: Vec<Range<usize>>,
+    found: Vec<Match>,
+}
+
+/// An occurrence of a pattern.
+#[derive(Clone, Debug)]
+struct Match {
+    range: Range<usize>,
+    /// The base64 digit and the padding that follow it belong to it.
+    after: bool,
+}
+
+impl Match {
+    /// The range with the characters behind it that belong to it, and whether the text shows all of them.
+    fn extended(&self, text: &[u8], base: usize) -> (Range<usize>, bool) {
+        let Range { start, end } = self.range;
+        if !self.after {
+            return (start..end, true);
+        }
+        let follows = text.get(end - base..).unwrap_or_default();
+        let digit = usize::from(follows.first().is_some_and(|byte| is_base64(*byte)));
+        let padding = follows[digit..].iter().take(2).take_while(|byte| **byte == b'=').count();
+        let belongs = digit + padding;
+        (start..end + belongs, padding == 2 || belongs < follows.len())
+    }
 }
 
 impl Scan {
@@ -267,7 +289,7 @@ impl Scan {
         self.plain = matcher.automaton.next(self.plain, byte);
         if let Some(pattern) = matcher.automaton.matched(self.plain) {
             let pattern = &matcher.patterns[pattern];
-            self.add(pattern, at + 1 - pattern.bytes.len()..at + 1, text, base);
+            self.add(pattern, at + 1 - pattern.bytes.len()..at + 1);
         }
     }
 
@@ -295,26 +317,26 @@ impl Scan {
         for trail in here {
             for reading in others {
                 if let Some(trail) = trail.then(matcher, reading.bytes(), at) {
-                    self.follow(matcher, trail, at + reading.length, text, base);
+                    self.follow(matcher, trail, at + reading.length);
                 }
             }
             if let Some(trail) = trail.into_then(matcher, last.bytes(), at) {
-                self.follow(matcher, trail, at + last.length, text, base);
+                self.follow(matcher, trail, at + last.length);
             }
         }
         // Last, since there is room for a few only, and what has gone on for longer is closer to a whole pattern.
         for reading in &spelled {
             if let Some(trail) = Trail::literal(matcher, plain, at).into_then(matcher, reading.bytes(), at) {
-                self.follow(matcher, trail, at + reading.length, text, base);
+                self.follow(matcher, trail, at + reading.length);
             }
         }
     }
 
     /// Goes on with a trail at a place, and keeps what it has found.
-    fn follow(&mut self, matcher: &Matcher, trail: Trail, next: usize, text: &[u8], base: usize) {
+    fn follow(&mut self, matcher: &Matcher, trail: Trail, next: usize) {
         if let Some(pattern) = matcher.automaton.matched(trail.state) {
             let pattern = &matcher.patterns[pattern];
-            self.add(pattern, trail.start(pattern.bytes.len())..next, text, base);
+            self.add(pattern, trail.start(pattern.bytes.len())..next);
         }
         // More than a few ways to read one text there are only where nobody could tell them apart.
         if self.trails.len() < MOST_READINGS {
@@ -322,18 +344,16 @@ impl Scan {
         }
     }
 
-    fn add(&mut self, pattern: &Pattern, mut range: Range<usize>, text: &[u8], base: usize) {
-        let byte = |at: usize| at.checked_sub(base).and_then(|at| text.get(at).copied());
-        if pattern.before && range.start > 0 && byte(range.start - 1).is_some_and(is_base64) {
-            range.start -= 1;
-        }
-        if pattern.after {
-            range.end += usize::from(byte(range.end).is_some_and(is_base64));
-            range.end += (range.end..range.end + 2).take_while(|at| byte(*at) == Some(b'=')).count();
-        }
+    fn add(&mut self, pattern: &Pattern, range: Range<usize>) {
+        let after = pattern.after;
         match self.found.last_mut() {
-            Some(last) if last.start <= range.start && range.start < last.end => last.end = last.end.max(range.end),
-            _ => self.found.push(range),
+            Some(last) if last.range.start <= range.start && range.start < last.range.end => {
+                if range.end >= last.range.end {
+                    last.after = after || last.after && range.end == last.range.end;
+                    last.range.end = range.end;
+                }
+            }
+            _ => self.found.push(Match { range, after }),
         }
     }
 
@@ -348,14 +368,16 @@ impl Scan {
         trails.chain(plain).min()
     }
 
-    /// Puts back what was found and is not dealt with yet.
-    pub(super) fn keep(&mut self, range: Range<usize>) {
-        self.found.push(range);
+    /// Where the earliest match begins that more text may extend.
+    pub(super) fn unfinished(&self, text: &[u8], base: usize) -> Option<usize> {
+        let unfinished = self.found.iter().filter(|found| !found.extended(text, base).1);
+        unfinished.map(|found| found.range.start).min()
     }
 
-    /// What was found so far, in order and merged where it overlaps.
-    pub(super) fn take_found(&mut self) -> Vec<Range<usize>> {
-        let mut found = std::mem::take(&mut self.found);
+    /// Removes the matches that begin before `to`, and returns them in order and merged where they overlap.
+    pub(super) fn take_found(&mut self, to: usize, text: &[u8], base: usize) -> Vec<Range<usize>> {
+        let taken = self.found.extract_if(.., |found| found.range.start < to);
+        let mut found: Vec<_> = taken.map(|found| found.extended(text, base).0).collect();
         found.sort_unstable_by_key(|range| range.start);
         found.dedup_by(|later, earlier| {
             let overlaps = later.start < earlier.end;

@@ -1,11 +1,9 @@
 //! A pattern: bytes that must not be seen in a text.
 
-/// Bytes that must not be seen, and whether a part of the secret stands in the characters around them.
+/// Bytes that must not be seen, and whether the characters behind them belong to the secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pattern {
     pub(super) bytes: Vec<u8>,
-    /// The base64 digit before it holds some bits of the secret.
-    pub(super) before: bool,
     /// The base64 digit behind it holds some bits of the secret, or is its padding.
     pub(super) after: bool,
 }
@@ -13,6 +11,6 @@ pub(super) struct Pattern {
 impl Pattern {
     /// Bytes that are the secret as a whole.
     pub(super) fn plain(bytes: Vec<u8>) -> Self {
-        Self { bytes, before: false, after: false }
+        Self { bytes, after: false }
     }
 }
