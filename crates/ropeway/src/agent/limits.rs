@@ -23,7 +23,8 @@ pub struct Limits {
     pub call_time: Duration,
     /// How often in a row the model may make the same calls and get the same results.
     pub repeats: usize,
-    /// How long the turn waits for servers that are being connected; it goes on without those that are late.
+    /// How long a turn waits for servers that are being connected. It goes on without those that are late, and later turns do not wait
+    /// for the same servers again.
     pub connect_time: Duration,
 }
 

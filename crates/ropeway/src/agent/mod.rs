@@ -66,6 +66,9 @@ use crate::provider::Usage;
 use crate::registry::{ContextSource, Outcome as ServerOutcome, Registry, ToolSource, Verdict};
 use crate::tool::{Tool, TraceParent};
 
+/// How long a turn waits for servers that an earlier turn has waited for in vain.
+const SHORT_WAIT: Duration = Duration::from_millis(300);
+
 /// How long the context is waited for at least, also when the servers took all the time that there was.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
@@ -344,17 +347,25 @@ impl Inner {
 
     /// Makes the servers ready, and puts what they have to say before the conversation.
     async fn prepare(&self, sink: &Sink) {
-        let patience = self.crew.limits.connect_time;
+        let connect_time = self.crew.limits.connect_time;
+        // A server that was waited for in vain does not delay the next turn as well.
+        let waiting = self.sources.waiting();
+        let patience = if self.sources.gave_up_on(&waiting) { SHORT_WAIT.min(connect_time) } else { connect_time };
         let until = Instant::now().checked_add(patience);
         let Missing { late, fallen } = self.sources.ready(until).await;
-        self.sources.required(until).await;
+        self.sources.required(Instant::now().checked_add(connect_time).max(until)).await;
         if late > 0 {
             let waiting = self.sources.waiting();
-            let which = if waiting.is_empty() { String::new() } else { format!(": {}", waiting.join(", ")) };
-            sink.warn(format!(
-                "{late} of the sources of tools are not ready after {}, and not waited for{which}",
-                format_duration(patience)
-            ));
+            let is_known = self.sources.gave_up_on(&waiting) && !waiting.is_empty();
+            let which = match &waiting[..] {
+                [] => format!("{late} of the sources of tools are not ready"),
+                [server] => format!("server {server} is not ready"),
+                servers => format!("servers {} are not ready", servers.join(", ")),
+            };
+            if !is_known {
+                sink.warn(format!("{which} after {}; the turn goes on without", format_duration(patience)));
+            }
+            self.sources.give_up_on(waiting);
         }
         if fallen > 0 {
             sink.warn(format!("{fallen} of the sources of tools panicked when they should have become ready"));

@@ -40,6 +40,8 @@ struct State {
     untold: Vec<Collision>,
     /// How the servers stood when it was told last.
     told: Vec<Verdict>,
+    /// The servers that a turn has waited for in vain.
+    late: Vec<String>,
 }
 
 /// A source of tools.
@@ -182,6 +184,17 @@ impl Sources {
             items.extend(entry.last);
         }
         (items, missing)
+    }
+
+    /// Returns true if an earlier turn has waited in vain for all of these servers.
+    pub(super) fn gave_up_on(&self, servers: &[String]) -> bool {
+        let state = lock(&self.state);
+        !state.late.is_empty() && servers.iter().all(|server| state.late.contains(server))
+    }
+
+    /// Remembers the servers that a turn has waited for in vain.
+    pub(super) fn give_up_on(&self, servers: Vec<String>) {
+        lock(&self.state).late = servers;
     }
 
     /// The servers that may yet become ready.

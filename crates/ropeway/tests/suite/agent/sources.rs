@@ -134,7 +134,7 @@ async fn the_time_to_connect_is_waited_for_once() {
     let agent = agent.limits(Limits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
     let begun = Instant::now();
     let told = [
-        "1 of the sources of tools are not ready after 60 s, and not waited for",
+        "1 of the sources of tools are not ready after 60 s; the turn goes on without",
         "1 of the sources of context are late, and what they said last is taken",
     ];
     assert_eq!(warnings(agent.send("q")).await, told);
