@@ -271,7 +271,7 @@ fn parts(home: &Path) -> Vec<Part> {
     vec![
         npm,
         python(home, "mcp1", &["python", "uvicorn", "mcp-server-sqlite"]),
-        python(home, "mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch"]),
+        python(home, "mcp2", &["python", "uvicorn", "mcp-server-time", "mcp-server-git", "mcp-server-fetch", "uvx"]),
         python(home, "fastmcp", FASTMCP),
         Part {
             folder: home.join("sdks-python"),

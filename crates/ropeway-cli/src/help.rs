@@ -1,13 +1,18 @@
 //! Help: how a server stands, for people, and what can be done about it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use ropeway::bridge::Bridge;
+use ropeway::config::{ServerConfig, Transport};
 use ropeway::duration::format_duration;
+use ropeway::mcp::State;
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
+use crate::doctor::{Given, remedy};
 use crate::failure::{Exit, Failure};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
@@ -21,6 +26,8 @@ const FAINT: Style = Style::new().dimmed();
 pub(crate) struct Help {
     source: Source,
     patience: Option<Duration>,
+    /// The connections and their settings, which tell more about a failure than a verdict does.
+    servers: Option<(Bridge, Arc<[ServerConfig]>)>,
 }
 
 /// How many tools, in words.
@@ -35,7 +42,39 @@ pub(crate) fn tools(count: usize) -> String {
 impl Help {
     /// For servers from there, of which none is waited for any longer than this.
     pub(crate) fn new(source: Source, patience: Option<Duration>) -> Self {
-        Self { source, patience }
+        Self { source, patience, servers: None }
+    }
+
+    /// The same, with the connections of a bridge and their settings.
+    pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
+        self.servers = Some((bridge.clone(), servers));
+        self
+    }
+
+    fn settings(&self, server: &Alias) -> Option<&ServerConfig> {
+        self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
+    }
+
+    /// Returns what helps against the failure of a server, told from its last error.
+    pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
+        let connection = self.servers.as_ref()?.0.server(server)?;
+        let State::Down { cause, .. } = connection.state().borrow().clone() else { return None };
+        let given = match self.source {
+            Source::File(_) => Given::File,
+            Source::Line | Source::Demo => Given::Line,
+        };
+        remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
+    }
+
+    /// Returns true if a token or an `Authorization` header is sent to a server.
+    pub(crate) fn sends_token(&self, server: &Alias) -> bool {
+        self.settings(server).is_some_and(|config| match &config.transport {
+            Transport::Http(server) | Transport::Sse(server) => {
+                let is_authorization = |name: &str| name.eq_ignore_ascii_case("authorization");
+                server.bearer.is_some() || server.headers.iter().any(|(name, _)| is_authorization(name))
+            }
+            _ => false,
+        })
     }
 
     /// How a server stands, in a few words.
@@ -75,6 +114,10 @@ impl Help {
                 let what = if secrets.len() == 1 { "set it" } else { "set them" };
                 Some(format!("{what} in the environment, or in a file .env beside {name}: {secret}=…"))
             }
+            (Outcome::NeedsAuth, file) if self.sends_token(server) => Some(match file {
+                Some((_, name)) => format!("give another token in {name}: this one may have expired, or lack a scope"),
+                None => "give another token with --bearer: this one may have expired, or lack a scope".to_owned(),
+            }),
             (Outcome::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
                 true => format!("give it a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
                 false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
@@ -149,7 +192,11 @@ impl Help {
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
     pub(crate) fn heading(&self, verdict: &Verdict, more: &str) -> String {
-        line(Mark::of(&verdict.outcome), &verdict.server, &self.words(&verdict.outcome), more)
+        let words = match verdict.outcome {
+            Outcome::NeedsAuth if self.sends_token(&verdict.server) => "refused the token".to_owned(),
+            ref outcome => self.words(outcome),
+        };
+        line(Mark::of(&verdict.outcome), &verdict.server, &words, more)
     }
 
     /// A server that is not as it should be, and what can be done about it.
@@ -157,6 +204,9 @@ impl Help {
         let mut text = self.heading(verdict, "");
         if let Outcome::Down { cause } = &verdict.outcome {
             text.push_str(&wrap(&clean_line(cause), width, 4));
+            if let Some(remedy) = self.remedy(&verdict.server) {
+                text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
+            }
         }
         // That somebody has switched it off is no trouble.
         if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != Outcome::Disabled) {

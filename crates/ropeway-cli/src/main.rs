@@ -3,6 +3,7 @@
 mod abreast;
 mod answer;
 mod argument;
+mod arrival;
 mod chat;
 mod clients;
 mod command;

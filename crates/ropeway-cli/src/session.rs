@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ropeway::bridge::{Bridge, Health, Listing};
 use ropeway::checked::CheckedTool;
-use ropeway::config::{LockPolicy, Settings};
+use ropeway::config::{LockPolicy, ServerEntry, Settings};
 use ropeway::envelope::Envelope;
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{Mcp, ServerInfo, State};
@@ -21,7 +21,7 @@ use crate::command::say;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure};
-use crate::help::{Help, is_absent, warning};
+use crate::help::{Help, is_absent, is_on_its_way, warning};
 use crate::lockfile::{self, Locked};
 use crate::names::{Names, server_of};
 use crate::servers::Servers;
@@ -35,6 +35,9 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// How long a server may take to say that it is alive, and how much of a command's time is kept for that.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 const LAST_LOOK: Duration = Duration::from_millis(500);
+
+/// How long the name of a tool alone waits for all servers, since two of them may have a tool of that name.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of tools that differ from the lock and are told.
 const MOST_DIFFERENCES: usize = 20;
@@ -78,6 +81,16 @@ impl Session {
         Self::run(servers, single, setting, arrived).await
     }
 
+    /// The same, but the work always begins at once.
+    pub(crate) async fn with_early<T>(
+        servers: Servers,
+        setting: &Setting,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let single = servers.single().map(|entry| entry.alias.clone());
+        Self::run(servers, single, setting, work).await
+    }
+
     /// The same, but also of one server that it cannot be reached is only a verdict.
     pub(crate) async fn with_any<T>(
         servers: Servers,
@@ -115,11 +128,17 @@ impl Session {
         let servers = prepare(servers, deadline.as_ref());
         let names = Names::new(&servers.config);
         let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
+        let known = |entry: &ServerEntry| match &entry.settings {
+            Settings::Known(config) => Some((**config).clone()),
+            _ => None,
+        };
+        let configs = servers.config.servers.iter().filter_map(known).collect();
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(setting.events.clone());
         if let Some(locked) = &locked {
             builder = builder.lock(locked.lock.clone(), locked.policy);
         }
         let bridge = builder.build().map_err(Failure::start)?;
+        let help = help.with_servers(&bridge, configs);
         let (waiting, status, awake) = (setting.waiting.clone(), setting.status.clone(), servers.awake);
         let told = RefCell::default();
         let session = Self { bridge, names, help, single, awake, deadline, waiting, status, locked, told };
@@ -203,6 +222,11 @@ impl Session {
         let state = server.as_ref().map(|server| server.state().borrow().clone());
         Err(match (state, server) {
             (Some(State::Down { cause, .. }), _) => Failure::connect(alias, cause),
+            (Some(State::NeedsAuth { challenge }), _) if self.help.sends_token(alias) => {
+                let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` refused the token"));
+                let says = challenge.map(|challenge| format!("it says: {}", clean_line(&challenge)));
+                says.into_iter().fold(failure, Failure::hint)
+            }
             (Some(State::NeedsAuth { challenge }), _) => {
                 CallError::NeedsAuth { server: alias.clone(), challenge }.into()
             }
@@ -227,6 +251,7 @@ impl Session {
             }
             (Some(alias), exit) if failure.concerns_the_server() => {
                 let failure = failure.server_said(self.stderr_tail(alias));
+                let failure = self.help.remedy(alias).into_iter().fold(failure, Failure::hint);
                 let down = Verdict::new(alias.clone(), Outcome::Down { cause: String::new() });
                 let advice = self.help.advice(&down).filter(|_| exit == Exit::Unreachable);
                 advice.into_iter().fold(failure, Failure::hint)
@@ -267,6 +292,37 @@ impl Session {
         let patience = left.map_or(SIGN_OF_LIFE, |left| left.min(SIGN_OF_LIFE));
         let label = || "waiting for signs of life".to_owned();
         self.status.following(label, self.bridge.health_check_within(patience)).await
+    }
+
+    /// Waits for the tool that a person means by a name, but not for long for servers that do not become ready while another has it.
+    pub(crate) async fn find_tool(&self, name: &str) -> Result<CheckedTool, Failure> {
+        let has_it = |listing: &Listing| {
+            let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
+            self.names.choose(&tools, name).is_ok()
+        };
+        let found = async {
+            tokio::time::sleep(CALL_PATIENCE).await;
+            self.bridge.until(has_it).await
+        };
+        let listing = tokio::select! {
+            biased;
+            arrived = self.arrive() => {
+                arrived?;
+                return self.tool(name);
+            }
+            listing = found => listing,
+        };
+        let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
+        let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
+        let chosen = self.names.choose(&definitions, name)?;
+        let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
+        let late: Vec<String> = late.map(|verdict| format!("`{}`", verdict.server)).collect();
+        if !late.is_empty() {
+            let (many, are) = if late.len() == 1 { ("", "is") } else { ("s", "are") };
+            let tool = self.names.dotted(definitions[chosen]);
+            say(&warning(&format!("calling `{tool}`; server{many} {} {are} still connecting", late.join(", "))));
+        }
+        Ok(tools[chosen].clone())
     }
 
     /// The tool that a person means by a name.
@@ -370,6 +426,7 @@ fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
         config.timeouts.close = CLOSE;
         if let Some(after) = deadline.map(Deadline::after) {
             config.timeouts.connect = after;
+            config.timeouts.download = after;
             config.timeouts.idle = after;
             config.timeouts.total = after;
         }

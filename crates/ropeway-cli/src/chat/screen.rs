@@ -15,7 +15,8 @@ use super::show;
 use crate::answer::{Folder, show_files};
 use crate::command::{Reader, say, write};
 use crate::failure::Failure;
-use crate::help::{Help, is_absent};
+use crate::help::{Help, is_absent, is_on_its_way, line};
+use crate::mark::Mark;
 use crate::status::{self, Status};
 use crate::text::{clean_line, terminal_width};
 use crate::veil::{self, Flow};
@@ -226,8 +227,17 @@ impl Screen {
         if matches!(self.form, Form::Json) {
             return;
         }
-        for verdict in verdicts.iter().filter(|verdict| is_absent(&verdict.outcome) && !self.told.contains(verdict)) {
-            say(&help.trouble(verdict, width()));
+        for verdict in verdicts.iter().filter(|verdict| !self.told.contains(verdict)) {
+            let was_connecting = || {
+                let before = self.told.iter().find(|told| told.server == verdict.server);
+                before.is_some_and(|told| is_on_its_way(&told.outcome))
+            };
+            match &verdict.outcome {
+                outcome if is_on_its_way(outcome) => say(&line(Mark::Half, &verdict.server, "still connecting", "")),
+                outcome if is_absent(outcome) => say(&help.trouble(verdict, width())),
+                _ if was_connecting() => say(&help.heading(verdict, "")),
+                _ => continue,
+            }
             self.last = None;
         }
         self.told = verdicts.to_vec();

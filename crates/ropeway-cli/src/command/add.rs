@@ -1,7 +1,6 @@
 //! `ropeway add`: one more server in the configuration file.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
@@ -28,9 +27,6 @@ Examples:
 
 const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
-
-/// How long a server may take to be ready when it is tried at once.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Add a server to the configuration file
 ///
@@ -139,7 +135,7 @@ impl Add {
             (Some(entry), Some(Settings::Known(config))) if self.check => {
                 veil::hide(&config.secrets());
                 let around = Surroundings::of_process();
-                let examined = examine_entry(entry, config, &around, patience(&setting, PATIENCE));
+                let examined = examine_entry(entry, config, &around, patience(&setting));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,

@@ -52,8 +52,7 @@ impl Call {
         })?;
         let servers = servers.only_for(&self.tool);
         Session::with(servers, &setting, async |session| {
-            session.arrive().await?;
-            let tool = session.tool(&self.tool)?;
+            let tool = session.find_tool(&self.tool).await?;
             let shown_tool = session.names.shown(tool.definition());
             let arguments = typed.for_tool(&shown_tool)?;
             let envelope = session.call(&tool, arguments).await?;

@@ -6,9 +6,10 @@ use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ropeway::agent::{Approvals, Limits, RequestOptions, Sampling};
-use ropeway::config::{ChatSettings, LockPolicy};
+use ropeway::config::{ChatSettings, LockPolicy, ServerEntry, Settings, Transport};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
@@ -18,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Setting, print, print_json, say};
+use crate::arrival;
 use crate::chat::approval::{Rules, unmatched};
 use crate::chat::line::Editor;
 use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, failed, record};
@@ -29,6 +31,16 @@ use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
 use crate::session::Session;
 use crate::text::{clean_line, terminal_width, wrap};
+
+/// How long an interactive chat waits for servers before it opens. Those that are ready by then are counted.
+const OPENING: Duration = Duration::from_millis(400);
+
+/// How long the first message waits for servers that are still connecting.
+const TURN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a chat without a terminal waits for servers once one of them is ready, and if one may have to be downloaded.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -228,7 +240,7 @@ impl Chat {
             provider,
             model,
             system: self.system.or(chat.system.clone()),
-            limits: limits(self.max_steps.or(chat.max_steps)),
+            limits: limits(self.max_steps.or(chat.max_steps)).with_connect_time(TURN_PATIENCE),
             options: options(&chat),
             rules: self.rules.and(&chat.tools),
             approvals: Approvals::new(),
@@ -240,10 +252,14 @@ impl Chat {
             },
             source: source.clone(),
         };
-        let no_tools = self.no_tools;
+        let (no_tools, is_interactive) = (self.no_tools, person.is_some());
+        let patience = patience(&servers);
         let is_text = self.prompt.as_deref() != Some("-");
         let work = async |session: &Session| {
-            session.arrive().await?;
+            match &person {
+                Some(_) => arrival::within(session, OPENING).await?,
+                None => arrival::most(session, patience).await?,
+            }
             session.waiting.clear();
             if let Some(locked) = &session.locked {
                 recipe.approvals = locked.approvals();
@@ -296,6 +312,9 @@ impl Chat {
                 }
             }
         };
+        if is_interactive {
+            return Session::with_early(servers, &setting, work).await;
+        }
         Session::with(servers, &setting, work).await
     }
 }
@@ -312,6 +331,18 @@ fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
             Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
         }
     })
+}
+
+/// How long a chat without a person waits for servers once one of them is ready: longer where one may still be downloaded.
+fn patience(servers: &Servers) -> Duration {
+    let may_download = |entry: &ServerEntry| match &entry.settings {
+        Settings::Known(config) => match &config.transport {
+            Transport::Stdio(server) => server.is_package_runner(),
+            _ => false,
+        },
+        _ => false,
+    };
+    if servers.config.servers.iter().any(may_download) { DOWNLOAD_PATIENCE } else { SERVER_PATIENCE }
 }
 
 fn interrupts() -> Result<Signal, Failure> {

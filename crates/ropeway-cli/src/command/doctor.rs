@@ -20,9 +20,6 @@ use crate::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
 
-/// How long a server may take to be ready, unless there is a timeout; a package runner may have to download first.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// What is left of the command's time for the report.
 const MARGIN: Duration = Duration::from_millis(200);
 
@@ -50,7 +47,7 @@ impl Doctor {
             servers = servers.only(name)?;
         }
         let config = self.server.config()?;
-        let limit = patience(&setting, PATIENCE);
+        let limit = patience(&setting);
         let label = format!("examining {}", config.alias);
         let around = Surroundings::of_process();
         let examined = examine(&config, &around, limit);
@@ -63,12 +60,10 @@ impl Doctor {
     }
 }
 
-/// How long there is to wait for a server.
-pub(super) fn patience(setting: &Setting, usual: Duration) -> Duration {
-    setting
-        .deadline
-        .as_ref()
-        .map_or(usual, |deadline| deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
+/// Returns what is left of `--timeout` for a server; without one it gets the time of its entry.
+pub(super) fn patience(setting: &Setting) -> Option<Duration> {
+    let deadline = setting.deadline.as_ref()?;
+    Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
 }
 
 /// Examines the servers of a file.
@@ -87,7 +82,7 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
     servers.show_warnings();
     let entries = chosen(&servers, names)?;
     let around = Surroundings::of_process();
-    let limit = patience(&setting, PATIENCE);
+    let limit = patience(&setting);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),

@@ -70,7 +70,7 @@ struct Options {
     /// Print the result as JSON, for scripts
     #[arg(long, global = true)]
     json: bool,
-    /// End the whole command after this time: 5s, 500ms, 2m
+    /// Time limit of the whole command, including the start of servers: 500ms, 5s, 2m
     #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
     /// Show what happens underneath; twice for every message

@@ -1,5 +1,7 @@
 //! `ropeway tools`: what the servers offer.
 
+use std::time::Duration;
+
 use anstyle::Style;
 use ropeway::bridge::Listing;
 use ropeway::mcp::ServerInfo;
@@ -8,13 +10,15 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
+use crate::arrival;
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, faint, is_absent, tools as count};
+use crate::help::{exit, faint, is_absent, is_there, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::session::Session;
 use crate::signature::{arguments, brief, hints, signature_as};
+use crate::status;
 use crate::text::{clean, clean_line, cut, first_sentence, width, wrap};
 
 const NAME: Style = Style::new().bold();
@@ -22,6 +26,9 @@ const FAINT: Style = Style::new().dimmed();
 
 /// How many tools a search shows.
 const MOST_FOUND: usize = 10;
+
+/// How long a search waits for servers once one of them is ready.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How much is said about a tool among many.
 const LONGEST_SENTENCE: usize = 200;
@@ -47,22 +54,50 @@ impl Tools {
         let servers = self.server.servers(&setting)?.lists_servers().maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         Session::with_list(servers, &setting, async |session| {
-            session.arrive().await?;
-            let listing = session.listing();
             match (&self.find, setting.json) {
-                (Some(words), true) => print_json(&found_json(&listing, words))?,
-                (Some(words), false) => print(&found(session, &listing, words, width()))?,
-                (None, true) => print_json(&list_json(session, &listing))?,
+                (Some(words), is_json) => {
+                    arrival::most(session, SEARCH_PATIENCE).await?;
+                    let listing = session.listing();
+                    match is_json {
+                        true => print_json(&found_json(&listing, words))?,
+                        false => print(&found(session, &listing, words, width()))?,
+                    }
+                    // A server that is still connecting does not spoil what the others have.
+                    let is_any_there = listing.verdicts.iter().any(|verdict| is_there(&verdict.outcome));
+                    return Ok(if is_any_there { Exit::Done } else { exit(&listing.verdicts) });
+                }
+                (None, true) => {
+                    session.arrive().await?;
+                    print_json(&list_json(session, &session.listing()))?;
+                }
+                (None, false) if session.single().is_none() && session.listing().verdicts.len() > 1 => {
+                    print_as_they_arrive(session).await?;
+                }
                 (None, false) => {
+                    session.arrive().await?;
                     // Whoever names a server wants to know all about it.
                     let whole = self.name.is_some() || source == Source::Line;
-                    print(&list(session, &listing, &source, whole, width()))?;
+                    print(&list(session, &session.listing(), &source, whole, width()))?;
                 }
             }
-            Ok(exit(&listing.verdicts))
+            Ok(exit(&session.listing().verdicts))
         })
         .await
     }
+}
+
+/// Prints the tools of each server as soon as it is ready.
+async fn print_as_they_arrive(session: &Session) -> Result<(), Failure> {
+    let mut is_first = true;
+    arrival::each_as_it_arrives(session, |servers| {
+        let listing = session.listing();
+        let groups = servers.iter().filter_map(|at| listing.verdicts.get(*at));
+        let groups: Vec<String> = groups.map(|verdict| group(session, &listing, verdict, width())).collect();
+        status::wipe();
+        let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
+        print(&format!("{gap}{}", groups.join("\n")))
+    })
+    .await
 }
 
 /// The tools by server, or those that some words describe, for people.

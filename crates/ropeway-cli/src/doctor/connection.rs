@@ -11,6 +11,7 @@ use url::Url;
 
 use super::address::{self, Tongue};
 use super::finding::Finding;
+use super::remedy::{remedy, with_scheme};
 use super::{Given, offer, words};
 use crate::failure::Exit;
 use crate::text::clean_line;
@@ -31,21 +32,34 @@ pub(super) async fn check(
     config: &ServerConfig,
     entry: Option<&ServerEntry>,
     given: Given,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Vec<Finding> {
     let mask = mask(config);
-    let server = Mcp::new(prepare(config.clone(), limit));
+    let (config, limit) = match limit {
+        Some(limit) => (&prepare(config.clone(), limit), limit),
+        None => {
+            // As long as any other command waits.
+            let own = &config.timeouts;
+            let mut config = config.clone();
+            config.reconnect.enabled = false;
+            config.timeouts.close = CLOSE;
+            (&config.clone(), own.connect.max(own.download) + CLOSE)
+        }
+    };
+    let server = Mcp::new(config.clone());
     let started = Instant::now();
     let connected = tokio::time::timeout(limit, server.connect()).await;
     let mut findings = match connected {
         Ok(Ok(())) => {
             let mut findings = vec![greeting(&server, started.elapsed())];
             findings.extend(noise(&server));
-            findings.extend(offer::check(&server, entry, limit.saturating_sub(started.elapsed())).await);
+            findings.extend(
+                offer::check(&server, entry, config.timeouts.idle.min(limit.saturating_sub(started.elapsed()))).await,
+            );
             findings
         }
         Ok(Err(failed)) => trouble(config, given, &failed.cause).await,
-        Err(_) => vec![silence(config, limit)],
+        Err(_) => vec![silence(config, given, limit)],
     };
     let said = server.stderr_tail();
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
@@ -61,6 +75,7 @@ pub(super) async fn check(
 fn prepare(mut config: ServerConfig, limit: Duration) -> ServerConfig {
     config.reconnect.enabled = false;
     config.timeouts.connect = limit;
+    config.timeouts.download = limit;
     config.timeouts.idle = limit;
     config.timeouts.close = CLOSE;
     config
@@ -103,15 +118,11 @@ fn noise(server: &Mcp) -> Option<Finding> {
     Some(Finding::note("output", found).fix("it should log to standard error; other clients may stumble"))
 }
 
-fn silence(config: &ServerConfig, after: Duration) -> Finding {
-    let fix = match &config.transport {
-        Transport::Stdio(_) => {
-            "it may be no MCP server, wait for input, or still download: run its command in a terminal, or give it --timeout 2m"
-        }
-        _ => "it may be no MCP server, or a proxy holds its answers back",
-    };
-    Finding::problem(CHECK, Exit::Timeout, format!("the server was not ready within {}", format_duration(after)))
-        .fix(fix)
+fn silence(config: &ServerConfig, given: Given, after: Duration) -> Finding {
+    let found = format!("the server was not ready within {}", format_duration(after));
+    let finding = Finding::problem(CHECK, Exit::Timeout, found);
+    let fix = remedy(&ConnectError::Timeout { after, said: None }, config, &[], given);
+    fix.into_iter().fold(finding, Finding::fix)
 }
 
 /// Why there is no connection, and what to do about it.
@@ -119,7 +130,7 @@ async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectError) -> V
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let unreachable = |found: String| problem(Exit::Unreachable, found);
     let finding = match (cause, &config.transport) {
-        (ConnectError::Timeout { after, .. }, _) => silence(config, *after),
+        (ConnectError::Timeout { after, .. }, _) => silence(config, given, *after),
         (_, Transport::Http(server) | Transport::Sse(server)) => {
             let Ok(url) = Url::parse(&server.url) else { return vec![unreachable(chain(cause))] };
             return web_trouble(config, server, given, &url, cause).await;
@@ -177,21 +188,18 @@ async fn web_trouble(
                 None => finding.fix("correct the path of the URL; neither /mcp nor /sse answers there"),
             }
         }
-        ConnectError::Status { status: 300..400, .. } => problem(Exit::Usage, chain(cause))
-            .fix("use the URL that it leads to, if you trust it: a token is not sent on to another host"),
-        ConnectError::Status { status: 500.., .. } => problem(Exit::Unreachable, chain(cause))
-            .fix("the trouble is on the server's side: try later, or read its log"),
         // A server that finds nonsense where it expects a request may just hang up.
         ConnectError::Broken(_) if url.scheme() == "https" && address::tongue(url).await == Tongue::Http => {
             speaks_plain(url)
         }
         ConnectError::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
             problem(Exit::Usage, "the server speaks TLS there, and the URL says plain HTTP".to_owned())
-                .fix(format!("use `{}`", other_scheme(url, "https")))
+                .fix(format!("use `{}`", with_scheme(url, "https")))
         }
-        ConnectError::Protocol(_) | ConnectError::Refused(_) => problem(Exit::Unreachable, chain(cause))
-            .fix("there may be a web page or another service behind the URL: correct its path"),
-        _ => problem(Exit::Unreachable, chain(cause)),
+        _ => {
+            let finding = problem(Exit::Unreachable, chain(cause));
+            remedy(cause, config, &[], given).into_iter().fold(finding, Finding::fix)
+        }
     };
     vec![finding]
 }
@@ -201,7 +209,7 @@ fn needs_auth(server: &HttpServer, given: Given, challenge: Option<&str>) -> Fin
         server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (found, fix) = match has_token {
         true => (
-            "the server does not accept the token",
+            "the server refused the token",
             given.words(
                 "give another token with --bearer TOKEN: this one may have expired",
                 "give another token in its `auth.bearer` or `headers`: this one may have expired",
@@ -233,10 +241,8 @@ async fn tls_trouble(url: &Url, trouble: TlsTrouble, cause: &ConnectError) -> Fi
         }
         TlsTrouble::WrongName => problem(format!("the certificate there is not for `{host}`"))
             .fix("use the name that the certificate is for"),
-        TlsTrouble::Untrusted => problem(format!(
-            "nobody whom this machine trusts vouches for the certificate of `{host}`"
-        ))
-        .fix("if it is your own: `SSL_CERT_FILE=ca.pem ropeway …`, or add it to the certificates of this machine"),
+        TlsTrouble::Untrusted => problem(format!("the certificate of `{host}` is not signed by a trusted CA"))
+            .fix("if it is your own: `SSL_CERT_FILE=ca.pem ropeway …`, or add it to the certificates of this machine"),
         _ if address::tongue(url).await == Tongue::Http => speaks_plain(url),
         _ => problem(chain(cause)).fix("the port may belong to something that speaks no TLS: correct it"),
     }
@@ -244,14 +250,7 @@ async fn tls_trouble(url: &Url, trouble: TlsTrouble, cause: &ConnectError) -> Fi
 
 fn speaks_plain(url: &Url) -> Finding {
     Finding::problem(CHECK, Exit::Usage, "the server speaks plain HTTP there, and the URL says https")
-        .fix(format!("use `{}`", other_scheme(url, "http")))
-}
-
-fn other_scheme(url: &Url, scheme: &str) -> String {
-    let mut url = url.clone();
-    // Between the two schemes of the web there is always a way.
-    let _ = url.set_scheme(scheme);
-    address::shown(&url)
+        .fix(format!("use `{}`", with_scheme(url, "http")))
 }
 
 /// Another path of the same host behind which a server answers.
@@ -307,8 +306,8 @@ mod tests {
             (TlsTrouble::Expired, "has expired"),
             (TlsTrouble::NotYetValid, "is not valid yet"),
             (TlsTrouble::WrongName, "is not for `127.0.0.1`"),
-            (TlsTrouble::Untrusted, "nobody whom this machine trusts"),
-            (TlsTrouble::Other, "no secure connection could be made: odd"),
+            (TlsTrouble::Untrusted, "is not signed by a trusted CA"),
+            (TlsTrouble::Other, "the TLS handshake failed: odd"),
         ] {
             let cause = ConnectError::Tls { trouble, source: "odd".into() };
             let finding = tls_trouble(&url, trouble, &cause).await;

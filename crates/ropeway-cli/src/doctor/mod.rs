@@ -8,6 +8,7 @@ mod offer;
 mod package;
 mod program;
 mod proxy;
+mod remedy;
 mod runtime;
 mod surroundings;
 mod wanted;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 
 pub(crate) use self::finding::{Finding, Report, worst};
+pub(crate) use self::remedy::remedy;
 pub(crate) use self::surroundings::Surroundings;
 
 /// Where the settings of a server come from, and so what there is to change.
@@ -44,13 +46,13 @@ pub(crate) async fn examine_entry(
     entry: &ServerEntry,
     config: &ServerConfig,
     around: &Surroundings,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Report {
     examine_with(config, Some(entry), around, Given::File, limit).await
 }
 
 /// Examines a server of the command line.
-pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Duration) -> Report {
+pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Option<Duration>) -> Report {
     examine_with(config, None, around, Given::Line, limit).await
 }
 
@@ -60,7 +62,7 @@ async fn examine_with(
     entry: Option<&ServerEntry>,
     around: &Surroundings,
     given: Given,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Report {
     let mut findings = match &config.transport {
         Transport::Stdio(server) => examine_process(server, around, given).await,

@@ -13,6 +13,7 @@ mod edit;
 mod events;
 mod exact;
 mod examples;
+mod hanging;
 mod home;
 mod import;
 mod listing;

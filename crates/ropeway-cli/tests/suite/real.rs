@@ -204,3 +204,21 @@ fn five_servers_from_one_file_work_before_and_after_one_is_killed() {
     is_all_there(&place);
     following.end();
 }
+
+#[test]
+fn npx_and_uvx_download_a_server_at_its_first_start() {
+    // The home is empty, and so are the caches of both.
+    let place = Place::new();
+    let uvx = folder("time").join("uvx");
+    place.configure(&[
+        json!({"alias": "memory", "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"]}),
+        json!({"alias": "clock", "command": uvx, "args": ["mcp-server-time@2026.10.19", "--local-timezone", "UTC"]}),
+    ]);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let node = Path::new(&Launch::of("memory", 0).command[0]).with_file_name("");
+    let path = std::env::join_paths(std::iter::once(node).chain(std::env::split_paths(&path))).expect("folders");
+    let run = place.ropeway(&["tools"]).with(|command| drop(command.env("PATH", path))).run().expect(0);
+    for words in ["● memory · 9 tools", "● clock · 2 tools"] {
+        assert!(run.stdout.contains(words), "{words}\n{}{}", run.stdout, run.stderr);
+    }
+}

@@ -279,9 +279,12 @@ pub enum RawLock {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RawTimeouts {
-    /// From start to ready.
+    /// From start to ready (60s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect: Option<Wait>,
+    /// From start to ready for a package runner such as npx or uvx that makes progress; `connect` if that is set (10m).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub download: Option<Wait>,
     /// How long a server may leave the era probe unanswered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Wait>,

@@ -107,6 +107,17 @@ impl StdioServer {
         }
     }
 
+    /// Returns true if the command is a package or container runner such as `npx`, `uvx` or `docker`, which may have to download the
+    /// server before it runs it.
+    pub fn is_package_runner(&self) -> bool {
+        const RUNNERS: [&str; 16] = [
+            "bun", "bunx", "cargo", "deno", "docker", "go", "nix", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
+            "uv", "uvx", "yarn",
+        ];
+        let name = std::path::Path::new(&self.command).file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| RUNNERS.contains(&name))
+    }
+
     /// Adds a variable to its environment.
     #[must_use]
     pub fn with_env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
@@ -212,8 +223,11 @@ pub enum EraChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// From start to ready; long, since a package runner may have to download first.
+    /// From start to ready.
     pub connect: Duration,
+    /// From start to ready for a package runner such as `npx` or `uvx`, as long as it makes progress: it may have to download first.
+    /// Has no effect if it is shorter than `connect`.
+    pub download: Duration,
     /// How long a server may leave the era probe unanswered before `initialize` is sent beside it.
     pub probe: Duration,
     /// How long nothing may be heard of a call; progress starts this clock anew.
@@ -230,6 +244,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(60),
+            download: Duration::from_secs(10 * 60),
             probe: Duration::from_secs(5),
             idle: Duration::from_secs(60),
             total: Duration::from_secs(30 * 60),
@@ -243,9 +258,10 @@ impl Default for Timeouts {
 impl Timeouts {
     /// The same, with nothing longer than a year: the clocks cannot tell times that are further away.
     pub(crate) fn bounded(self) -> Self {
-        let Self { connect, probe, idle, total, close, grace } = self;
+        let Self { connect, download, probe, idle, total, close, grace } = self;
         Self {
             connect: connect.min(A_YEAR),
+            download: download.min(A_YEAR),
             probe: probe.min(A_YEAR),
             idle: idle.min(A_YEAR),
             total: total.min(A_YEAR),

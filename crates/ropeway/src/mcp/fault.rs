@@ -36,11 +36,11 @@ pub enum ConnectError {
         /// The last line on its stderr.
         said: Option<String>,
     },
-    /// The pipe or socket broke.
-    #[error("the connection broke")]
+    /// The pipe or socket broke, or no connection could be made.
+    #[error("{}", broken(.0.as_ref()))]
     Broken(#[source] BoxError),
     /// The other end cannot be trusted, or does not speak TLS.
-    #[error("no secure connection could be made")]
+    #[error("{trouble}")]
     Tls {
         /// What is in the way.
         trouble: TlsTrouble,
@@ -75,7 +75,7 @@ pub enum ConnectError {
     #[error("the server refused the handshake")]
     Refused(#[source] RpcError),
     /// The server answered with an HTTP status that is no answer.
-    #[error("the server answered HTTP {status}{}", saying(.said))]
+    #[error("{}", refusal(*.status, .said))]
     Status {
         /// The status.
         status: u16,
@@ -91,12 +91,35 @@ pub enum ConnectError {
     /// The server does not know our session any more.
     #[error("the session has expired")]
     SessionExpired,
+    /// The server answered with a web page.
+    #[error("the server answered with a web page, not MCP{}", saying(.said))]
+    WebPage {
+        /// The beginning of its text.
+        said: Option<String>,
+    },
     /// The server's answer to the handshake is not one.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
     /// The connection was closed by its owner.
     #[error("the connection was closed")]
     Closed,
+}
+
+/// Returns what a broken connection is called: a port that is closed and a name that is unknown never were connections.
+fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
+    let kind = source.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    match kind {
+        Some(std::io::ErrorKind::ConnectionRefused) => "the connection was refused",
+        _ if source.to_string().contains("failed to lookup address") => "the host name could not be resolved",
+        _ => "the connection broke",
+    }
+}
+
+fn refusal(status: u16, said: &Option<String>) -> String {
+    match said {
+        Some(location) if (300..400).contains(&status) => format!("the server answered HTTP {status}, {location}"),
+        said => format!("the server answered HTTP {status}{}", saying(said)),
+    }
 }
 
 /// How many bytes of an error's message are kept.
@@ -136,6 +159,9 @@ pub(crate) enum Fault {
     /// The answer cannot be read.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
+    /// The answer is a web page.
+    #[error("the answer is a web page, not MCP: `{0}`")]
+    WebPage(String),
     /// A clock ran out.
     #[error("no answer within {}", format_duration(*.after))]
     Timeout {
@@ -162,6 +188,7 @@ impl Fault {
             },
             Self::TooLarge { limit } => CallError::TooLarge { server, limit },
             Self::Unreadable(what) => CallError::Protocol { server, source: what.into() },
+            page @ Self::WebPage(_) => CallError::Protocol { server, source: page.to_string().into() },
             Self::Timeout { after, clock, hint } => {
                 CallError::Timeout { server, after, clock, hint: hint.map(|hint| Box::new(hint) as BoxError) }
             }
@@ -176,6 +203,7 @@ impl Fault {
             Self::Refused(error) => Arc::new(ConnectError::Refused(error)),
             Self::Timeout { after, .. } => Arc::new(ConnectError::Timeout { after, said: None }),
             Self::Cancelled => Arc::new(ConnectError::Closed),
+            Self::WebPage(said) => Arc::new(ConnectError::WebPage { said: Some(said).filter(|said| !said.is_empty()) }),
             other @ (Self::TooLarge { .. } | Self::Unreadable(_)) => {
                 Arc::new(ConnectError::Protocol(other.to_string()))
             }

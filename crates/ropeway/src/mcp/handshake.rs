@@ -14,7 +14,7 @@ use super::session::{ServerInfo, Session};
 use super::transport::http::Http;
 use super::transport::lines::Lines;
 use super::transport::sse::Sse;
-use super::transport::{Link, Request, stdio};
+use super::transport::{LONGEST_PAUSE, Link, Request, stdio};
 use crate::config::{EraChoice, HttpServer, ServerConfig, Transport};
 use crate::protocol::{
     Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, RpcError, code, encode_notification, is_modern, meta,
@@ -39,7 +39,13 @@ pub(crate) async fn connect(
     host: &Arc<Host>,
     remembered: Option<Era>,
 ) -> Result<Session, Failed> {
-    let limit = config.timeouts.connect;
+    let timeouts = &config.timeouts;
+    // A package runner may have to download first.
+    let patience = match &config.transport {
+        Transport::Stdio(server) if server.is_package_runner() => timeouts.download.max(timeouts.connect),
+        _ => timeouts.connect,
+    };
+    let limit = patience;
     let now = Instant::now();
     let clocks = Clocks { idle: limit, deadline: now + limit, started: now };
     let (era, is_guess) = match config.era {
@@ -50,9 +56,21 @@ pub(crate) async fn connect(
     let handshake = Handshake { config, host, clocks, is_guess };
     // The clocks end every request; this ends what is no request, such as the opening of a stream.
     let last_words = Duration::from_millis(500);
-    match tokio::time::timeout(limit + last_words, handshake.run(era)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Arc::new(ConnectError::Timeout { after: limit, said: None })),
+    let hanging = async {
+        if patience == timeouts.connect {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep_until(now + timeouts.connect.saturating_sub(LONGEST_PAUSE)).await;
+        host.until_idle().await;
+        tokio::time::sleep_until(now + timeouts.connect).await;
+    };
+    tokio::select! {
+        biased;
+        outcome = tokio::time::timeout(limit + last_words, handshake.run(era)) => match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Arc::new(ConnectError::Timeout { after: limit, said: None })),
+        },
+        () = hanging => Err(Arc::new(ConnectError::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
     }
 }
 
@@ -110,7 +128,7 @@ impl Handshake<'_> {
     async fn explain(&self, failed: Failed, lines: &Lines) -> Failed {
         match (&*failed, lines.stderr()) {
             (ConnectError::Timeout { after, said: None }, Some(stderr)) => {
-                Arc::new(ConnectError::Timeout { after: *after, said: stderr.last_words().await })
+                Arc::new(ConnectError::Timeout { after: *after, said: stderr.reason().await })
             }
             _ => failed,
         }
@@ -413,7 +431,7 @@ fn is_final(fault: &Fault) -> bool {
         Fault::Lost { cause, .. } => !matches!(**cause, ConnectError::Status { .. } | ConnectError::Hangup { .. }),
         Fault::Refused(error) => matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY),
         Fault::Cancelled => true,
-        Fault::Timeout { .. } | Fault::TooLarge { .. } | Fault::Unreadable(_) => false,
+        Fault::Timeout { .. } | Fault::TooLarge { .. } | Fault::Unreadable(_) | Fault::WebPage(_) => false,
     }
 }
 
@@ -421,7 +439,7 @@ fn is_final(fault: &Fault) -> bool {
 fn may_be_sse(failed: &ConnectError) -> bool {
     match failed {
         ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
-        ConnectError::Refused(_) | ConnectError::Protocol(_) => true,
+        ConnectError::Refused(_) | ConnectError::Protocol(_) | ConnectError::WebPage { .. } => true,
         _ => false,
     }
 }

@@ -361,6 +361,21 @@ impl Host {
         *self.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(stderr);
     }
 
+    /// Waits until the server's processes have neither written nor worked for a while; forever if it has none.
+    pub(crate) async fn until_idle(&self) {
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match stderr {
+            Some(stderr) => stderr.until_idle().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the line of the server's stderr that says why it failed.
+    pub(crate) async fn stderr_reason(&self) -> Option<String> {
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stderr?.reason().await
+    }
+
     /// The last lines of the server's stderr.
     pub(crate) fn stderr_tail(&self) -> Vec<String> {
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();

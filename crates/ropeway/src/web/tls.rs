@@ -18,6 +18,19 @@ pub enum TlsTrouble {
     Other,
 }
 
+impl std::fmt::Display for TlsTrouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the certificate has expired",
+            Self::NotYetValid => "the certificate is not valid yet",
+            Self::WrongName => "the certificate is for another host name",
+            Self::Untrusted => "the certificate is not signed by a trusted CA",
+            Self::NotTls => "the server does not speak TLS on this port",
+            Self::Other => "the TLS handshake failed",
+        })
+    }
+}
+
 /// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
 pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();

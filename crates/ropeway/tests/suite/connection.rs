@@ -238,7 +238,7 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
             let started = Instant::now();
             let told = echo_fails(&server).await;
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
-            assert!(told.starts_with("server `peer` is unavailable: the connection broke: "), "{told}");
+            assert!(told.starts_with("server `peer` is unavailable: the connection was refused: "), "{told}");
             assert!(told.to_lowercase().contains("connection refused"), "{told}");
             // A list of before is no list of now.
             let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
@@ -502,7 +502,10 @@ fn a_modern_server_that_ends_its_subscriptions_is_asked_again() {
 fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
     scene(|scene| async move {
         for (config, told) in [
-            (hasty(scene.stdio("no-such-program", [""])), "could not start `no-such-program`: No such file"),
+            (
+                hasty(scene.stdio("no-such-program", [""])),
+                "could not start `no-such-program`: `no-such-program` is not on the PATH",
+            ),
             (hasty(at("nonsense".to_owned())), "`nonsense` cannot be used: relative URL without a base"),
             (hasty(at("ftp://example.com".to_owned())), "`ftp://example.com` cannot be used: only http and https"),
         ] {

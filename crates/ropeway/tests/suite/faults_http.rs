@@ -441,7 +441,7 @@ fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_r
             for (status, location) in [(307, elsewhere.url()), (308, elsewhere.url()), (302, "/moved/mcp".to_owned())] {
                 let (_http, server) = spoiled(era, Answers::Sse, Fault::redirect(status, location.clone())).await;
                 let told = echo_fails(&server).await;
-                let expected = format!("the server answered HTTP {status}, saying `a redirect to {location}`");
+                let expected = format!("the server answered HTTP {status}, a redirect to {location}");
                 assert_eq!(told, format!("server `peer` is unavailable: {expected}"));
                 still_works(&server).await;
                 server.close().await;

@@ -134,7 +134,7 @@ async fn discover_registers_the_tools_of_the_servers_that_run() {
 async fn many_servers_says_how_each_stands_and_shows_an_envelope() {
     let told = Example::new("many_servers", &[]).run(&[]).await;
     let expected = r#"server `demo` is ready with 6 tools
-server `absent` is down: could not start `no-such-program`: No such file or directory (os error 2)
+server `absent` is down: could not start `no-such-program`: `no-such-program` is not on the PATH
 {
   "id": …
   "tool": "mcp_demo_calculate",
@@ -181,7 +181,7 @@ async fn agent_goes_on_without_a_server_that_is_not_there() {
         .run(&[Saying::call("a", "stock", json!({"item": "eggs"})), Saying::text("There are 144.")])
         .await;
     let expected = r#"server `demo` is ready with 6 tools
-server `time` is down: could not start `mcp-server-time`: No such file or directory (os error 2)
+server `time` is down: could not start `mcp-server-time`: `mcp-server-time` is not on the PATH
 
 -> stock {"item":"eggs"}
 <- stock "144"

@@ -8,6 +8,8 @@ pub(super) fn timeouts(raw: &RawTimeouts) -> Timeouts {
     let or = |wait: Option<Wait>, usual| wait.map_or(usual, |Wait(wait)| wait);
     Timeouts {
         connect: or(raw.connect, usual.connect),
+        // A time to connect that is set is kept, unless a time to download is set, too.
+        download: raw.download.or(raw.connect).map_or(usual.download, |Wait(wait)| wait),
         probe: or(raw.probe, usual.probe),
         idle: or(raw.idle, usual.idle),
         total: or(raw.total, usual.total),

@@ -271,6 +271,7 @@ command = "x"
     server.cwd = Some(PathBuf::from("/srv"));
     let mut docs = ServerConfig::new("docs", server.with_env("LEVEL", "3").with_env("TOKEN", "from-environment"));
     docs.timeouts.connect = Duration::from_secs(20);
+    docs.timeouts.download = docs.timeouts.connect;
     docs.timeouts.total = Duration::from_millis(1500);
     let mut docs = ServerEntry::new(docs);
     docs.tools.allow = vec!["search".into()];

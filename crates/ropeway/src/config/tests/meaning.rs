@@ -51,7 +51,7 @@ servers:
     description_prefix: "[{alias}] "
     required: true
     start: lazy
-    timeouts: {idle: 500ms, total: 1h}
+    timeouts: {idle: 500ms, total: 1h, download: 2h}
     limits: {message_bytes: 1M, pages: 3, list_entries: 5, list_bytes: 6M, input_rounds: 4, questions: 5, stderr_bytes: 2 KiB}
     reconnect: {enabled: false, first: 1s, longest: 5s}
     resources: {tools: true, context: ["file:///*"], context_bytes: 1k}
@@ -84,6 +84,7 @@ servers:
     let mut expected = ServerConfig::new("files", server);
     expected.era = EraChoice::Modern;
     expected.timeouts.connect = Duration::from_secs(90);
+    expected.timeouts.download = Duration::from_secs(7200);
     expected.timeouts.idle = Duration::from_millis(500);
     expected.timeouts.total = Duration::from_secs(3600);
     expected.limits.message_bytes = 1 << 20;

@@ -473,10 +473,10 @@ impl Keeper {
         }
     }
 
-    /// The last line on stderr, which may come a little after the end.
+    /// The line on stderr that says why the child failed, which may come a little after the end.
     async fn said(&self) -> Option<String> {
         match &self.stderr {
-            Some(stderr) => stderr.last_words().await,
+            Some(stderr) => stderr.reason().await,
             None => None,
         }
     }

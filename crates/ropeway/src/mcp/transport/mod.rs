@@ -1,5 +1,6 @@
 //! Links: one live connection to a server, over any transport.
 
+mod activity;
 mod cancel;
 mod errands;
 mod groups;
@@ -8,6 +9,7 @@ pub(crate) mod lines;
 mod loss;
 pub(crate) mod orphans;
 mod outgoing;
+mod reason;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 mod web;
@@ -15,6 +17,7 @@ mod web;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::activity::LONGEST_PAUSE;
 use self::outgoing::Messenger as _;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault};

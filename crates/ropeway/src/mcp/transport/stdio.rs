@@ -11,9 +11,11 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::activity::{self, Usage};
 use super::groups::groups;
 use super::lines::Lines;
 use super::orphans::{self, Mark};
+use super::reason::reason;
 use crate::config::{Limits, StdioServer};
 use crate::mcp::fault::ConnectError;
 use crate::mcp::inbox::Inbox;
@@ -85,9 +87,21 @@ pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) ->
     let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.mask())?;
     let keeper =
         StderrKeeper { capacity: limits.stderr_bytes, server: host.alias().clone(), mask: host.mask().clone() };
-    let stderr = Stderr::keep(stderr, keeper);
+    let stderr = Stderr::keep(stderr, keeper, child.group.map(|group| group.as_raw_nonzero().get()));
     inbox.host().hear(stderr.clone());
     Ok(Lines::start(stdout, stdin, inbox, limits.message_bytes, Some((child, stderr))))
+}
+
+/// Returns true if a program that is looked up was not found. The folder to run in may be what is missing instead.
+fn is_absent_program(server: &StdioServer, error: &std::io::Error) -> bool {
+    if error.kind() != std::io::ErrorKind::NotFound || server.command.contains('/') {
+        return false;
+    }
+    let own = server.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().into());
+    let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    // A script that is there may lack the program of its first line.
+    !std::env::split_paths(&path).any(|folder| folder.join(&server.command).exists())
+        && server.cwd.as_ref().is_none_or(|folder| folder.is_dir())
 }
 
 /// A child and all that it has started itself. Dropping it ends the whole group.
@@ -101,7 +115,15 @@ pub(crate) struct ChildGroup {
 
 impl ChildGroup {
     fn start(server: &StdioServer, mask: &Mask) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectError> {
-        let spawn_error = |source| ConnectError::Spawn { program: mask.hide(&server.command).into_owned(), source };
+        let spawn_error = |source: std::io::Error| {
+            let program = mask.hide(&server.command).into_owned();
+            let source = if is_absent_program(server, &source) {
+                std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
+            } else {
+                source
+            };
+            ConnectError::Spawn { program, source }
+        };
         let mut command = Command::new(&server.command);
         command.args(&server.args).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -206,6 +228,8 @@ impl Drop for ChildGroup {
 #[derive(Debug)]
 pub(crate) struct Stderr {
     ring: Mutex<Ring>,
+    /// The process group that writes it.
+    group: Option<i32>,
     ended: watch::Receiver<()>,
     reader: Mutex<Option<JoinHandle<()>>>,
 }
@@ -214,12 +238,14 @@ pub(crate) struct Stderr {
 struct Ring {
     lines: VecDeque<String>,
     bytes: usize,
+    /// All bytes that were ever written.
+    written: u64,
 }
 
 impl Stderr {
-    fn keep(pipe: impl AsyncRead + Send + Unpin + 'static, keeper: StderrKeeper) -> Arc<Self> {
+    fn keep(pipe: impl AsyncRead + Send + Unpin + 'static, keeper: StderrKeeper, group: Option<i32>) -> Arc<Self> {
         let (ending, ended) = watch::channel(());
-        let stderr = Arc::new(Self { ring: Mutex::default(), ended, reader: Mutex::default() });
+        let stderr = Arc::new(Self { ring: Mutex::default(), group, ended, reader: Mutex::default() });
         let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), keeper, ending));
         *stderr.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
         stderr
@@ -230,12 +256,26 @@ impl Stderr {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
     }
 
-    /// The last line that says something, once the child has nothing more to say; soon in any case.
-    pub(crate) async fn last_words(&self) -> Option<String> {
+    /// Returns the line that says why the child failed, once it has written all it has to; soon in any case.
+    pub(crate) async fn reason(&self) -> Option<String> {
         let mut ended = self.ended.clone();
         let _ =
             tokio::time::timeout(Duration::from_millis(100), async { while ended.changed().await.is_ok() {} }).await;
-        self.lines().into_iter().rev().find(|line| !line.trim().is_empty())
+        reason(&self.lines()).map(str::to_owned)
+    }
+}
+
+impl Stderr {
+    /// Returns what the process group has used so far. A line on stderr counts as work, too.
+    fn usage(&self) -> Usage {
+        let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).written;
+        let usage = self.group.map(activity::usage).unwrap_or_default();
+        Usage { ticks: usage.ticks + written, ..usage }
+    }
+
+    /// Waits until the process group has neither written nor worked for a while.
+    pub(crate) async fn until_idle(&self) {
+        activity::until_idle(|| self.usage()).await;
     }
 }
 
@@ -310,6 +350,7 @@ impl StderrKeeper {
         let Some(stderr) = stderr.upgrade() else { return };
         let mut ring = stderr.ring.lock().unwrap_or_else(PoisonError::into_inner);
         ring.bytes += text.len() + 1;
+        ring.written += text.len() as u64 + 1;
         ring.lines.push_back(text);
         while ring.bytes > self.capacity
             && let Some(oldest) = ring.lines.pop_front()

@@ -240,10 +240,22 @@ impl Body {
             }
             _ => {
                 let body = whole(response, start, None, limit.min(REFUSAL), mask).await.unwrap_or_default();
-                Err(Fault::Unreadable(format!("neither JSON nor an event stream: `{}`", brief(&body, mask))))
+                let said = brief(&body, mask);
+                Err(if is_web_page(&body) {
+                    Fault::WebPage(said)
+                } else {
+                    Fault::Unreadable(format!("neither JSON nor an event stream: `{said}`"))
+                })
             }
         }
     }
+}
+
+/// Returns true for HTML: a login page of a proxy, or a URL whose path is wrong.
+fn is_web_page(body: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&body[..body.len().min(1 << 10)]).to_lowercase();
+    start.trim_start().starts_with('<')
+        && ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| start.contains(tag))
 }
 
 async fn whole(

@@ -1,0 +1,108 @@
+//! Servers that hang or are slow to start: they delay no other server, and a slow start is told from a hanging one.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+
+use ropeway::testing::{Saying, Script};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::Ropeway;
+use crate::chat::Model;
+use crate::chat_terminal::Window;
+use crate::place::{Place, entry};
+
+/// A server that never says anything, and is waited for longer than any test runs.
+fn stuck(alias: &str) -> Value {
+    json!({"alias": alias, "command": "sleep", "args": ["1000"], "timeouts": {"connect": "1h"}})
+}
+
+/// The same beside a good one.
+fn beside_a_stuck_one() -> Place {
+    Place::with(&[stuck("stuck"), entry("good", &Script::default())])
+}
+
+#[test]
+fn tools_lists_a_ready_server_while_another_one_hangs() {
+    let place = beside_a_stuck_one();
+    let mut running = place.ropeway(&["tools"]).start();
+    let mut lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
+    let first = lines.next().expect("a line").expect("text");
+    assert!(first.starts_with("● good · "), "{first}");
+    let id = Pid::from_raw(running.child.id().try_into().expect("an id")).expect("an id");
+    kill_process(id, Signal::INT).expect("it still waits for the other one");
+    assert_eq!(running.end().code, Some(130));
+}
+
+#[test]
+fn a_search_goes_on_without_a_server_that_hangs() {
+    let run = beside_a_stuck_one().run("tools --find echo").expect(0);
+    assert!(run.stdout.contains("good.echo(") && run.stdout.contains("Not searched: stuck"), "{}", run.stdout);
+}
+
+#[test]
+fn a_call_by_the_name_of_a_tool_goes_on_without_a_server_that_hangs() {
+    let run = beside_a_stuck_one().run("call echo message=hi").expect(0);
+    assert_eq!(run.stdout, "hi\n");
+    assert_eq!(run.stderr, "warning: calling `good.echo`; server `stuck` is still connecting\n");
+}
+
+#[test]
+fn a_prompt_is_answered_without_a_server_that_hangs() {
+    let model = Model::saying([Saying::text("Hello!")]);
+    model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
+    let run = model.chat(&["-p", "hi"]).run().expect(0);
+    assert_eq!(run.stdout, "Hello!\n");
+    assert!(run.stderr.contains("◐ stuck · still connecting\n"), "{}", run.stderr);
+}
+
+#[test]
+fn a_chat_opens_and_answers_while_a_server_hangs() {
+    let model = Model::saying([Saying::text("First."), Saying::text("Second.")]);
+    model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see("◐ stuck · still connecting");
+    window.see("› ");
+    window.press("one\r");
+    window.see("server `stuck` is not ready after 5 s; the turn goes on without");
+    window.see("First.");
+    window.see("› ");
+    window.press("two\r");
+    let second = window.see("Second.");
+    assert!(!second.contains("is not ready"), "{second}");
+    window.see("› ");
+    window.press("\u{4}");
+    window.end().expect(0);
+}
+
+/// A place with a program `npx` that does this.
+fn with_npx(script: &str) -> (Place, Ropeway) {
+    let place = Place::new();
+    let npx = place.path().join("npx");
+    std::fs::write(&npx, format!("#!/bin/sh\n{script}\n")).expect("a file");
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    place.configure(&[json!({
+        "alias": "fetched", "command": npx, "args": ["-y", "server"], "timeouts": {"connect": "1s", "download": "10m"},
+    })]);
+    let tools = place.ropeway(&["tools"]);
+    (place, tools)
+}
+
+#[test]
+fn a_package_runner_that_works_is_waited_for_and_one_that_idles_is_not() {
+    let program = env!("CARGO_BIN_EXE_ropeway");
+    // It counts far enough to take longer than the second that it has to connect.
+    let count = "n=0; while [ $n -lt 1500000 ]; do n=$((n+1)); done";
+    let (_busy, working) = with_npx(&format!("{count}; exec {program} demo-server"));
+    let (_idle, idling) = with_npx("exec sleep 1000");
+    let (working, idling) = (working.start(), idling.start());
+    let run = working.end().expect(0);
+    assert!(run.stdout.starts_with("● fetched · 6 tools"), "{}", run.stdout);
+    let run = idling.end().expect(5);
+    assert!(run.stderr.contains("caused by: the server was not ready within "), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("may still have been downloading: run the server once in a terminal"),
+        "{}",
+        run.stderr
+    );
+}
