@@ -16,9 +16,9 @@ use crate::terminal::Terminal;
 use crate::{Ropeway, Run, Running};
 
 /// What stands before what is typed.
-const PROMPT: &str = "› ";
-const CTRL_C: &str = "\u{3}";
-const CTRL_D: &str = "\u{4}";
+pub(crate) const PROMPT: &str = "› ";
+pub(crate) const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_D: &str = "\u{4}";
 
 /// A window in which a chat goes on.
 pub(crate) struct Window {
@@ -90,7 +90,7 @@ impl Window {
     }
 
     /// Waits for the prompt, and types a line.
-    fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         self.see(PROMPT);
         self.press(&format!("{line}\r"));
     }
@@ -106,7 +106,7 @@ impl Window {
     }
 
     /// Does the terminal show what is typed?
-    fn is_loud(&self) -> bool {
+    pub(crate) fn is_loud(&self) -> bool {
         let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
         modes.contains(rustix::termios::LocalModes::ECHO)
     }

@@ -1,5 +1,6 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod attachments;
 mod bounds;
 mod chat;
 mod chat_model;
@@ -7,6 +8,7 @@ mod chat_terminal;
 mod command;
 mod completions;
 mod config;
+mod conversations;
 mod demo_server;
 mod doctor;
 mod edit;
