@@ -12,6 +12,7 @@ mod doctor;
 mod dotenv;
 mod duration;
 mod each;
+mod elicit;
 mod excerpt;
 mod failure;
 mod file;

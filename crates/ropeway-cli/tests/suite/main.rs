@@ -2,6 +2,7 @@
 
 mod attachments;
 mod bounds;
+mod call_elicitation;
 mod chat;
 mod chat_model;
 mod chat_terminal;

@@ -50,6 +50,13 @@ pub(crate) fn folder(server: &str) -> PathBuf {
     Path::new(&Launch::of(server, 0).command[0]).with_file_name("")
 }
 
+/// The command of a server as one quoted word for `--stdio`.
+pub(crate) fn stdio_words(server: &str) -> String {
+    let launch = Launch::of(server, 0);
+    let command = shlex::try_join(launch.command.iter().map(String::as_str)).expect("words of a shell");
+    shlex::try_quote(&command).expect("words of a shell").into_owned()
+}
+
 /// A server that listens; dropping it ends it.
 struct Listening {
     child: Child,
