@@ -157,7 +157,7 @@ fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
     let tools = run("tools");
     for words in [
-        "● everything · 13 tools · mcp-servers/everything",
+        "● everything · 15 tools · mcp-servers/everything",
         "  everything.get-sum(a: number, b: number)\n",
         "● files · 14 tools",
         "  files.list_directory(path: string)\n",
