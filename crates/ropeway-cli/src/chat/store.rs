@@ -349,7 +349,7 @@ fn now() -> String {
 /// The working folder, as conversations are filed under it.
 pub(crate) fn working_folder() -> String {
     let folder = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
-    folder.to_string_lossy().into_owned()
+    veil::over(&folder.to_string_lossy()).into_owned()
 }
 
 /// A conversation that is saved after each turn.
@@ -415,20 +415,14 @@ impl Saver {
             id,
             title: title(conversation),
             folder: self.folder.clone(),
-            model: model.clone(),
+            model: model.redacted(),
             created: known.map_or_else(|| updated.clone(), |header| header.created.clone()),
             updated,
             turns: turns(conversation),
             bytes: body.len() as u64,
             revision: random(16)?,
         };
-        // The title is what somebody typed.
-        let line = serde_json::to_value(&header).and_then(|mut value| {
-            let revision = value["revision"].take();
-            veil::over_json(&mut value);
-            value["revision"] = revision;
-            serde_json::to_string(&value)
-        });
+        let line = serde_json::to_string(&header);
         let line = line.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
         file::put(&self.store.path(&header.id), &format!("{line}\n{body}"), file::PRIVATE)?;
         let id = header.id.clone();

@@ -5,11 +5,14 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{Setting, print, print_json, say};
-use crate::chat::store::{Entry, Store};
+use crate::chat::store::{Entry, Header, Store};
 use crate::failure::{Exit, Failure};
 use crate::help::warning;
 use crate::table::{Cell, Overflow, Table};
-use crate::text::terminal_width;
+use crate::text::{clean_line, cut, terminal_width};
+
+/// Narrower terminals have no room for a table.
+const NARROWEST_TABLE: usize = 72;
 
 /// A conversation for scripts.
 #[derive(Serialize)]
@@ -59,18 +62,11 @@ pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
         print_json(&entries.iter().map(Listed::new).collect::<Vec<_>>())?;
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(&["ID", "LAST TURN", "TURNS", "FOLDER", "TITLE"], Overflow::Cut);
-    let mut count = 0;
-    for header in entries.iter().filter_map(|entry| entry.header.as_ref().ok()) {
-        count += 1;
-        let turns = header.turns.to_string();
-        let cells = [&header.id, &local_time(&header.updated), &turns, &below_home(&header.folder), &header.title];
-        table.row(cells.map(|text| Cell::new(text)));
-    }
-    if count == 0 {
-        say("No conversations are saved.\n");
-    } else {
-        print(&table.render(terminal_width(&std::io::stdout()), 0))?;
+    let headers: Vec<&Header> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
+    match terminal_width(&std::io::stdout()) {
+        _ if headers.is_empty() => say("No conversations are saved.\n"),
+        Some(width) if width < NARROWEST_TABLE => print(&stacked(&headers, width))?,
+        width => print(&table(&headers).render(width, 0))?,
     }
     for entry in &entries {
         if let Err(problem) = &entry.header {
@@ -78,6 +74,29 @@ pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// One row per conversation.
+fn table(headers: &[&Header]) -> Table {
+    let mut table = Table::new(&["ID", "LAST TURN", "TURNS", "FOLDER", "TITLE"], Overflow::Cut);
+    for header in headers {
+        let turns = header.turns.to_string();
+        let cells = [&header.id, &local_time(&header.updated), &turns, &below_home(&header.folder), &header.title];
+        table.row(cells.map(|text| Cell::new(text)));
+    }
+    table
+}
+
+/// Two lines per conversation, for a terminal without room for a table.
+fn stacked(headers: &[&Header], width: usize) -> String {
+    let lines = headers.iter().map(|header| {
+        let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
+        let time = local_time(&header.updated);
+        let about = format!("{}  {time} · {turns} · {}", header.id, below_home(&header.folder));
+        let title = format!("    {}", clean_line(&header.title));
+        format!("{}\n{}\n", cut(&clean_line(&about), width), cut(&title, width))
+    });
+    lines.collect()
 }
 
 /// A time in the time zone of the user.

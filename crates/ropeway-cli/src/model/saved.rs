@@ -7,6 +7,7 @@ use super::{ModelArgs, ModelChoice};
 use crate::failure::Failure;
 use crate::servers::ConfigFile;
 use crate::text::clean_line;
+use crate::veil;
 
 /// The model of a conversation, and the options that chose it. No secret is part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,20 @@ impl SavedModel {
             provider: args.provider.map(|provider| provider.to_string()),
             base_url: args.base_url.clone().filter(|url| is_public(url)),
             key_env: args.key_env.clone(),
+        }
+    }
+
+    /// Returns the same without known secrets. A path of a URL may hold one: then the URL is left out.
+    pub(crate) fn redacted(&self) -> Self {
+        let hide = |text: &str| veil::over(text).into_owned();
+        let is_plain = |text: &String| veil::over(text) == *text;
+        Self {
+            model: hide(&self.model),
+            place: hide(&self.place),
+            endpoint: hide(&self.endpoint),
+            provider: self.provider.clone(),
+            base_url: self.base_url.clone().filter(is_plain),
+            key_env: self.key_env.clone().filter(is_plain),
         }
     }
 
@@ -134,6 +149,7 @@ impl ModelArgs {
 mod tests {
     use ropeway::message::Dialect;
     use ropeway::provider::Settings;
+    use ropeway::secret::{Mask, Secret};
 
     use super::*;
 
@@ -150,6 +166,15 @@ mod tests {
         let model = saved(url, &args);
         assert!(!serde_json::to_string(&model).expect("JSON").contains("secret"));
         assert_eq!((model.endpoint.as_str(), model.key_env.as_deref()), ("http://127.0.0.1:8080", Some("MY_KEY")));
+    }
+
+    #[test]
+    fn a_secret_in_the_path_of_a_url_is_not_saved() {
+        let url = "http://127.0.0.1:8080/a-path-with-the-saved-token/v1";
+        let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
+        veil::hide(&Mask::new([&Secret::new("a-path-with-the-saved-token")]));
+        let model = model.redacted();
+        assert_eq!((model.base_url.as_deref(), model.endpoint.as_str()), (None, "http://127.0.0.1:8080"));
     }
 
     #[tokio::test]

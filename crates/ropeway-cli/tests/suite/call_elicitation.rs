@@ -15,9 +15,9 @@ fn asking(script: &Script) -> Place {
 
 #[test]
 fn a_form_is_filled_in_during_a_call() {
-    for script in [Script::legacy(), Script::modern()] {
+    for (script, columns) in [(Script::legacy(), 40), (Script::modern(), 80), (Script::legacy(), 200)] {
         let place = asking(&script);
-        let mut window = Window::open(place.ropeway(&["call", "scripted.elicit"]));
+        let mut window = Window::sized(columns, place.ropeway(&["call", "scripted.elicit"]));
         window.see("scripted asks:");
         window.see("What is your name?");
         window.see("name (empty: nobody): ");

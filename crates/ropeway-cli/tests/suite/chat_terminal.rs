@@ -40,9 +40,18 @@ impl Window {
         Self::with(ropeway, |_| {})
     }
 
+    /// A window of this width.
+    pub(crate) fn sized(columns: u16, ropeway: Ropeway) -> Self {
+        Self::new(columns, ropeway, |_| {})
+    }
+
     /// A window, unless something of it goes elsewhere.
     fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
-        let (ours, theirs) = Terminal { columns: 100, coloured: false }.open();
+        Self::new(100, ropeway, elsewhere)
+    }
+
+    fn new(columns: u16, ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
+        let (ours, theirs) = Terminal { columns, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
         command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");

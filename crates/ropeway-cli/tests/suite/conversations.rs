@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chat::{Model, mode, said};
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
+use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
 impl Model {
@@ -47,12 +48,12 @@ fn saying(texts: &[&str]) -> Model {
 #[test]
 fn a_prompt_is_saved_and_continued_with_the_same_model() {
     let model = saying(&["Noted.", "Seven.", "Again."]);
-    let run = model.run(&["-p", "remember 7", "--no-tools"]).expect(0);
+    let run = model.run(&["-p", "remember 7", "--no-tools", "--system", "Be brief."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Noted.\n", ""));
     // Neither the model nor its address is given again.
     let run = model.bare(&["--continue", "-p", "which number?", "--no-tools"]).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Seven.\n", ""));
-    let heard = [("user", "remember 7"), ("assistant", "Noted."), ("user", "which number?")];
+    let heard = [("system", "Be brief."), ("user", "remember 7"), ("assistant", "Noted."), ("user", "which number?")];
     assert_eq!(model.heard(), said(&heard));
     let listed = model.list();
     assert_eq!(listed.len(), 1);
@@ -111,6 +112,21 @@ fn only_the_conversations_of_this_folder_are_continued() {
     let list = model.bare(&["--list"]).run().expect(0);
     assert!(list.stdout.starts_with("ID        LAST TURN"), "{}", list.stdout);
     assert!(list.stdout.contains("  1      ~       first"), "{}", list.stdout);
+}
+
+#[test]
+fn the_list_fits_the_terminal() {
+    let model = saying(&["One."]);
+    model.run(&["-p", &"a long prompt ".repeat(30), "--no-tools"]).expect(0);
+    for columns in [20, 40, 80, 200] {
+        let screen = Terminal { columns, coloured: false }.show(model.bare(&["--list"]));
+        assert_eq!(screen.code, Some(0));
+        // Text is never laid out for fewer than 30 columns.
+        let widest = screen.text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(usize::from(columns.max(30))), "{columns}: {}", screen.text);
+        assert!(screen.text.contains("a long prompt"), "{}", screen.text);
+        assert!(screen.text.contains(model.list()[0]["id"].as_str().expect("an id")), "{}", screen.text);
+    }
 }
 
 #[test]
