@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
+use ropeway::message::Dialect;
 use ropeway::testing::Saying;
 use serde_json::{Value, json};
 
@@ -108,6 +109,33 @@ fn files_go_to_the_model_with_their_names() {
     assert_eq!(first, sent);
     let listed = model.place.run("chat --list --json").expect(0).json();
     assert!(listed[0]["title"].as_str().is_some_and(|title| title.starts_with("look at @photo.png, ")), "{listed}");
+}
+
+#[test]
+fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
+    for (provider, dialect) in [
+        ("anthropic", Dialect::Anthropic),
+        ("openai", Dialect::Responses),
+        ("gemini", Dialect::Gemini),
+        ("chat", Dialect::Chat),
+    ] {
+        let model = Model::answering([Saying::text("Seen.").answer(dialect)]);
+        model.place.write("notes.txt", "buy milk");
+        std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
+        std::fs::write(model.place.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");
+        let files = ["--attach", "notes.txt", "--attach", "photo.png", "--attach", "paper.pdf"];
+        let run =
+            model.chat(&[&["--provider", provider, "--no-tools", "-p", "look"], &files[..]].concat()).run().expect(0);
+        assert_eq!(run.stdout, "Seen.\n", "{}", run.stderr);
+        let body = model.server.bodies()[0].to_string();
+        for words in ["notes.txt", "buy milk", "photo.png", "iVBORw0KGgo", "paper.pdf", "JVBERi0xLjQK", "look"] {
+            assert!(body.contains(words), "{provider} lacks {words}: {body}");
+        }
+        std::fs::write(model.place.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
+        let run = model.chat(&["--provider", provider, "--no-tools", "-p", "@moving.gif"]).run();
+        let is_refused = run.stderr.starts_with("error: could not attach `moving.gif`: Gemini takes no GIF images\n");
+        assert_eq!((is_refused, run.code == Some(2)), (dialect == Dialect::Gemini, dialect == Dialect::Gemini));
+    }
 }
 
 #[test]
