@@ -13,6 +13,7 @@ mod doctor;
 mod dotenv;
 mod duration;
 mod each;
+mod elicit;
 mod excerpt;
 mod failure;
 mod file;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ropeway::config::{Config, ConfigError, EraChoice, Secrets, ServerEntry, Settings, read_text};
-use ropeway::mcp::Handlers;
+use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::tool::Alias;
 
 use crate::command::say;
@@ -168,7 +168,8 @@ impl Servers {
             awake: false,
             lasting: false,
             is_locked: true,
-            handlers: Handlers::new(),
+            // Some servers have other tools for a client without elicitation; every command lists and calls the same.
+            handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
             lists_servers: false,
             uses_chat: false,

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +26,27 @@ pub(crate) struct Status {
     shown: bool,
     began: Instant,
     progress: Arc<Mutex<Option<Progress>>>,
+    paused: Arc<AtomicBool>,
+}
+
+/// While this lives, the status line is not drawn.
+pub(crate) struct Paused(Arc<AtomicBool>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Status {
     /// A status line that is shown when somebody can see it and nothing else is written there.
     pub(crate) fn new(verbose: bool) -> Self {
-        Self { shown: !verbose && is_visible(), began: Instant::now(), progress: Arc::default() }
+        Self {
+            shown: !verbose && is_visible(),
+            began: Instant::now(),
+            progress: Arc::default(),
+            paused: Arc::default(),
+        }
     }
 
     /// Hears how far the step has come.
@@ -40,6 +56,15 @@ impl Status {
             message.shrink_to_fit();
         }
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    /// Wipes the line, and draws none until the guard is dropped: something else is written on the terminal.
+    pub(crate) fn pause(&self) -> Paused {
+        self.paused.store(true, Ordering::Relaxed);
+        if self.shown {
+            wipe();
+        }
+        Paused(self.paused.clone())
     }
 
     /// Another step begins, of which nothing is known.
@@ -72,6 +97,9 @@ impl Status {
                 biased;
                 done = &mut step => return done,
                 _ = frames.tick() => {
+                    if self.paused.load(Ordering::Relaxed) {
+                        continue;
+                    }
                     let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     let line = line(&label(), progress.as_ref(), terminal_width(&std::io::stderr()).unwrap_or(80));
                     let frame = spinner.next().unwrap_or(&"");

@@ -22,6 +22,9 @@ const LONGEST_PROMPT: usize = 500;
 /// Maximum fields of a form; one that has more is declined.
 const MOST_FIELDS: usize = 50;
 
+/// Questions of one server that a person is asked in one turn or call; further ones are answered with `cancel`.
+pub(crate) const MAX_QUESTIONS: usize = 30;
+
 /// Why a form is not sent: the answer to the server, or Ctrl-C.
 type Unsent = Option<ElicitationAnswer>;
 

@@ -1,6 +1,7 @@
 //! A chat: a conversation with a model that uses the tools of a session's servers.
 
 pub(crate) mod approval;
+pub(crate) mod attachment;
 pub(crate) mod elicitation;
 mod end;
 pub(crate) mod line;
@@ -10,6 +11,8 @@ pub(crate) mod record;
 mod screen;
 mod show;
 mod slash;
+pub(crate) mod stdin;
+pub(crate) mod store;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,7 +21,7 @@ use std::time::Duration;
 use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
 use ropeway::duration::format_duration;
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
-use ropeway::message::Conversation;
+use ropeway::message::{Conversation, Message};
 use ropeway::tool::{Alias, CallError, Origin};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::Signal;
@@ -26,24 +29,25 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::approval::{ApprovalChoices, Reply};
+use self::attachment::{Attachment, compose, mentioned};
+use self::elicitation::MAX_QUESTIONS;
 use self::end::{unanswered, unfinished};
 use self::line::{Editor, Quiet, Typed};
 pub(crate) use self::recipe::Recipe;
 pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
+use self::store::{Saved, Saver, not_saved};
 use crate::command::{say, write};
 use crate::failure::{Exit, Failure};
 use crate::help::faint;
 use crate::lockfile;
+use crate::model::SavedModel;
 use crate::session::Session;
 use crate::text::width;
 use crate::veil;
 
 /// What stands before what a person types.
 const PROMPT: &str = "› ";
-
-/// Questions of one server that a person is asked in one turn; further ones are answered with `cancel`.
-const MOST_QUESTIONS: usize = 30;
 
 /// How long a turn that was cancelled may take to end.
 const LAST_STEPS: Duration = Duration::from_millis(500);
@@ -70,11 +74,26 @@ pub(crate) struct Chat<'a> {
     agent: Agent,
     screen: Screen,
     questions: mpsc::Receiver<Question>,
-    save: Option<PathBuf>,
+    keeping: Keeping,
+    /// Files that go with the next message.
+    attachments: Vec<Attachment>,
     /// How often Ctrl-C was pressed since the last line was typed.
     presses: usize,
     /// How many questions each server has asked in this turn.
     asked: HashMap<Alias, usize>,
+}
+
+/// Where a conversation is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Keeping {
+    /// The file of `--save`.
+    pub(crate) file: Option<PathBuf>,
+    /// The conversation store, unless it is turned off.
+    pub(crate) saver: Option<Saver>,
+    /// The model, as it is saved.
+    pub(crate) model: SavedModel,
+    /// The user knows that the store does not work.
+    pub(crate) warned: bool,
 }
 
 /// What a turn is waiting for has come.
@@ -83,6 +102,15 @@ enum Came {
     Question(Question),
     Interrupt,
     Late,
+}
+
+/// Whether `@FILE` in a message attaches a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mentions {
+    /// The user typed the message.
+    Read,
+    /// The message came from elsewhere.
+    Ignore,
 }
 
 /// Why a turn was cancelled.
@@ -124,15 +152,80 @@ impl<'a> Chat<'a> {
         history: Conversation,
         screen: Screen,
         questions: mpsc::Receiver<Question>,
-        save: Option<PathBuf>,
+        keeping: Keeping,
     ) -> Result<Self, Failure> {
         let agent = recipe.agent(history)?;
-        Ok(Self { session, recipe, agent, screen, questions, save, presses: 0, asked: HashMap::new() })
+        let (attachments, asked) = (Vec::new(), HashMap::new());
+        Ok(Self { session, recipe, agent, screen, questions, keeping, attachments, presses: 0, asked })
+    }
+
+    /// Sends these files with the next message.
+    pub(crate) fn attach(&mut self, attachments: Vec<Attachment>) {
+        self.attachments = attachments;
+    }
+
+    /// Sends a message with the files that wait for one and those that it mentions.
+    ///
+    /// On an error nothing is sent, and the files wait for the next message.
+    fn send(&mut self, message: &str, mentions: Mentions) -> Result<Turn, Failure> {
+        let mentioned = if mentions == Mentions::Read { mentioned(message)? } else { Vec::new() };
+        if self.attachments.is_empty() && mentioned.is_empty() {
+            return Ok(self.agent.send(message));
+        }
+        let attachments: Vec<Attachment> = self.attachments.iter().chain(&mentioned).cloned().collect();
+        let parts = compose(message.to_owned(), &attachments, self.recipe.provider.dialect())?;
+        if self.recipe.desk.is_some() {
+            attachments.iter().for_each(|attachment| tell(&faint(&format!("{}\n", attachment.describe()))));
+        }
+        self.attachments.clear();
+        Ok(self.agent.send(parts))
+    }
+
+    /// Saves what was said.
+    fn keep_conversation(&mut self) -> Result<(), Failure> {
+        let conversation = self.agent.history();
+        if let Some(file) = &self.keeping.file {
+            record::write(file, &conversation)?;
+        }
+        let Keeping { saver: Some(saver), model, .. } = &mut self.keeping else { return Ok(()) };
+        // A question that was never answered is not worth a file.
+        if !conversation.messages.iter().any(|message| matches!(message, Message::Assistant(_))) {
+            return Ok(());
+        }
+        model.model.clone_from(&self.recipe.model);
+        match saver.save(&conversation, model) {
+            Ok(Saved::Forked { from, id }) => {
+                let words = format!("conversation {from} was continued elsewhere; this one is saved as {id}");
+                self.screen.warn(&words);
+            }
+            Ok(Saved::Nothing | Saved::Whole) => {}
+            // The conversation goes on all the same.
+            Err(failure) if !self.keeping.warned => {
+                self.keeping.warned = true;
+                self.screen.warn(&not_saved(&failure));
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Begins another conversation in the store.
+    fn begin_another(&mut self) {
+        if let Some(saver) = &mut self.keeping.saver {
+            saver.begin_another();
+        }
+    }
+
+    /// Tells how the conversation can be continued.
+    fn farewell(&self) {
+        if let Some(id) = self.keeping.saver.as_ref().and_then(Saver::id) {
+            tell(&faint(&format!("`ropeway chat --resume {id}` continues this conversation\n")));
+        }
     }
 
     /// One message, and the end.
-    pub(crate) async fn once(mut self, message: String) -> Result<Exit, Failure> {
-        let turn = self.agent.send(message);
+    pub(crate) async fn once(mut self, message: String, mentions: Mentions) -> Result<Exit, Failure> {
+        let turn = self.send(&message, mentions)?;
         match self.follow(turn, None).await? {
             Next::Leave(exit) => Ok(exit),
             Next::GoOn(outcome) => Ok(settled(&outcome)),
@@ -158,6 +251,12 @@ impl<'a> Chat<'a> {
 
     /// Talks with a person until that one leaves.
     pub(crate) async fn talk(mut self, mut person: Person) -> Result<Exit, Failure> {
+        let done = self.talk_to_end(&mut person).await;
+        self.farewell();
+        done
+    }
+
+    async fn talk_to_end(&mut self, person: &mut Person) -> Result<Exit, Failure> {
         // Somebody has pressed Ctrl-C where there was nothing to take back.
         let mut wants_to_leave = false;
         loop {
@@ -182,7 +281,7 @@ impl<'a> Chat<'a> {
             let quiet = Quiet::begin();
             self.presses = 0;
             forget(&mut person.interrupts).await;
-            let done = self.typed(&line, Some(&mut person)).await;
+            let done = self.typed(&line, Some(person)).await;
             drop(quiet);
             // Twice in a turn that is over now: the third time means the program.
             wants_to_leave = self.presses > 1;
@@ -227,7 +326,8 @@ impl<'a> Chat<'a> {
             return Ok(None);
         }
         let turn = match slash::parse(line) {
-            None => self.agent.send(line),
+            // Lines may come from anywhere: what is in them must not choose files.
+            None => self.send(line, if person.is_some() { Mentions::Read } else { Mentions::Ignore })?,
             Some(command) => match command? {
                 Slash::Quit => return Ok(Some(Next::Leave(Exit::Done))),
                 Slash::Retry => self.agent.resume(),
@@ -268,9 +368,7 @@ impl<'a> Chat<'a> {
             }
         };
         self.screen.end()?;
-        if let Some(file) = &self.save {
-            record::write(file, &self.agent.history())?;
-        }
+        self.keep_conversation()?;
         let outcome = match (cut, finished) {
             (Some(Cut::Late), _) => return Err(self.overtime()),
             (Some(Cut::Unread), _) => return Ok(Next::Leave(Exit::Done)),
@@ -358,8 +456,8 @@ impl<'a> Chat<'a> {
             Question::Server(elicitation, answer) => {
                 let count = self.asked.entry(elicitation.server.clone()).or_default();
                 *count += 1;
-                if *count > MOST_QUESTIONS {
-                    if *count == MOST_QUESTIONS + 1 {
+                if *count > MAX_QUESTIONS {
+                    if *count == MAX_QUESTIONS + 1 {
                         let server = elicitation.server.as_str();
                         self.screen.warn(&format!("too many questions from server `{server}`; declining the rest"));
                     }
@@ -456,7 +554,7 @@ fn server_of(origin: &Origin) -> String {
 }
 
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     // A terminal that is gone has nobody before it.
     let _ = write(&veil::over(text));
 }

@@ -37,10 +37,12 @@ impl Chat<'_> {
                 let conversation = record::read(&file)?;
                 let count = conversation.messages.len();
                 self.agent.replace_history(conversation).await;
+                self.begin_another();
                 self.note(&faint(&format!("{count} messages of {}\n", file.display())));
             }
             Slash::Clear => {
                 self.agent.replace_history(Conversation::new()).await;
+                self.begin_another();
                 self.note(&faint("everything is forgotten\n"));
             }
             Slash::Model { name: Some(name) } => {

@@ -27,9 +27,14 @@ struct Record {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
+    parse_at(path, text, 0)
+}
+
+/// Parses a conversation that begins after `lines` lines of a file.
+pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversation, Failure> {
     let read = ropeway::json::from_str(text).map(|Record { system, messages }| Conversation { system, messages });
     read.map_err(|error| {
-        let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
+        let place = format!("{}:{}:{}", path.display(), lines + error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
         Failure::usage(format!("{place}: this is no conversation of ours: {problem}"))
@@ -45,6 +50,15 @@ pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Fail
     });
     let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
     file::put(path, &(json + "\n"), file::PRIVATE)
+}
+
+/// Returns a conversation without its secrets, as one line of JSON.
+pub(super) fn compact(conversation: &Conversation) -> Result<String, Failure> {
+    let json = serde_json::to_value(conversation).and_then(|mut value| {
+        veil::over_json(&mut value);
+        serde_json::to_string(&value)
+    });
+    json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))
 }
 
 /// Refuses a file that is something else.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::{Setting, json_text, print_answer, say};
 use crate::answer::{Folder, save_parts, show};
 use crate::argument::Typed;
+use crate::elicit::CallQuestions;
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -20,7 +21,10 @@ Examples:
   ropeway call get_current_time timezone=UTC --stdio \"uvx mcp-server-time\"
 
 A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
-A JSON object holds all arguments at once; `key=value` overrules its keys. --json is about the output.";
+A JSON object holds all arguments at once; `key=value` overrules its keys. --json is about the output.
+
+A server that asks for input gets the answers that you type. Without a terminal, and with --json, its
+questions are declined.";
 
 /// Call a tool
 #[derive(Debug, clap::Args)]
@@ -50,12 +54,14 @@ impl Call {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),
             _ => failure,
         })?;
-        let servers = servers.only_for(&self.tool);
+        let (mut questions, handlers) = CallQuestions::new(setting.json);
+        let servers = servers.only_for(&self.tool).answered_by(handlers);
         Session::with(servers, &setting, async |session| {
             let tool = session.find_tool(&self.tool).await?;
             let shown_tool = session.names.shown(tool.definition());
             let arguments = typed.for_tool(&shown_tool)?;
-            let envelope = session.call(&tool, arguments).await?;
+            let call = session.call(&tool, arguments);
+            let Some(envelope) = questions.during(&session.status, call).await? else { return Ok(Exit::Interrupted) };
 
             let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
             if setting.json {

@@ -1,11 +1,8 @@
 //! `ropeway chat`: a conversation with a model that uses the tools.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{IsTerminal as _, Read as _, Seek as _};
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropeway::agent::{Approvals, Limits, RequestOptions, Sampling};
@@ -14,18 +11,20 @@ use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
 use ropeway::tool::Alias;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Setting, print, print_json, say};
+use super::{Setting, conversations, print, print_json, say};
 use crate::arrival;
 use crate::chat::approval::{Rules, unmatched};
+use crate::chat::attachment::Attachment;
 use crate::chat::line::Editor;
-use crate::chat::{Chat as Conversing, Person, Question, Recipe, Screen, failed, record};
+use crate::chat::stdin::read_beside_prompt;
+use crate::chat::store::{Header, Saver, Store, Stored, not_saved, working_folder};
+use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, is_absent, tools, warning as warning_words};
-use crate::model::{ModelArgs, ModelChoice};
+use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
 use crate::names::filled;
 use crate::server::ServerOptions;
 use crate::servers::{Servers, Source};
@@ -48,7 +47,10 @@ Examples:
   ropeway chat
   ropeway chat -p 'What time is it in Tokyo?'
   ropeway chat files -p 'Which files are new?' --model MODEL
-  git diff | ropeway chat -p - --system 'Review this change.' --no-tools
+  git diff | ropeway chat -p 'Review this change' --no-tools
+  ropeway chat -p 'What is in @photo.png?' --attach notes.txt
+  ropeway chat --continue
+  ropeway chat --list
   ropeway chat -p 'Tidy up' --allow 'files.*' --deny 'files.delete*' --save talk.json
   ropeway chat --resume talk.json --save talk.json
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
@@ -57,8 +59,22 @@ Only what the model says goes to standard output. With --json every step is a li
 which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
 
 Without -p, and where standard input or output is not a terminal, each line of standard input is a
-message, or a command such as /prompt; /save and /load are refused there. With -p TEXT standard input
-is not read; -p - takes the message from it.
+message, or a command such as /prompt; /save and /load are refused there.
+
+With -p TEXT, what is piped or redirected to standard input is read to its end and added to the
+message, up to 10 MiB of UTF-8 text. A terminal and devices such as /dev/null are not read, nor is a
+socket that sends nothing for 3 s. `< /dev/null` leaves standard input out; -p - takes the whole
+message from it.
+
+@FILE at the beginning of a word attaches a text, an image or a PDF: @notes.txt, @~/photo.png,
+@\"my file.txt\". The content decides, not the name. What is no file stays text. Only typed messages
+and -p TEXT attach files.
+
+Every chat is saved after each turn in ~/.local/state/ropeway/conversations (see XDG_STATE_HOME),
+readable by the user only and without known secrets, unless --no-save is given. The variable
+ROPEWAY_CONVERSATIONS_DIR names another folder; empty, it turns saving off. The latest 200
+conversations are kept, up to 1 GiB in all. One that is continued in two terminals at once is saved
+as two. A resumed conversation keeps its model and provider; options win.
 
 Each tool call needs approval. Without a terminal, and with -p, calls are refused unless --allow or
 --yes permits them. Read-only tools need no approval if the server has `trust_hints: true` in its
@@ -102,10 +118,22 @@ pub(super) struct Chat {
     /// Give the model no tools
     #[arg(long, conflicts_with_all = ["servers", "stdio", "url"])]
     no_tools: bool,
-    /// Go on with the conversation of this file
+    /// Attach a text, an image or a PDF to the first message (repeatable)
     #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// Continue the latest conversation of this folder
+    #[arg(long = "continue", conflicts_with = "resume")]
+    continues: bool,
+    /// Continue a saved conversation: the beginning of its id, or a file of --save
+    #[arg(long, value_name = "ID|FILE")]
     resume: Option<PathBuf>,
-    /// Write the conversation to this file after each turn; to go on with it, give --resume too
+    /// List the saved conversations
+    #[arg(long, conflicts_with_all = ["prompt", "continues", "resume", "save", "attach", "models"])]
+    list: bool,
+    /// Do not save the conversation
+    #[arg(long, conflicts_with = "save")]
+    no_save: bool,
+    /// Also write the conversation to this file after each turn; --resume FILE continues it
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Keep images, sounds and other files of answers in this folder
@@ -129,6 +157,7 @@ impl Chat {
     /// Does somebody sit at a terminal and talk?
     pub(super) fn is_interactive(&self, json: bool) -> bool {
         self.prompt.is_none()
+            && !self.list
             && !self.model.models
             && !json
             && std::io::stdin().is_terminal()
@@ -136,6 +165,9 @@ impl Chat {
     }
 
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+        if self.list {
+            return conversations::list(&setting);
+        }
         if !self.is_interactive(setting.json) {
             let json = setting.json;
             let done = match self.server.servers(&setting) {
@@ -170,6 +202,28 @@ impl Chat {
         }
     }
 
+    /// Returns the conversation to continue.
+    fn resumed(&self) -> Result<Resumed, Failure> {
+        let stored = |store: &Store, id: &str| {
+            let Stored { header, conversation } = store.load(id)?;
+            Ok(Resumed { conversation, header: Some(header) })
+        };
+        match &self.resume {
+            None if self.continues => {
+                let store = Store::required()?;
+                stored(&store, &store.latest(&working_folder())?)
+            }
+            None => Ok(Resumed::default()),
+            Some(path) => match path.to_str().filter(|_| !is_file(path)) {
+                Some(prefix) => {
+                    let store = Store::required()?;
+                    stored(&store, &store.find(prefix)?)
+                }
+                None => Ok(Resumed { conversation: record::read(path)?, header: None }),
+            },
+        }
+    }
+
     async fn converse(
         self,
         setting: Setting,
@@ -177,11 +231,20 @@ impl Chat {
         person: Option<Person>,
         is_ready: &Cell<bool>,
     ) -> Result<Exit, Failure> {
-        let history = self.resume.as_deref().map_or_else(|| Ok(Conversation::new()), record::read)?;
+        let Resumed { conversation: history, header } = self.resumed()?;
         if let Some(file) = &self.save {
             record::free(file, self.resume.as_deref())?;
         }
+        let mut attachments = Vec::new();
+        for path in &self.attach {
+            attachments.push(Attachment::read(path)?);
+        }
+        let is_text = self.prompt.as_deref() != Some("-");
         let message = self.prompt.as_deref().map(message).transpose()?;
+        if message.is_some() && is_text && !self.model.models {
+            let input = read_beside_prompt(setting.deadline.as_ref()).await?;
+            attachments.extend(input.map(Attachment::standard_input));
+        }
         let named = servers.only_these(&self.servers);
         // Whoever names no server may have meant to say something.
         let hint = |failure: Failure| match self.prompt {
@@ -199,7 +262,22 @@ impl Chat {
             }
             return Ok(Exit::Done);
         }
-        let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await?;
+        let (choice, saved_model) = match &header {
+            Some(header) => {
+                let ResumedChoice { choice, saved, note } =
+                    self.model.choose_resumed(&header.model, &chat, file).await?;
+                if let Some(note) = note.filter(|_| !setting.json) {
+                    say(&faint(&format!("{note}\n")));
+                }
+                (choice, saved)
+            }
+            None => {
+                let choice = self.model.choose(Some(&chat), file).await?;
+                let saved = SavedModel::new(&self.model, &choice);
+                (choice, saved)
+            }
+        };
+        let ModelChoice { provider, model, place, why } = choice;
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
             servers.config.servers.clear();
@@ -254,7 +332,17 @@ impl Chat {
         };
         let (no_tools, is_interactive) = (self.no_tools, person.is_some());
         let patience = patience(&servers);
-        let is_text = self.prompt.as_deref() != Some("-");
+        let resumed = header.as_ref().map(|header| {
+            let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
+            format!("continuing {} · {turns} · {}\n", header.id, clean_line(&header.title))
+        });
+        let mut keeping = Keeping { file: self.save.clone(), model: saved_model, ..Keeping::default() };
+        if !self.no_save {
+            match Store::open() {
+                Ok(store) => keeping.saver = store.map(|store| Saver::new(store, header)),
+                Err(failure) => say(&warning_words(&not_saved(&failure))),
+            }
+        }
         let work = async |session: &Session| {
             match &person {
                 Some(_) => arrival::within(session, OPENING).await?,
@@ -291,14 +379,14 @@ impl Chat {
                 }
             }
             let count = listing.registry.len();
-            let chat = Conversing::new(session, recipe, history, screen, questions, self.save.clone())?;
+            let mut chat = Conversing::new(session, recipe, history, screen, questions, keeping)?;
+            chat.attach(attachments);
             is_ready.set(true);
             match (message, person) {
                 (Some(message), _) => {
-                    if is_text && has_input() {
-                        say(&faint("standard input is not read: `-p -` takes the message from there\n"));
-                    }
-                    chat.once(message).await
+                    // What comes over standard input must not choose files.
+                    let mentions = if is_text { Mentions::Read } else { Mentions::Ignore };
+                    chat.once(message, mentions).await
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
@@ -308,6 +396,9 @@ impl Chat {
                 }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
+                    if let Some(resumed) = resumed {
+                        say(&faint(&resumed));
+                    }
                     chat.talk(person).await
                 }
             }
@@ -317,6 +408,19 @@ impl Chat {
         }
         Session::with(servers, &setting, work).await
     }
+}
+
+/// The conversation that a chat begins with.
+#[derive(Default)]
+struct Resumed {
+    conversation: Conversation,
+    /// Its header, if it is from the store.
+    header: Option<Header>,
+}
+
+/// Returns true if `--resume` names a file and not an id.
+fn is_file(path: &Path) -> bool {
+    path.components().count() > 1 || path.extension().is_some() || path.exists()
 }
 
 /// Who answers what servers ask: a person, where there is one.
@@ -361,21 +465,6 @@ fn message(prompt: &str) -> Result<String, Failure> {
     match text.trim() {
         "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
         _ => Ok(text),
-    }
-}
-
-/// Has somebody put something on standard input? It is only looked at: a pipe that nobody writes to would never end.
-fn has_input() -> bool {
-    let input = std::io::stdin();
-    let Ok(mut file) = input.as_fd().try_clone_to_owned().map(File::from) else { return false };
-    match file.metadata() {
-        Ok(metadata) if metadata.is_file() => file.stream_position().is_ok_and(|at| at < metadata.len()),
-        Ok(metadata) if metadata.file_type().is_fifo() => {
-            let mut waiting = [PollFd::new(&input, PollFlags::IN)];
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            poll(&mut waiting, Some(&at_once)).is_ok() && waiting[0].revents().contains(PollFlags::IN)
-        }
-        _ => false,
     }
 }
 

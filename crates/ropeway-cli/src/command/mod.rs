@@ -5,6 +5,7 @@ mod call;
 mod chat;
 mod completions;
 mod config;
+mod conversations;
 mod doctor;
 mod events;
 mod health;

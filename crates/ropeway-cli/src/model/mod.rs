@@ -2,6 +2,7 @@
 
 mod choose;
 mod local;
+mod saved;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -18,6 +19,7 @@ use ropeway::secret::Secret;
 
 use self::choose::{choose, list};
 use self::local::{LOCALS, Local};
+pub(crate) use self::saved::{ResumedChoice, SavedModel};
 use crate::failure::Failure;
 use crate::places::Origin;
 use crate::servers::ConfigFile;

@@ -67,12 +67,12 @@ impl Model {
         })
     }
 
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         self.chat(arguments).run()
     }
 
     /// The same with something on standard input.
-    fn fed(&self, arguments: &[&str], input: &str) -> Run {
+    pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> Run {
         let mut running = self
             .chat(arguments)
             .with(|command| {
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// What was said to the model in its last request: role and text of each message.
-    fn heard(&self) -> Vec<(String, String)> {
+    pub(crate) fn heard(&self) -> Vec<(String, String)> {
         let bodies = self.server.bodies();
         let messages = bodies.last().and_then(|body| body["messages"].as_array()).cloned().unwrap_or_default();
         let text = |content: &Value| match content {
@@ -97,7 +97,7 @@ impl Model {
     }
 }
 
-fn said(heard: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn said(heard: &[(&str, &str)]) -> Vec<(String, String)> {
     heard.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
@@ -130,31 +130,6 @@ fn a_message_comes_from_standard_input_too() {
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("a lot\n", ""));
     assert_eq!(model.heard(), said(&[("user", "what\nis this?\n")]));
     assert_eq!(model.server.bodies()[0].get("tools"), None);
-}
-
-#[test]
-fn input_that_is_not_read_is_told() {
-    let model = Model::saying([Saying::text("A."), Saying::text("B."), Saying::text("C.")]);
-    let told = "standard input is not read: `-p -` takes the message from there\n";
-    let file = model.place.write("data", "numbers");
-    let (mut writer, reader) = pipe();
-    writer.write_all(b"numbers").expect("a pipe");
-    // Nothing is in this one, and it stays open.
-    let (_open, silent) = pipe();
-    let inputs = [std::fs::File::open(file).expect("a file").into(), reader.into(), silent.into()];
-    for (input, told) in inputs.into_iter().zip([told, told, ""]) {
-        let input: Stdio = input;
-        let run = model.chat(&["-p", "add them", "--no-tools"]).with(|command| {
-            command.stdin(input);
-        });
-        assert_eq!(run.run().expect(0).stderr, told);
-        assert_eq!(model.heard(), said(&[("user", "add them")]));
-    }
-}
-
-fn pipe() -> (std::io::PipeWriter, std::io::PipeReader) {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    (writer, reader)
 }
 
 #[test]
@@ -396,7 +371,7 @@ fn a_conversation_is_for_its_owner_alone_whatever_was_there_before() {
     assert_eq!(mode(&path), 0o600);
 }
 
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).expect("a file").permissions().mode() & 0o777
 }

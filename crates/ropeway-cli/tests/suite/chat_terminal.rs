@@ -16,9 +16,9 @@ use crate::terminal::Terminal;
 use crate::{Ropeway, Run, Running};
 
 /// What stands before what is typed.
-const PROMPT: &str = "› ";
-const CTRL_C: &str = "\u{3}";
-const CTRL_D: &str = "\u{4}";
+pub(crate) const PROMPT: &str = "› ";
+pub(crate) const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_D: &str = "\u{4}";
 
 /// A window in which a chat goes on.
 pub(crate) struct Window {
@@ -40,9 +40,18 @@ impl Window {
         Self::with(ropeway, |_| {})
     }
 
+    /// A window of this width.
+    pub(crate) fn sized(columns: u16, ropeway: Ropeway) -> Self {
+        Self::new(columns, ropeway, |_| {})
+    }
+
     /// A window, unless something of it goes elsewhere.
     fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
-        let (ours, theirs) = Terminal { columns: 100, coloured: false }.open();
+        Self::new(100, ropeway, elsewhere)
+    }
+
+    fn new(columns: u16, ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
+        let (ours, theirs) = Terminal { columns, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
         command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");
@@ -90,7 +99,7 @@ impl Window {
     }
 
     /// Waits for the prompt, and types a line.
-    fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         self.see(PROMPT);
         self.press(&format!("{line}\r"));
     }
@@ -106,7 +115,7 @@ impl Window {
     }
 
     /// Does the terminal show what is typed?
-    fn is_loud(&self) -> bool {
+    pub(crate) fn is_loud(&self) -> bool {
         let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
         modes.contains(rustix::termios::LocalModes::ECHO)
     }

@@ -1,12 +1,15 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod attachments;
 mod bounds;
+mod call_elicitation;
 mod chat;
 mod chat_model;
 mod chat_terminal;
 mod command;
 mod completions;
 mod config;
+mod conversations;
 mod demo_server;
 mod doctor;
 mod edit;

@@ -13,11 +13,12 @@ use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// What would change where files are looked for, and what is printed.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 8] = [
     "NO_COLOR",
     "CLICOLOR_FORCE",
     "ROPEWAY_CACHE_DIR",
     "ROPEWAY_CONFIG",
+    "ROPEWAY_CONVERSATIONS_DIR",
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_STATE_HOME",

@@ -50,6 +50,13 @@ pub(crate) fn folder(server: &str) -> PathBuf {
     Path::new(&Launch::of(server, 0).command[0]).with_file_name("")
 }
 
+/// The command of a server as one quoted word for `--stdio`.
+pub(crate) fn stdio_words(server: &str) -> String {
+    let launch = Launch::of(server, 0);
+    let command = shlex::try_join(launch.command.iter().map(String::as_str)).expect("words of a shell");
+    shlex::try_quote(&command).expect("words of a shell").into_owned()
+}
+
 /// A server that listens; dropping it ends it.
 struct Listening {
     child: Child,
@@ -150,7 +157,7 @@ fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
     let tools = run("tools");
     for words in [
-        "● everything · 13 tools · mcp-servers/everything",
+        "● everything · 15 tools · mcp-servers/everything",
         "  everything.get-sum(a: number, b: number)\n",
         "● files · 14 tools",
         "  files.list_directory(path: string)\n",

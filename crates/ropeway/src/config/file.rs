@@ -34,7 +34,7 @@ pub fn read_regular(path: &Path, largest: usize) -> io::Result<String> {
 }
 
 /// Opens a regular file for reading. Pipes and devices are refused without waiting for them.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+pub fn open_regular(path: &Path) -> io::Result<File> {
     // Opening some devices has an effect already.
     check_regular(&fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;

@@ -65,9 +65,7 @@ pub use self::entry::{
     ToolSettings,
 };
 #[cfg(feature = "bridge")]
-pub(crate) use self::file::open_regular;
-#[cfg(feature = "bridge")]
-pub use self::file::read_regular;
+pub use self::file::{open_regular, read_regular};
 #[cfg(feature = "bridge")]
 pub(crate) use self::glob::Glob;
 #[cfg(feature = "bridge")]

@@ -508,7 +508,10 @@ impl Host {
                     ElicitationMode::Form { schema } => Some(schema.clone()),
                     ElicitationMode::Url { .. } => None,
                 };
-                Ok(match (handler(request).await.map_err(failed)?, schema) {
+                let open = self.questions.ask();
+                let answer = handler(request).await;
+                drop(open);
+                Ok(match (answer.map_err(failed)?, schema) {
                     (ElicitationAnswer::Accept(content), Some(schema)) => {
                         json!({"action": "accept", "content": with_defaults(content, &schema)})
                     }

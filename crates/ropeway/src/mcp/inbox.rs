@@ -341,6 +341,7 @@ impl Waiting<'_> {
                 () = &mut clock => {
                     let now = Instant::now();
                     let heard = self.inbox.heard(self.id).unwrap_or(self.started);
+                    let heard = self.inbox.host.questions.waited_until().map_or(heard, |until| heard.max(until));
                     let orphan = || self.inbox.open().orphan.clone();
                     // What was said before this request was made is not about it.
                     let hint = || orphan().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::host::Refusal;
 use crate::protocol::code;
@@ -22,11 +23,19 @@ pub(crate) struct QuestionBudget {
 struct State {
     calls: usize,
     left: usize,
+    /// Questions that the user is thinking about.
+    open: usize,
+    /// When the last question was answered.
+    answered: Option<Instant>,
 }
 
 impl QuestionBudget {
     pub(crate) fn new(per_call: usize) -> Self {
-        Self { per_call, state: Mutex::new(State { calls: 0, left: per_call }), exceeded: watch::Sender::new(()) }
+        Self {
+            per_call,
+            state: Mutex::new(State { calls: 0, left: per_call, open: 0, answered: None }),
+            exceeded: watch::Sender::new(()),
+        }
     }
 
     /// Takes one question from the budget. The error goes to the server; calls in flight end.
@@ -43,6 +52,19 @@ impl QuestionBudget {
                 Err(self.refusal())
             }
         }
+    }
+
+    /// Marks a question as open until the guard is dropped.
+    pub(super) fn ask(&self) -> OpenQuestion<'_> {
+        self.state().open += 1;
+        OpenQuestion(self)
+    }
+
+    /// Returns until when the server waited for the user: now while a question is open. A server that waits for an answer is not
+    /// idle.
+    pub(super) fn waited_until(&self) -> Option<Instant> {
+        let state = self.state();
+        if state.open > 0 { Some(Instant::now()) } else { state.answered }
     }
 
     /// What a server is told whose budget is used up.
@@ -77,6 +99,17 @@ impl QuestionBudget {
     }
 }
 
+/// A question that the user is thinking about.
+pub(super) struct OpenQuestion<'a>(&'a QuestionBudget);
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.open -= 1;
+        state.answered = Some(Instant::now());
+    }
+}
+
 /// The share of one call in the budget.
 struct QuestionGuard<'a>(&'a QuestionBudget);
 
@@ -103,6 +136,20 @@ mod tests {
 
     fn allowed(budget: &QuestionBudget) -> usize {
         std::iter::from_fn(|| budget.take().ok()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_waits_for_the_user_while_a_question_is_open() {
+        let budget = QuestionBudget::new(3);
+        assert_eq!(budget.waited_until(), None);
+        let (one, other) = (budget.ask(), budget.ask());
+        tokio::time::advance(std::time::Duration::from_secs(100)).await;
+        drop(one);
+        assert_eq!(budget.waited_until(), Some(Instant::now()));
+        drop(other);
+        let answered = Instant::now();
+        tokio::time::advance(std::time::Duration::from_secs(100)).await;
+        assert_eq!(budget.waited_until(), Some(answered));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use crate::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64, sniff_media_type};
 
 /// A text in a blob is shown up to this many bytes of base64.
 const MOST_TEXT: usize = 4 << 20;
@@ -165,23 +165,7 @@ fn same_family(said: &str, found: &str) -> bool {
 /// The media type that the first bytes tell.
 fn sniff(base64: &str) -> Option<&'static str> {
     let head = base64.get(..16)?;
-    let bytes = decode_base64(head).ok()?;
-    match &bytes[..] {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => Some("image/webp"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E'] => Some("audio/wav"),
-        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's'] => Some("image/avif"),
-        [_, _, _, _, b'f', b't', b'y', b'p', b'h', b'e', b'i', b'c' | b'x'] => Some("image/heic"),
-        [_, _, _, _, b'f', b't', b'y', b'p', b'm', b'i', b'f', b'1'] => Some("image/heif"),
-        [b'B', b'M', ..] => Some("image/bmp"),
-        [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Some("image/tiff"),
-        [b'I', b'D', b'3', ..] => Some("audio/mpeg"),
-        [b'O', b'g', b'g', b'S', ..] => Some("audio/ogg"),
-        [b'%', b'P', b'D', b'F', ..] => Some("application/pdf"),
-        _ => None,
-    }
+    sniff_media_type(&decode_base64(head).ok()?)
 }
 
 /// Base64 as providers want it: the usual alphabet, no line breaks, padded. `None` if it is none.

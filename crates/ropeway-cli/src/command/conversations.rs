@@ -1,0 +1,116 @@
+//! `ropeway chat --list`: the saved conversations.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{Setting, print, print_json, say};
+use crate::chat::store::{Entry, Header, Store};
+use crate::failure::{Exit, Failure};
+use crate::help::warning;
+use crate::table::{Cell, Overflow, Table};
+use crate::text::{clean_line, cut, terminal_width};
+
+/// Narrower terminals have no room for a table.
+const NARROWEST_TABLE: usize = 72;
+
+/// A conversation for scripts.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed<'a> {
+    Whole {
+        id: &'a str,
+        title: &'a str,
+        folder: &'a str,
+        created: &'a str,
+        updated: &'a str,
+        turns: usize,
+        model: &'a str,
+        provider: &'a str,
+        file: &'a Path,
+    },
+    Broken {
+        id: &'a str,
+        file: &'a Path,
+        error: &'a str,
+    },
+}
+
+impl<'a> Listed<'a> {
+    fn new(entry: &'a Entry) -> Self {
+        match &entry.header {
+            Ok(header) => Self::Whole {
+                id: &header.id,
+                title: &header.title,
+                folder: &header.folder,
+                created: &header.created,
+                updated: &header.updated,
+                turns: header.turns,
+                model: &header.model.model,
+                provider: &header.model.place,
+                file: &entry.path,
+            },
+            Err(error) => Self::Broken { id: &entry.id, file: &entry.path, error },
+        }
+    }
+}
+
+/// Prints the conversations, the latest first. A file that cannot be used is a warning.
+pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
+    let entries = Store::required()?.list()?;
+    if setting.json {
+        print_json(&entries.iter().map(Listed::new).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let headers: Vec<&Header> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
+    match terminal_width(&std::io::stdout()) {
+        _ if headers.is_empty() => say("No conversations are saved.\n"),
+        Some(width) if width < NARROWEST_TABLE => print(&stacked(&headers, width))?,
+        width => print(&table(&headers).render(width, 0))?,
+    }
+    for entry in &entries {
+        if let Err(problem) = &entry.header {
+            say(&warning(&format!("could not read `{}`: {problem}", entry.path.display())));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// One row per conversation.
+fn table(headers: &[&Header]) -> Table {
+    let mut table = Table::new(&["ID", "LAST TURN", "TURNS", "FOLDER", "TITLE"], Overflow::Cut);
+    for header in headers {
+        let turns = header.turns.to_string();
+        let cells = [&header.id, &local_time(&header.updated), &turns, &below_home(&header.folder), &header.title];
+        table.row(cells.map(|text| Cell::new(text)));
+    }
+    table
+}
+
+/// Two lines per conversation, for a terminal without room for a table.
+fn stacked(headers: &[&Header], width: usize) -> String {
+    let lines = headers.iter().map(|header| {
+        let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
+        let time = local_time(&header.updated);
+        let about = format!("{}  {time} · {turns} · {}", header.id, below_home(&header.folder));
+        let title = format!("    {}", clean_line(&header.title));
+        format!("{}\n{}\n", cut(&clean_line(&about), width), cut(&title, width))
+    });
+    lines.collect()
+}
+
+/// A time in the time zone of the user.
+fn local_time(time: &str) -> String {
+    let local = time.parse::<jiff::Timestamp>().map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+    local.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
+}
+
+/// A folder as people write it: `~` is the home.
+fn below_home(folder: &str) -> String {
+    let home = std::env::var("HOME").ok().and_then(|home| std::fs::canonicalize(home).ok());
+    match home.and_then(|home| Path::new(folder).strip_prefix(home).ok().map(Path::to_owned)) {
+        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Some(rest) => format!("~/{}", rest.display()),
+        None => folder.to_owned(),
+    }
+}

@@ -1,0 +1,126 @@
+//! Elicitation in `ropeway call`: servers ask the person at the terminal.
+
+use std::time::Duration;
+
+use ropeway::testing::Script;
+use serde_json::json;
+
+use crate::chat_terminal::{CTRL_C, CTRL_D, Window};
+use crate::place::{Place, entry, having};
+use crate::real;
+
+fn asking(script: &Script) -> Place {
+    Place::with(&[entry("scripted", script)])
+}
+
+#[test]
+fn a_form_is_filled_in_during_a_call() {
+    for (script, columns) in [(Script::legacy(), 40), (Script::modern(), 80), (Script::legacy(), 200)] {
+        let place = asking(&script);
+        let mut window = Window::sized(columns, place.ropeway(&["call", "scripted.elicit"]));
+        window.see("scripted asks:");
+        window.see("What is your name?");
+        window.see("name (empty: nobody): ");
+        window.press("Ada\r");
+        window.see("Send this? [y]es / [n]o: ");
+        window.press("y\r");
+        window.see("accept");
+        window.see("Ada");
+        window.end().expect(0);
+    }
+}
+
+#[test]
+fn a_page_is_opened_or_declined_during_a_call() {
+    for (key, action) in [("y\r", "accept"), ("n\r", "decline"), (CTRL_D, "cancel"), (CTRL_C, "decline")] {
+        let place = asking(&Script::legacy());
+        let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url"]));
+        window.see("https://example.com/form");
+        window.see("Have you done so? [y]es / [n]o: ");
+        window.press(key);
+        window.see(action);
+        window.end().expect(0);
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_second_question_ends_the_call() {
+    for script in [Script::legacy(), Script::modern()] {
+        let place = asking(&script);
+        let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
+        window.see("[n]o: ");
+        window.press(CTRL_C);
+        window.see("declined; Ctrl-C again ends the command");
+        window.see("[n]o: ");
+        window.press(CTRL_C);
+        window.end().expect(130);
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_ever_is_stopped() {
+    let place = asking(&Script::legacy());
+    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
+    for _ in 0..10 {
+        window.see("[n]o: ");
+        window.press("n\r");
+    }
+    window.see("it asked the user more than 10 questions");
+    window.end().expect(3);
+}
+
+#[test]
+fn a_server_is_not_idle_while_the_person_thinks() {
+    let patient = having(entry("scripted", &Script::legacy()), json!({"timeouts": {"idle": "2s"}}));
+    let place = Place::with(&[patient]);
+    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit"]));
+    window.see("name (empty: nobody): ");
+    std::thread::sleep(Duration::from_secs(4));
+    window.press("Ada\r");
+    window.see("[n]o: ");
+    window.press("y\r");
+    window.see("accept");
+    window.end().expect(0);
+}
+
+#[test]
+fn a_question_without_an_answer_gives_the_terminal_back_in_time() {
+    let place = asking(&Script::legacy());
+    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
+    window.see("name (empty: nobody): ");
+    window.see("gave no answer within 3 s");
+    assert!(window.is_loud());
+    window.end().expect(5);
+}
+
+#[test]
+fn without_a_terminal_questions_are_declined_and_that_is_told() {
+    let told = "warning: server `scripted` asked for input, which was declined: it needs a terminal, without --json\n";
+    for script in [Script::legacy(), Script::modern()] {
+        let run = asking(&script).run("call scripted.elicit").expect(0);
+        assert!(run.stdout.contains("decline"), "{}", run.stdout);
+        assert_eq!(run.stderr, told);
+        let run = asking(&script).run("call scripted.elicit --json").expect(0);
+        assert!(run.json()["meta"]["content"].to_string().contains("decline"), "{}", run.stdout);
+        assert_eq!(run.stderr, told);
+    }
+}
+
+#[test]
+fn a_real_server_asks_during_a_call() {
+    let place = Place::new();
+    let server = real::stdio_words("everything");
+    let listed = place.run(&format!("tools --json --stdio {server}")).expect(0).json().to_string();
+    assert!(listed.contains("trigger-elicitation-request"), "{listed}");
+    let words = shlex::split(&format!("call trigger-elicitation-request --stdio {server}")).expect("words");
+    let mut window = Window::open(place.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    window.see(" asks:");
+    window.see("Your full, legal name");
+    window.see("String: ");
+    window.press("Ada\r");
+    window.see(": ");
+    window.press(CTRL_C);
+    window.see("declined; Ctrl-C again ends the command");
+    window.see("declined to provide");
+    window.end().expect(0);
+}
