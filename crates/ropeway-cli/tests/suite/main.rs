@@ -2,6 +2,7 @@
 
 mod bounds;
 mod chat;
+mod chat_markdown;
 mod chat_model;
 mod chat_terminal;
 mod command;
