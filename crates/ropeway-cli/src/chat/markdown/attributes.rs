@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::{AnsiColor, Effects, Style};
 
 /// A set of text attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,22 +23,20 @@ impl Attributes {
 
     /// Returns the style that shows these attributes.
     fn style(self) -> Style {
-        let mut style = Style::new();
-        if self.has(Self::CODE) {
-            style = style.fg_color(Some(AnsiColor::Cyan.into()));
-        }
-        for (attribute, styled) in [
-            (Self::BOLD, style.bold()),
-            (Self::ITALIC, style.italic()),
-            (Self::STRUCK, style.strikethrough()),
-            (Self::UNDERLINED, style.underline()),
-            (Self::FAINT, style.dimmed()),
+        let mut effects = Effects::new();
+        for (attribute, effect) in [
+            (Self::BOLD, Effects::BOLD),
+            (Self::ITALIC, Effects::ITALIC),
+            (Self::STRUCK, Effects::STRIKETHROUGH),
+            (Self::UNDERLINED, Effects::UNDERLINE),
+            (Self::FAINT, Effects::DIMMED),
         ] {
             if self.has(attribute) {
-                style = Style::new().fg_color(style.get_fg_color()).effects(style.get_effects() | styled.get_effects());
+                effects = effects.insert(effect);
             }
         }
-        style
+        let colour = self.has(Self::CODE).then(|| AnsiColor::Cyan.into());
+        Style::new().fg_color(colour).effects(effects)
     }
 
     /// Appends the text in these attributes, which are reset behind it.

@@ -348,7 +348,8 @@ impl InlineParser {
         let (can_open, can_close) = match marker {
             '_' => (left && (!right || is_sign(before)), right && (!left || is_sign(after))),
             '~' if length != 2 => (false, false),
-            _ => (left, right),
+            // In `2*3*4` and `a**b` they are operators, and not emphasis within a word.
+            _ => (left && !(before.is_ascii_alphanumeric() && after.is_ascii_alphanumeric()), right),
         };
         let mut rest = length;
         let mut closed = Active::default();

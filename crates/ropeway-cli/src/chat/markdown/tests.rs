@@ -127,6 +127,7 @@ fn markers_without_a_counterpart_are_text() {
     for text in [
         "*args and **kwargs",
         "2 * 3 * 4",
+        "2*3*4 and 2**3**4",
         "snake_case_name",
         "a ` tick",
         "[x](",
@@ -145,6 +146,7 @@ fn markers_without_a_counterpart_are_text() {
     }
     assert_eq!(shown("**a *b** c*", 80), "a b c");
     assert_eq!(shown("***a** b*", 80), "a b");
+    assert_eq!(shown("**Note**s and 日本**強調**語", 80), "Notes and 日本強調語");
     assert_eq!(shown("`` a ` b ``", 80), "a ` b");
     assert_eq!(shown("[https://a.b](https://a.b) [](c)", 80), "https://a.b c");
 }
@@ -160,6 +162,13 @@ fn attributes_are_reset_behind_every_word() {
     let mut markdown = Markdown::new(false);
     assert_eq!(markdown.push("a **bold word** b", 80), "a \u{1b}[1mbold\u{1b}[0m \u{1b}[1mword\u{1b}[0m ");
     assert_eq!(markdown.push("\n```\nlet x", 80), "b\n\u{1b}[2m```\u{1b}[0m\n\u{1b}[36mlet \u{1b}[0m");
+}
+
+#[test]
+fn the_words_of_a_faint_text_are_all_faint() {
+    let text = Markdown::faint(false).push("a **b** ", 80);
+    assert_eq!(text, "\u{1b}[2ma\u{1b}[0m \u{1b}[1m\u{1b}[2mb\u{1b}[0m ");
+    assert_eq!(Markdown::faint(true).push("> a ", 80), "\u{1b}[2m│ \u{1b}[0m\u{1b}[2ma\u{1b}[0m ");
 }
 
 #[test]

@@ -175,8 +175,14 @@ impl WordWrapper {
         }
         self.is_long = true;
         self.write_prefix();
+        let is_blank = |c: char| c == ' ' || c == '\t';
+        // Indentation is written with the word behind it.
+        let has_word = |word: &[(Attributes, String)]| word.iter().any(|(_, text)| text.contains(|c| !is_blank(c)));
+        if self.last.is_some_and(is_blank) && !is_blank(c) && has_word(&self.word) {
+            self.write_word();
+        }
         self.add(c, attributes);
-        if c == ' ' || c == '\t' || self.word_length() >= LONGEST_PIECE {
+        if self.word_length() >= LONGEST_PIECE {
             self.write_word();
         }
     }
