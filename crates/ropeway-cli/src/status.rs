@@ -9,7 +9,7 @@ use std::time::Duration;
 use ropeway::tool::Progress;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::text::{clean_line, cut, terminal_width};
+use crate::text::{clean_line, cut, screen_columns, terminal_width};
 
 /// What takes less is not worth a word.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -101,7 +101,9 @@ impl Status {
                         continue;
                     }
                     let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    let line = line(&label(), progress.as_ref(), terminal_width(&std::io::stderr()).unwrap_or(80));
+                    let stderr = std::io::stderr();
+                    let width = terminal_width(&stderr).unwrap_or(80).min(screen_columns(&stderr));
+                    let line = line(&label(), progress.as_ref(), width);
                     let frame = spinner.next().unwrap_or(&"");
                     // A terminal that is gone is no reason to fail.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
@@ -122,6 +124,24 @@ pub(crate) fn wipe() {
     if is_visible() {
         // A terminal that is gone needs no wiping.
         let _ = write!(std::io::stderr(), "\r\x1b[2K");
+    }
+}
+
+/// The cursor stands behind text that is to stay.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Says whether the cursor stands behind text on the terminal, which [`leave`] then keeps.
+pub(crate) fn keep_line(is_kept: bool) {
+    IS_KEPT.store(is_kept, Ordering::Relaxed);
+}
+
+/// Leaves the cursor at the start of an empty line, when the process ends in the midst of something.
+pub(crate) fn leave() {
+    if IS_KEPT.swap(false, Ordering::Relaxed) {
+        // A terminal that is gone needs no line.
+        let _ = writeln!(std::io::stderr());
+    } else {
+        wipe();
     }
 }
 

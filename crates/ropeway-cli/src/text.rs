@@ -378,6 +378,11 @@ pub(crate) fn width() -> usize {
     terminal_width(&std::io::stdout()).unwrap_or(80)
 }
 
+/// Returns the number of columns of a terminal, all of them; as many as usual where that is not known.
+pub(crate) fn screen_columns(stream: &impl AsFd) -> usize {
+    terminal_size::terminal_size_of(stream).map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns).max(1))
+}
+
 /// How many columns of a terminal to write in: not all of them when a line would be too long to read.
 pub(crate) fn terminal_width(stream: &impl AsFd) -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;

@@ -7,14 +7,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
-use rustyline::{Config, Context, Helper};
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode, KeyEvent,
+    Modifiers, RepeatCount,
+};
 use tokio::sync::oneshot;
 
 use super::slash;
@@ -42,7 +45,11 @@ pub(crate) enum Typed {
 }
 
 /// Asks for lines.
-pub(crate) struct Editor(mpsc::Sender<Ask>);
+pub(crate) struct Editor {
+    asks: mpsc::Sender<Ask>,
+    /// Keeps the terminal quiet until the first line is asked for.
+    startup: Mutex<Option<Quiet>>,
+}
 
 struct Ask {
     prompt: String,
@@ -71,7 +78,7 @@ impl Editor {
             }
         });
         thread.map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
-        Ok(Self(ask))
+        Ok(Self { asks: ask, startup: Mutex::new(Some(Quiet::begin())) })
     }
 
     /// Asks for a message.
@@ -90,9 +97,10 @@ impl Editor {
     }
 
     async fn read(&self, prompt: &str, kind: Kind) -> Typed {
+        drop(self.startup.lock().unwrap_or_else(PoisonError::into_inner).take());
         let (typed, read) = oneshot::channel();
         // Where nobody reads, nothing is typed.
-        let _ = self.0.send(Ask { prompt: prompt.to_owned(), kind, typed });
+        let _ = self.asks.send(Ask { prompt: prompt.to_owned(), kind, typed });
         read.await.unwrap_or(Typed::End)
     }
 }
@@ -111,6 +119,8 @@ impl Quiet {
         let now = tcgetattr(std::io::stdin()).ok();
         if let Some(mut quiet) = now.clone() {
             quiet.local_modes.remove(LocalModes::ECHO);
+            // Enter stays a carriage return, as at the prompt: a line feed is Ctrl-J there.
+            quiet.input_modes.remove(InputModes::ICRNL);
             *kept = now.clone();
             // A terminal that is gone shows nothing anyway.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet);
@@ -144,19 +154,22 @@ struct Desk {
     answers: rustyline::Editor<Hands, FileHistory>,
     history: Option<PathBuf>,
     is_empty: Arc<AtomicBool>,
+    continued: Continued,
 }
 
 impl Desk {
     fn new() -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
+        let continued = Continued::default();
         let mut messages = editor(true, &is_empty)?;
+        bind_newlines(&mut messages, &continued);
         let answers = editor(false, &is_empty)?;
         let history = history_file();
         if let Some(file) = &history {
             // There need not be one.
             let _ = messages.load_history(file);
         }
-        Ok(Self { messages, answers, history, is_empty })
+        Ok(Self { messages, answers, history, is_empty, continued })
     }
 
     fn ask(&mut self, Ask { prompt, kind, typed }: Ask) {
@@ -169,6 +182,8 @@ impl Desk {
         let editor = if kind == Kind::Message { &mut self.messages } else { &mut self.answers };
         let line = editor.readline(&prompt);
         *before() = outer;
+        let continued = std::mem::take(&mut *self.continued.lock().unwrap_or_else(PoisonError::into_inner));
+        let line = line.map(|line| joined(line, &continued));
         if let (Ok(line), Kind::Message) = (&line, kind) {
             self.remember(line);
         }
@@ -206,6 +221,53 @@ fn editor(completes: bool, is_empty: &Arc<AtomicBool>) -> rustyline::Result<rust
     let mut editor = rustyline::Editor::with_config(config)?;
     editor.set_helper(Some(Hands { completes, files: FilenameCompleter::new(), is_empty: is_empty.clone() }));
     Ok(editor)
+}
+
+/// Binds the keys that start a new line.
+fn bind_newlines(editor: &mut rustyline::Editor<Hands, FileHistory>, continued: &Continued) {
+    for key in [
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL),
+        KeyEvent(KeyCode::Enter, Modifiers::ALT),
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL_ALT),
+    ] {
+        editor.bind_sequence(key, EventHandler::Simple(Cmd::Newline));
+    }
+    let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
+    editor.bind_sequence(enter, EventHandler::Conditional(Box::new(LineEnd(continued.clone()))));
+}
+
+/// Enter behind a backslash, which starts a new line. The backslash stands until the message is sent.
+struct LineEnd(Continued);
+
+/// What stood before each backslash that Enter was pressed behind, that one included. Pasted ones are text.
+type Continued = Arc<Mutex<Vec<String>>>;
+
+impl ConditionalEventHandler for LineEnd {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let (line, at) = (context.line(), context.pos());
+        if at < line.len() || !continues(line) {
+            return None;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        Some(Cmd::Newline)
+    }
+}
+
+/// Returns true if the line ends in a backslash that no other one escapes.
+fn continues(line: &str) -> bool {
+    let rest = line.trim_end_matches('\\');
+    (line.len() - rest.len()) % 2 == 1
+}
+
+/// Removes the backslashes that Enter was pressed behind.
+fn joined(mut line: String, continued: &[String]) -> String {
+    // From the last one to the first, since each shortens what follows it.
+    for before in continued.iter().rev() {
+        if line.strip_prefix(before.as_str()).is_some_and(|rest| rest.starts_with('\n')) {
+            line.remove(before.len() - 1);
+        }
+    }
+    line
 }
 
 /// The file of lines that were typed, in a folder that only the user may look into.
@@ -254,3 +316,24 @@ impl Hinter for Hands {
 impl Highlighter for Hands {}
 impl Validator for Hands {}
 impl Helper for Hands {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_on_behind_a_backslash_of_its_own() {
+        let lines = ["a\\", "a\\\\\\", "\\", "a", "a\\\\", "a\\ "].map(continues);
+        assert_eq!(lines, [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn only_backslashes_that_were_typed_before_enter_are_removed() {
+        let typed = |line: &str, continued: &[&str]| {
+            joined(line.to_owned(), &continued.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(typed("a\\\nb\\\nc", &["a\\", "a\\\nb\\"]), "a\nb\nc");
+        assert_eq!(typed("pasted\\\nb", &[]), "pasted\\\nb");
+        assert_eq!(typed("changed\\\nb", &["a\\"]), "changed\\\nb");
+    }
+}

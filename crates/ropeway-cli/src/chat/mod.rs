@@ -5,9 +5,11 @@ pub(crate) mod attachment;
 pub(crate) mod elicitation;
 mod end;
 pub(crate) mod line;
+mod markdown;
 mod order;
 mod recipe;
 pub(crate) mod record;
+mod results;
 mod screen;
 mod show;
 mod slash;
@@ -317,7 +319,8 @@ impl<'a> Chat<'a> {
             0 => String::new(),
             _ => format!("{} tokens read, {} written · ", outcome.usage.input, outcome.usage.output),
         };
-        say(&faint(&format!("{what}{tokens}{}\n", format_duration(took))));
+        let cost = outcome.usage.cost.map(|cost| format!("{cost} · ")).unwrap_or_default();
+        say(&faint(&format!("{what}{tokens}{cost}{}\n", format_duration(took))));
     }
 
     /// Does what a line says: a command, or a message to the model.

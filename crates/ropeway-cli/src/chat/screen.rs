@@ -1,5 +1,6 @@
 //! The screen of a chat: where the steps of a turn are written while they happen.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use ropeway::registry::Verdict;
 use ropeway::tool::CallId;
 use serde::Serialize;
 
+use super::markdown::Markdown;
+use super::results::Results;
 use super::show;
 use crate::answer::{Folder, show_files};
 use crate::command::{Reader, say, write};
@@ -18,7 +21,7 @@ use crate::failure::Failure;
 use crate::help::{Help, is_absent, is_on_its_way, line};
 use crate::mark::Mark;
 use crate::status::{self, Status};
-use crate::text::{clean_line, terminal_width};
+use crate::text::{clean_line, screen_columns, terminal_width};
 use crate::veil::{self, Flow};
 
 const FAINT: Style = Style::new().dimmed();
@@ -36,6 +39,8 @@ pub(crate) struct Screen {
     text: Flow,
     /// What the model thinks.
     thoughts: Flow,
+    /// Renders both, where a terminal shows them.
+    markdown: Option<Renderers>,
     /// Behind what the cursor stands.
     open: Open,
     /// The model is in the midst of an answer.
@@ -46,7 +51,28 @@ pub(crate) struct Screen {
     last: Option<CallId>,
     /// How the servers stood when it was told last.
     told: Vec<Verdict>,
+    results: Results,
     reader: Reader,
+}
+
+/// The renderers of the model's words, each for the stream that these go to.
+struct Renderers {
+    text: Markdown,
+    thoughts: Option<Markdown>,
+}
+
+impl Renderers {
+    /// Returns the renderers for a terminal that shows more than bare text.
+    fn for_terminal() -> Option<Self> {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        if is_dumb || !std::io::stdout().is_terminal() {
+            return None;
+        }
+        let is_bare = |choice| choice == anstream::ColorChoice::Never;
+        let error = std::io::stderr();
+        let thoughts = error.is_terminal().then(|| Markdown::faint(is_bare(anstream::AutoStream::choice(&error))));
+        Some(Self { text: Markdown::new(is_bare(anstream::AutoStream::choice(&std::io::stdout()))), thoughts })
+    }
 }
 
 /// In which form steps are written.
@@ -104,7 +130,23 @@ impl Screen {
 
     /// A screen for people.
     pub(crate) fn for_people(thoughts: bool, folder: Option<PathBuf>) -> Self {
-        Self::new(Form::People { thoughts }, folder, Flow::default)
+        Self { markdown: Renderers::for_terminal(), ..Self::new(Form::People { thoughts }, folder, Flow::default) }
+    }
+
+    /// Shows the model's text as it came, or rendered where the terminal can.
+    pub(crate) fn set_plain(&mut self, is_plain: bool) {
+        let is_json = matches!(self.form, Form::Json);
+        self.markdown = (!is_plain && !is_json).then(Renderers::for_terminal).flatten();
+    }
+
+    /// Returns true if the model's text is shown as it came.
+    pub(super) fn is_plain(&self) -> bool {
+        self.markdown.is_none()
+    }
+
+    /// The results of calls so far.
+    pub(super) fn results(&self) -> &Results {
+        &self.results
     }
 
     fn new(form: Form, folder: Option<PathBuf>, flow: fn() -> Flow) -> Self {
@@ -113,11 +155,13 @@ impl Screen {
             folder,
             text: flow(),
             thoughts: flow(),
+            markdown: None,
             open: Open::Nothing,
             is_speaking: false,
             running: Vec::new(),
             last: None,
             told: Vec::new(),
+            results: Results::default(),
             reader: Reader::Stays,
         }
     }
@@ -212,6 +256,7 @@ impl Screen {
         let name = at.map_or_else(|| show::name(&envelope.tool, &envelope.origin), |at| self.running.remove(at).1);
         let is_plain = self.last.take().as_ref() == Some(call);
         let files = self.files(envelope)?;
+        self.results.add(&name, envelope);
         say(&show::finished(envelope, (!is_plain).then_some(name.as_str()), &files, width()));
         Ok(())
     }
@@ -272,15 +317,24 @@ impl Screen {
             Open::Thoughts => {
                 let rest = self.thoughts.end();
                 self.say_thoughts(rest)?;
+                if let Some(markdown) = self.markdown.as_mut().and_then(|markdown| markdown.thoughts.as_mut()) {
+                    say(&markdown.end());
+                    self.close(Open::Thoughts);
+                }
             }
             Open::Text => {
                 let rest = self.text.end();
                 self.say_text(rest)?;
+                if let Some(markdown) = &mut self.markdown {
+                    let rest = markdown.text.end();
+                    self.write(&rest)?;
+                    self.close(Open::Text);
+                }
             }
             Open::Nothing => {}
         }
         if self.open == what {
-            self.open = Open::Nothing;
+            self.close(what);
             match what {
                 Open::Thoughts => say("\n"),
                 Open::Text => self.write("\n")?,
@@ -288,6 +342,18 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// The line of this text is at its end.
+    fn close(&mut self, what: Open) {
+        if self.open == what {
+            self.set_open(Open::Nothing);
+        }
+    }
+
+    fn set_open(&mut self, open: Open) {
+        self.open = open;
+        status::keep_line(open != Open::Nothing && std::io::stdout().is_terminal());
     }
 
     fn say_text(&mut self, text: String) -> Result<(), Failure> {
@@ -299,7 +365,17 @@ impl Screen {
         }
         self.last = None;
         self.is_speaking = true;
-        self.open = if text.ends_with('\n') { Open::Nothing } else { Open::Text };
+        let (text, is_open) = match &mut self.markdown {
+            Some(Renderers { text: markdown, .. }) => {
+                let shown = markdown.push(&text, screen_columns(&std::io::stdout()));
+                (shown, !markdown.is_at_start())
+            }
+            None => {
+                let is_open = !text.ends_with('\n');
+                (text, is_open)
+            }
+        };
+        self.set_open(if is_open { Open::Text } else { Open::Nothing });
         self.write(&text)
     }
 
@@ -311,8 +387,16 @@ impl Screen {
             Form::Json => self.line(&Step::Reasoning { text })?,
             Form::People { thoughts: true } => {
                 self.last = None;
-                self.open = if text.ends_with('\n') { Open::Nothing } else { Open::Thoughts };
-                say(&format!("{FAINT}{text}{FAINT:#}"));
+                let renderer = self.markdown.as_mut().and_then(|markdown| markdown.thoughts.as_mut());
+                let (text, is_open) = match renderer {
+                    Some(markdown) => {
+                        let shown = markdown.push(&text, screen_columns(&std::io::stderr()));
+                        (shown, !markdown.is_at_start())
+                    }
+                    None => (format!("{FAINT}{text}{FAINT:#}"), !text.ends_with('\n')),
+                };
+                self.set_open(if is_open { Open::Thoughts } else { Open::Nothing });
+                say(&text);
             }
             Form::People { thoughts: false } => {}
         }

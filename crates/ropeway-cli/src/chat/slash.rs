@@ -6,7 +6,7 @@ use super::record::at_home;
 use crate::failure::Failure;
 use crate::suggest;
 use crate::table::{Cell, Overflow, Table};
-use crate::text::width;
+use crate::text::{width, wrap};
 
 /// What is typed behind a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,17 +41,27 @@ pub(crate) enum Slash {
     },
     /// What was said is forgotten.
     Clear,
-    /// Another model is asked from now on, or it is told which one.
+    /// Lists the models of the provider.
+    Models,
+    /// Switches to another model.
     Model {
-        /// Which one.
-        name: Option<String>,
+        name: String,
+        /// Does not ask the provider whether it has the model.
+        force: bool,
     },
+    /// Shows the whole result of a call.
+    Expand {
+        /// 1 is the last one.
+        number: usize,
+    },
+    /// Switches the rendering of Markdown on or off.
+    Plain,
     /// The chat is over.
     Quit,
 }
 
 /// All commands: how they are typed, and what they do.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 12] = [
     ("/help", "show this"),
     ("/tools [WORDS]", "list the tools, or find some"),
     ("/servers", "show how the servers stand"),
@@ -60,7 +70,9 @@ const COMMANDS: [(&str, &str); 10] = [
     ("/save FILE", "write down what was said"),
     ("/load FILE", "go on with what was written down"),
     ("/clear", "forget what was said"),
-    ("/model [NAME]", "ask another model from now on"),
+    ("/model [NAME] [--force]", "list the models, or switch to one; --force skips the check"),
+    ("/expand [N]", "show the whole result of the last call, or the Nth last"),
+    ("/plain", "show text as it comes, or render Markdown again"),
     ("/quit", "leave, like Ctrl-D"),
 ];
 
@@ -76,7 +88,9 @@ pub(super) fn manual() -> String {
         table.row([Cell::new(usage), Cell::new(what)]);
     }
     let text = table.render(Some(width()), 2);
-    format!("{text}\n  Everything else is said to the model. Ctrl-C ends its turn; twice at the prompt, it leaves.\n")
+    let keys = "Everything else is said to the model. Alt+Enter, Ctrl-J or a backslash before Enter starts a new line. Ctrl-C ends \
+        the model's turn; twice at the prompt, it leaves.";
+    format!("{text}\n{}", wrap(keys, width(), 2))
 }
 
 /// The command that is typed, if it is one: `/etc/hosts` is not.
@@ -117,8 +131,18 @@ fn read(word: &str, rest: &str) -> Result<Slash, Failure> {
         "/save" => Ok(Slash::Save { file: at_home(Path::new(&one()?)) }),
         "/load" => Ok(Slash::Load { file: at_home(Path::new(&one()?)) }),
         "/clear" => alone(Slash::Clear),
-        "/model" if rest.is_empty() => Ok(Slash::Model { name: None }),
-        "/model" => Ok(Slash::Model { name: Some(one()?) }),
+        "/model" => match &words()?.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Ok(Slash::Models),
+            [name, "--force"] | ["--force", name] => Ok(Slash::Model { name: (*name).to_owned(), force: true }),
+            [name] if !name.starts_with('-') => Ok(Slash::Model { name: (*name).to_owned(), force: false }),
+            _ => Err(Failure::usage(format!("it is typed as `{}`", usage()))),
+        },
+        "/expand" if rest.is_empty() => Ok(Slash::Expand { number: 1 }),
+        "/expand" => match rest.parse() {
+            Ok(number) => Ok(Slash::Expand { number }),
+            Err(_) => Err(Failure::usage(format!("it is typed as `{}`", usage()))),
+        },
+        "/plain" => alone(Slash::Plain),
         "/quit" | "/exit" => alone(Slash::Quit),
         _ => {
             let failure = Failure::usage(format!("there is no command `{word}`"));
@@ -144,8 +168,12 @@ mod tests {
             ("/tools", Slash::Tools { words: String::new() }),
             ("/save 'my talk.json'", Slash::Save { file: "my talk.json".into() }),
             ("/load a", Slash::Load { file: "a".into() }),
-            ("/model", Slash::Model { name: None }),
-            ("/model x/y", Slash::Model { name: Some("x/y".into()) }),
+            ("/model", Slash::Models),
+            ("/model x/y", Slash::Model { name: "x/y".into(), force: false }),
+            ("/model x/y --force", Slash::Model { name: "x/y".into(), force: true }),
+            ("/expand", Slash::Expand { number: 1 }),
+            ("/expand 3", Slash::Expand { number: 3 }),
+            ("/plain", Slash::Plain),
             ("/prompt s.p a='b c'", Slash::Prompt { name: "s.p".into(), words: vec!["a=b c".into()] }),
             ("/exit", Slash::Quit),
         ] {
@@ -168,6 +196,9 @@ mod tests {
             ("/save a b", "it is typed as `/save FILE`"),
             ("/save 'a", "a quote is not closed"),
             ("/quit now", "`/quit` stands alone"),
+            ("/expand all", "it is typed as `/expand [N]`"),
+            ("/model --force", "it is typed as `/model [NAME] [--force]`"),
+            ("/model a b", "it is typed as `/model [NAME] [--force]`"),
         ] {
             assert_eq!(typed(line), Some(Err(words.to_owned())), "{line}");
         }

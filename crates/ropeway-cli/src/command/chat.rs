@@ -57,6 +57,7 @@ Examples:
 
 Only what the model says goes to standard output. With --json every step is a line of JSON there, of
 which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
+Markdown is rendered on a terminal, unless --plain is given or TERM is dumb.
 
 Without -p, and where standard input or output is not a terminal, each line of standard input is a
 message, or a command such as /prompt; /save and /load are refused there.
@@ -145,6 +146,9 @@ pub(super) struct Chat {
     /// Show what the model thinks
     #[arg(long)]
     reasoning: bool,
+    /// Show the model's text as it comes, without rendering Markdown
+    #[arg(long)]
+    plain: bool,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -310,10 +314,13 @@ impl Chat {
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let config_lock = servers.config.lock;
-        let screen = match setting.json {
+        let mut screen = match setting.json {
             true => Screen::for_scripts(self.save_files.clone()),
             false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
         };
+        if self.plain {
+            screen.set_plain(true);
+        }
         let mut recipe = Recipe {
             provider,
             model,

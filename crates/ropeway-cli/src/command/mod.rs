@@ -248,7 +248,7 @@ fn leave() {
 
 /// Leaves the terminal as it should be when the process ends in the midst of something.
 fn leave_terminal() {
-    status::wipe();
+    status::leave();
     line::restore();
 }
 

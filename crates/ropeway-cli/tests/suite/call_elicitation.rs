@@ -17,7 +17,9 @@ fn asking(script: &Script) -> Place {
 fn a_form_is_filled_in_during_a_call() {
     for (script, columns) in [(Script::legacy(), 40), (Script::modern(), 80), (Script::legacy(), 200)] {
         let place = asking(&script);
-        let mut window = Window::sized(columns, place.ropeway(&["call", "scripted.elicit"]));
+        let mut window = Window::sized(place.ropeway(&["call", "scripted.elicit"]), columns, |command| {
+            command.env("NO_COLOR", "1");
+        });
         window.see("scripted asks:");
         window.see("What is your name?");
         window.see("name (empty: nobody): ");

@@ -379,7 +379,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
 #[test]
 fn each_line_of_a_script_is_a_message_or_a_command() {
     let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
-    let run = model.fed(&[], "first\n\n/model cockatoo\n/clear\nsecond\n/quit\nnever\n").expect(0);
+    let run = model.fed(&[], "first\n\n/model cockatoo --force\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
     assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
     assert_eq!(model.server.bodies()[1]["model"], "cockatoo");

@@ -40,22 +40,21 @@ impl Window {
         Self::with(ropeway, |_| {})
     }
 
-    /// A window of this width.
-    pub(crate) fn sized(columns: u16, ropeway: Ropeway) -> Self {
-        Self::new(columns, ropeway, |_| {})
-    }
-
     /// A window, unless something of it goes elsewhere.
     fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
-        Self::new(100, ropeway, elsewhere)
+        Self::sized(ropeway, 100, |command| {
+            command.env("NO_COLOR", "1");
+            elsewhere(command);
+        })
     }
 
-    fn new(columns: u16, ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
+    /// A window of so many columns, whose environment is changed.
+    pub(crate) fn sized(ropeway: Ropeway, columns: u16, change: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
-        command.stderr(theirs).env("TERM", "xterm-256color").env("NO_COLOR", "1");
-        elsewhere(&mut command);
+        command.stderr(theirs).env("TERM", "xterm-256color");
+        change(&mut command);
         let child = command.spawn().expect("ropeway starts");
         drop(command);
         let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
@@ -105,13 +104,31 @@ impl Window {
     }
 
     /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
-    fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.running.child.id().try_into().expect("an id")).expect("an id");
         kill_process(id, signal).expect("a process");
+    }
+
+    /// Changes the number of columns.
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = rustix::termios::Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.keys, size).expect("a size");
+    }
+
+    /// Waits for its end, and gives all that was shown.
+    pub(crate) fn end_with_screen(self, code: i32) -> String {
+        let shown = self.shown.clone();
+        self.running.end().expect(code);
+        let began = Instant::now();
+        let mut shown_now = shown.0.lock().expect("what is shown");
+        while !shown_now.is_over && began.elapsed() < PATIENCE {
+            shown_now = shown.1.wait_timeout(shown_now, PATIENCE).expect("what is shown").0;
+        }
+        String::from_utf8_lossy(&shown_now.bytes).into_owned()
     }
 
     /// Does the terminal show what is typed?
@@ -271,12 +288,12 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
     window.see("[q]uit turn: ");
     window.press("a\r");
     window.see("One.");
-    window.say("/model other");
+    window.say("/model other --force");
     window.see("other is asked from now on");
     window.say("go");
     let second = window.see("Two.");
     assert!(!second.contains("Allow files.note"), "{second}");
-    window.say("/model third");
+    window.say("/model third --force");
     window.see("third is asked from now on");
     window.say("go");
     changed_question(&mut window);
@@ -518,8 +535,8 @@ fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_type
     window.press(CTRL_C);
     window.see("Ctrl-C again or Ctrl-D leaves");
     // It is not meant once something else is typed.
-    window.say("/model");
-    window.see("parrot");
+    window.say("/expand");
+    window.see("no tool was called yet");
     window.see(PROMPT);
     window.press(CTRL_C);
     window.see("Ctrl-C again or Ctrl-D leaves");
@@ -551,7 +568,7 @@ fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
     window.say("hi");
     window.see("error: model `parrot` gave no answer");
     window.see("not today");
-    window.say("/model cockatoo");
+    window.say("/model cockatoo --force");
     window.say("/retry");
     window.see("Now.");
     window.see(PROMPT);

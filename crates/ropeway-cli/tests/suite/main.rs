@@ -4,6 +4,7 @@ mod attachments;
 mod bounds;
 mod call_elicitation;
 mod chat;
+mod chat_markdown;
 mod chat_model;
 mod chat_terminal;
 mod command;

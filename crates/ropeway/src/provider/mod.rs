@@ -5,6 +5,7 @@
 
 mod anthropic;
 mod chat;
+mod cost;
 mod credentials;
 mod decoder;
 mod draft;
@@ -30,6 +31,7 @@ mod tail;
 mod trouble;
 mod wire;
 
+pub use self::cost::Cost;
 pub use self::decoder::Decoder;
 pub use self::encoded::{Encoded, HttpRequest};
 pub use self::error::{ErrorKind, ProviderError};

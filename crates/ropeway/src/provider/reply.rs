@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Cost;
 use crate::message::{AssistantMessage, ToolCall};
 
 /// One piece of an answer.
@@ -91,7 +92,7 @@ pub enum StopReason {
     Other(String),
 }
 
-/// What an answer has cost, in tokens.
+/// What an answer has cost, in tokens and, where the provider says so, in money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
@@ -105,6 +106,9 @@ pub struct Usage {
     pub cache_write: u64,
     /// What of the output was reasoning.
     pub reasoning: u64,
+    /// The amount that the provider says it charged; `None` if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 impl std::ops::AddAssign for Usage {
@@ -114,5 +118,9 @@ impl std::ops::AddAssign for Usage {
         self.cache_read += other.cache_read;
         self.cache_write += other.cache_write;
         self.reasoning += other.reasoning;
+        self.cost = match (self.cost, other.cost) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
     }
 }

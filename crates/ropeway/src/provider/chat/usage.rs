@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::provider::Usage;
+use crate::provider::{Cost, Usage};
 
 /// Reads a usage object; whatever is missing, null or no number is nothing.
 pub(super) fn read(usage: &Value) -> Usage {
@@ -26,5 +26,6 @@ pub(super) fn read(usage: &Value) -> Usage {
         cache_read: number(&["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]),
         cache_write: number(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]),
         reasoning,
+        cost: Cost::of_usage(usage),
     }
 }

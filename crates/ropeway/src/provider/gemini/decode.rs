@@ -174,6 +174,7 @@ impl Decoder {
             cache_read: number(counts.cached),
             cache_write: 0,
             reasoning: number(counts.thoughts),
+            cost: None,
         };
         self.draft.cost(usage, events);
     }

@@ -15,7 +15,7 @@ use crate::json;
 use crate::lowering::Lowered;
 use crate::message::{Dialect, Speaker};
 use crate::provider::draft::Draft;
-use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::{Cost, ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
 
 /// Items that are still being written are among the last ones; so many are looked at.
 const RECENT: usize = 1000;
@@ -371,5 +371,6 @@ fn usage(usage: &Value) -> Option<Usage> {
         cache_read: count("/input_tokens_details/cached_tokens"),
         cache_write: count("/input_tokens_details/cache_write_tokens"),
         reasoning: count("/output_tokens_details/reasoning_tokens"),
+        cost: Cost::of_usage(usage),
     })
 }

@@ -40,6 +40,9 @@ pub(super) fn write(saying: &Saying) -> Written {
     let mut bill = chunk(json!([]));
     bill["usage"] = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output,
         "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0}});
+    if let Some(cost) = saying.usage.cost {
+        bill["usage"]["cost"] = json!(cost);
+    }
     let end = choice(json!({}), word(&stop).into()) + &data(&bill) + "data: [DONE]\n\n";
     Written { said, end }
 }

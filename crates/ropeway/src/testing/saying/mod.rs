@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::ModelAnswer;
 use crate::message::Dialect;
-use crate::provider::{Ending, ErrorKind, Exchange, Provider, Recording, Settings, StopReason, Usage};
+use crate::provider::{Cost, Ending, ErrorKind, Exchange, Provider, Recording, Settings, StopReason, Usage};
 
 /// What a signature looks like, and what else is only for the speaker to read.
 const SIGNATURE: &str = "c2lnbmVkIGJ5IHRoZSByb3Bld2F5";
@@ -133,6 +133,13 @@ impl Saying {
     #[must_use]
     pub fn costing(mut self, input: u64, output: u64) -> Self {
         self.usage = Usage { input, output, ..Usage::default() };
+        self
+    }
+
+    /// States the amount charged, in US dollars, as OpenRouter does. Only Chat Completions has a place for it.
+    #[must_use]
+    pub fn charging(mut self, dollars: f64) -> Self {
+        self.usage.cost = Cost::from_usd(dollars);
         self
     }
 

@@ -117,7 +117,7 @@ fn costs_are_as_they_were_told_last_and_the_input_is_their_sum() {
     let mut frames = stream([], "end_turn");
     frames[0]["message"]["usage"] = json!({"input_tokens": 5, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 200, "output_tokens": 1, "output_tokens_details": null});
     frames[1]["usage"] = json!({"input_tokens": 6, "cache_creation_input_tokens": null, "output_tokens": 96, "output_tokens_details": {"thinking_tokens": 21}});
-    let usage = Usage { input: 236, output: 96, cache_read: 200, cache_write: 30, reasoning: 21 };
+    let usage = Usage { input: 236, output: 96, cache_read: 200, cache_write: 30, reasoning: 21, ..Usage::default() };
     assert_eq!(reply(frames.clone()).usage, usage);
     // A second report does not add up.
     frames.insert(2, json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 97}}));

@@ -126,13 +126,15 @@ fn a_cost_is_read_wherever_it_stands_and_however_much_of_it_there_is() {
 fn a_cost_has_many_names() {
     let openai = json!({"prompt_tokens": 10, "completion_tokens": 8, "total_tokens": 18,
         "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 5}});
-    assert_eq!(usage(openai), Usage { input: 10, output: 8, cache_read: 4, cache_write: 0, reasoning: 5 });
+    assert_eq!(usage(openai), Usage { input: 10, output: 8, cache_read: 4, reasoning: 5, ..Usage::default() });
     let deepseek = json!({"prompt_tokens": 10, "completion_tokens": 8, "prompt_cache_hit_tokens": 6});
     assert_eq!(usage(deepseek), Usage { input: 10, output: 8, cache_read: 6, ..Usage::default() });
     let gateway = json!({"prompt_tokens": 10, "completion_tokens": 8, "cache_creation_input_tokens": 7});
     assert_eq!(usage(gateway), Usage { input: 10, output: 8, cache_write: 7, ..Usage::default() });
     let reasoning_beside = json!({"prompt_tokens": 10, "completion_tokens": 8, "total_tokens": 23, "completion_tokens_details": {"reasoning_tokens": 5}});
     assert_eq!(usage(reasoning_beside), Usage { input: 10, output: 13, reasoning: 5, ..Usage::default() });
+    let charged = json!({"prompt_tokens": 10, "completion_tokens": 8, "cost": 0.0012});
+    assert_eq!(usage(charged).cost.map(|cost| cost.to_string()).as_deref(), Some("$0.0012"));
 }
 
 #[test]

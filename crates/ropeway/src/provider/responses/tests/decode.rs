@@ -15,7 +15,7 @@ fn pieces_of_text_are_told_as_they_come() {
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
         "output_tokens": 20, "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 120});
     let (events, reply) = told(&stream);
-    let usage = Usage { input: 100, output: 20, cache_read: 60, cache_write: 30, reasoning: 5 };
+    let usage = Usage { input: 100, output: 20, cache_read: 60, cache_write: 30, reasoning: 5, ..Usage::default() };
     let expected =
         [ReplyEvent::Text("Hello,".to_owned()), ReplyEvent::Text(" world".to_owned()), ReplyEvent::Usage(usage)];
     assert_eq!(events, expected);

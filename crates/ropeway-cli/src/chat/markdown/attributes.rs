@@ -1,0 +1,59 @@
+//! Text attributes: how a piece of text looks on a terminal.
+
+use std::ops::BitOr;
+
+use anstyle::{AnsiColor, Effects, Style};
+
+/// A set of text attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attributes(u8);
+
+impl Attributes {
+    pub(super) const PLAIN: Self = Self(0);
+    pub(super) const BOLD: Self = Self(1);
+    pub(super) const ITALIC: Self = Self(2);
+    pub(super) const STRUCK: Self = Self(4);
+    pub(super) const UNDERLINED: Self = Self(8);
+    pub(super) const CODE: Self = Self(16);
+    pub(super) const FAINT: Self = Self(32);
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Returns the style that shows these attributes.
+    fn style(self) -> Style {
+        let mut effects = Effects::new();
+        for (attribute, effect) in [
+            (Self::BOLD, Effects::BOLD),
+            (Self::ITALIC, Effects::ITALIC),
+            (Self::STRUCK, Effects::STRIKETHROUGH),
+            (Self::UNDERLINED, Effects::UNDERLINE),
+            (Self::FAINT, Effects::DIMMED),
+        ] {
+            if self.has(attribute) {
+                effects = effects.insert(effect);
+            }
+        }
+        let colour = self.has(Self::CODE).then(|| AnsiColor::Cyan.into());
+        Style::new().fg_color(colour).effects(effects)
+    }
+
+    /// Appends the text in these attributes, which are reset behind it.
+    pub(super) fn write(self, text: &str, out: &mut String) {
+        if self == Self::PLAIN || text.is_empty() {
+            out.push_str(text);
+        } else {
+            let style = self.style();
+            out.push_str(&format!("{style}{text}{style:#}"));
+        }
+    }
+}
+
+impl BitOr for Attributes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

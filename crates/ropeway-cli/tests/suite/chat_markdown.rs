@@ -1,0 +1,291 @@
+//! `ropeway chat` on a terminal: Markdown, widths, line breaks in messages, and what is shown beside the text.
+
+use ropeway::message::Dialect;
+use ropeway::testing::{ModelAnswer, Saying};
+use serde_json::{Value, json};
+
+use crate::chat::Model;
+use crate::chat_terminal::{CTRL_D, PROMPT, Window};
+
+const TEXT: &str = "\
+# Result
+
+Some **bold words** and `code`, see [the docs](https://example.com/docs) for all that there is to know.
+
+1. First item with enough words to wrap at forty columns
+   - nested item
+2. Second
+
+```sh
+echo 'a line of code that is longer than forty columns'
+```
+
+> A quote with a few words in it
+
+| Name | Value |
+|------|------:|
+| one  | 1     |
+";
+
+fn coloured(command: &mut std::process::Command) {
+    command.env_remove("NO_COLOR");
+}
+
+/// A chat in which the model says this once, and the lines that it took on a terminal of so many columns.
+fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> Vec<String> {
+    let model = Model::saying([Saying::text(text)]);
+    let mut window = Window::sized(model.chat(&[&["--no-tools"], arguments].concat()), columns, change);
+    window.say("go");
+    window.see("\u{1b}[?2004l");
+    let shown = window.see("tokens");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let mut lines: Vec<String> = shown.split("\r\n").map(last_of_line).collect();
+    // The end of what was typed comes before, the usage behind.
+    lines.pop();
+    lines.into_iter().skip_while(String::is_empty).collect()
+}
+
+/// What stays of a line on which the status line stood before.
+fn last_of_line(line: &str) -> String {
+    line.rsplit('\r').next().unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn markdown_is_rendered_at_40_columns() {
+    let expected = [
+        "Result",
+        "",
+        "Some bold words and code, see the docs",
+        "(https://example.com/docs) for all that",
+        "there is to know.",
+        "",
+        "1. First item with enough words to wrap",
+        "   at forty columns",
+        "   • nested item",
+        "2. Second",
+        "",
+        "```sh",
+        "echo 'a line of code that is longer than forty columns'",
+        "```",
+        "",
+        "│ A quote with a few words in it",
+        "",
+        "Name │ Value",
+        "─────┼──────",
+        "one  │     1",
+    ];
+    assert_eq!(lines(TEXT, 40, &[], coloured), expected);
+}
+
+#[test]
+fn markdown_is_rendered_at_80_and_200_columns() {
+    for columns in [80, 200] {
+        let lines = lines(TEXT, columns, &[], coloured);
+        let first = "Some bold words and code, see the docs (https://example.com/docs) for all that";
+        assert!(lines[2].starts_with(first) && lines[2].len() <= usize::from(columns), "{lines:?}");
+        assert!(lines.contains(&"1. First item with enough words to wrap at forty columns".to_owned()), "{lines:?}");
+        assert_eq!(lines.last().map(String::as_str), Some("one  │     1"));
+    }
+}
+
+#[test]
+fn words_wrap_on_a_terminal_of_20_columns() {
+    let lines = lines("- one two three four five\n- 日本語の文章を書く", 20, &[], coloured);
+    assert_eq!(lines, ["• one two three four", "  five", "• 日本語の文章を書く"]);
+}
+
+#[test]
+fn without_colours_markers_show_the_structure() {
+    let lines = lines(TEXT, 80, &[], |command| {
+        command.env("NO_COLOR", "1");
+    });
+    assert_eq!(lines[0], "# Result");
+    assert!(lines[2].starts_with("Some **bold words** and `code`, see the docs (https://"), "{lines:?}");
+    assert!(lines.contains(&"│ A quote with a few words in it".to_owned()), "{lines:?}");
+}
+
+#[test]
+fn text_stays_as_it_came_where_nothing_else_is_wanted() {
+    let source: Vec<&str> = TEXT.lines().collect();
+    assert_eq!(lines(TEXT, 40, &["--plain"], coloured), source);
+    let model = Model::saying([Saying::text(TEXT)]);
+    assert_eq!(model.chat(&["--no-tools", "-p", "go"]).run().expect(0).stdout, TEXT);
+    let model = Model::saying([Saying::text(TEXT)]);
+    let window = Window::sized(model.chat(&["--no-tools", "-p", "go"]), 40, |command| {
+        command.env("TERM", "dumb");
+    });
+    assert_eq!(window.end_with_screen(0).replace("\r\n", "\n"), TEXT);
+}
+
+#[test]
+fn rendering_is_switched_off_and_on_in_a_chat() {
+    let model = Model::saying(["**one**", "**two**", "**three**"].map(Saying::text));
+    let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
+    window.say("a");
+    window.see("\u{1b}[1mone\u{1b}[0m\r\n");
+    window.say("/plain");
+    window.see("text is shown as it comes");
+    window.say("b");
+    window.see("**two**\r\n");
+    window.say("/plain");
+    window.see("Markdown is rendered");
+    window.say("c");
+    window.see("\u{1b}[1mthree\u{1b}[0m\r\n");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn words_are_shown_while_the_rest_is_on_its_way_and_a_resize_counts() {
+    let events = Saying::text("one two three four five six seven eight").events(Dialect::Chat);
+    let at = events.find("five").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let model = Model::answering([ModelAnswer::events(&events[..at]).wait().then(&events[at..])]);
+    let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
+    window.say("go");
+    window.see("one two three four ");
+    window.resize(20);
+    model.server.go_on();
+    window.see("\r\nfive six seven eight\r\n");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn a_message_has_line_breaks_by_three_keys() {
+    let model = Model::saying([Saying::text("Read.")]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("one\\\rtwo\u{a}three\u{1b}\rfour\\\\");
+    window.see("Read.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert_eq!(model.server.bodies()[0]["messages"][0]["content"], "one\ntwo\nthree\nfour\\\\");
+}
+
+#[test]
+fn a_line_that_is_typed_ahead_is_sent_at_the_next_prompt() {
+    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let first = ModelAnswer::events(&events[..at]).wait().then(&events[at..]);
+    let model = Model::answering([first, Saying::text("Heard.").answer(Dialect::Chat)]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("tell");
+    window.see("It was a dark ");
+    window.press("and then?\r");
+    model.server.go_on();
+    window.see("Heard.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let said: Vec<Value> = model.server.bodies()[1]["messages"].as_array().expect("messages").clone();
+    assert_eq!(said.last().expect("a message")["content"], "and then?");
+}
+
+fn models(names: &[&str]) -> ModelAnswer {
+    let models: Vec<Value> = names.iter().map(|name| json!({"id": name})).collect();
+    ModelAnswer::json(200, &json!({"object": "list", "data": models}))
+}
+
+#[test]
+fn models_are_listed_and_a_name_is_checked() {
+    let list = || models(&["parrot", "cockatoo", "mag\u{1b}[2Jpie"]);
+    let missing = ModelAnswer::json(404, &json!({"error": {"message": "no list here"}}));
+    let model = Model::answering([list(), list(), list(), missing]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("/model");
+    let listed = window.see("magpie");
+    assert!(listed.contains("● parrot") && listed.contains("cockatoo"), "{listed}");
+    window.say("/model cockato");
+    window.see("error: the provider has no model `cockato`");
+    window.see("did you mean `cockatoo`?");
+    window.see("`/model cockato --force` uses this one anyway");
+    window.say("/model cockatoo");
+    window.see("cockatoo is asked from now on");
+    window.say("/model other");
+    window.see("warning: using `other` unchecked: could not list the models");
+    window.see("other is asked from now on");
+    window.say("/model third --force");
+    window.see("third is asked from now on");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert_eq!(model.server.requests().len(), 4);
+}
+
+#[test]
+fn a_provider_that_hangs_delays_the_list_of_models_for_seconds_only() {
+    let model = Model::answering([ModelAnswer::silence()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("/model");
+    window.see("error: the provider did not list its models within 5 s");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn the_whole_result_of_a_call_is_shown_on_request() {
+    let call = |id: &str, text: &str| Saying::call(id, "fail", json!({"message": text}));
+    let model = Model::saying([call("a", "one\ntwo\nthree"), call("b", "four\u{1b}[2J\nfive"), Saying::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--yes"]));
+    window.say("go");
+    window.see("(and 2 more lines)");
+    window.see("Done.");
+    window.say("/expand");
+    let shown = window.see("five");
+    assert!(shown.contains("demo.fail · ") && shown.contains("four\r\n"), "{shown}");
+    window.say("/expand 2");
+    window.see("one\r\ntwo\r\nthree\r\n");
+    window.say("/expand 9");
+    window.see("error: no result 9: the last 2 results are kept");
+    window.say("/expnd");
+    window.see("did you mean `/expand`?");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn the_cost_is_shown_where_the_provider_states_it() {
+    let model = Model::saying([Saying::text("A.").charging(0.0012), Saying::text("B.")]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("a");
+    window.see("10 tokens read, 5 written · $0.0012 · ");
+    window.say("b");
+    let usage = window.see(PROMPT);
+    assert!(usage.contains("10 tokens read, 5 written · ") && !usage.contains('$'), "{usage}");
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let model = Model::saying([Saying::text("A.").charging(0.25)]);
+    let run = model.chat(&["--no-tools", "--json", "-p", "a"]).run().expect(0);
+    let last: Value = serde_json::from_str(run.stdout.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["usage"]["cost"], 0.25);
+}
+
+#[test]
+fn ctrl_c_in_the_midst_of_text_leaves_the_cursor_on_a_clean_line() {
+    let events = Saying::text("It was **a dark** night").events(Dialect::Chat);
+    let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
+    let stalled = || ModelAnswer::events(&events[..at]).stall();
+    for columns in [20, 80] {
+        let model = Model::answering([stalled()]);
+        let mut window = Window::sized(model.chat(&["--no-tools", "-p", "go"]), columns, coloured);
+        window.see("dark\u{1b}[0m ");
+        window.interrupt();
+        let screen = window.end_with_screen(130);
+        assert!(screen.ends_with("dark\u{1b}[0m \r\n"), "{screen:?}");
+        let model = Model::answering([stalled()]);
+        let mut window = Window::sized(model.chat(&["--no-tools"]), columns, coloured);
+        window.say("go");
+        window.see("dark\u{1b}[0m ");
+        window.interrupt();
+        window.see("\r\n\u{1b}[2mcancelled · ");
+        window.see(PROMPT);
+        window.press(CTRL_D);
+        window.end().expect(0);
+    }
+}
