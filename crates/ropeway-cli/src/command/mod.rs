@@ -44,8 +44,8 @@ use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
 use crate::text::clean_json;
 use crate::trust::{Mode, VARIABLE};
-use crate::veil::{Veiled, VeiledJson};
-use crate::{demo, duration, status, veil};
+use crate::veil::VeiledJson;
+use crate::{demo, duration, status, veil, verbose_log};
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -73,10 +73,10 @@ struct Options {
     /// End the whole command after this time: 5s, 500ms, 2m
     #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// Show what happens underneath; twice for every message
+    /// Verbose output on standard error; -vv logs every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// Add what happens to this file, a line of JSON for each event
+    /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Log also what tools are called with, and what they answer
@@ -150,7 +150,7 @@ impl CommandLine {
             watch(deadline.clone());
         }
         if verbose > 0 {
-            show_logs(verbose);
+            verbose_log::start(verbose);
         }
         // What a server has started and let go of comes to us, and goes with us. Where that cannot be, the servers still end.
         let _ = become_subreaper();
@@ -249,20 +249,6 @@ fn leave() {
 fn leave_terminal() {
     status::wipe();
     line::restore();
-}
-
-fn show_logs(verbose: u8) {
-    let level = if verbose > 1 { "trace" } else { "debug" };
-    let filter = tracing_subscriber::EnvFilter::new(format!("warn,ropeway={level}"));
-    // Somebody who reads logs through a pipe wants no colours, and who set `NO_COLOR` does not either.
-    let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || Veiled { to: std::io::stderr(), colours })
-        .with_ansi(colours)
-        .finish();
-    // It is set once; a second time would change nothing.
-    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.

@@ -31,6 +31,7 @@ mod terminal;
 mod trial;
 mod trouble;
 mod trust;
+mod verbose;
 
 use std::ffi::OsStr;
 use std::path::Path;

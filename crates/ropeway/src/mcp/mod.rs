@@ -11,6 +11,7 @@ pub(crate) mod fuzz;
 mod handshake;
 mod host;
 mod inbox;
+mod message_log;
 mod pace;
 mod pages;
 mod prompts;
