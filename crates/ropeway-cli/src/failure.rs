@@ -11,7 +11,7 @@ use ropeway::provider::{ErrorKind, ProviderError};
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::signature::{arguments, signature};
-use crate::text::{clean, clean_line, terminal_width, width, wrap};
+use crate::text::{clean, clean_line, terminal_width, width, without_prefix, wrap};
 
 /// What the exit code of the command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,10 @@ impl Failure {
             ErrorKind::ContextLength | ErrorKind::TooLarge | ErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error)
+        let mut failure = Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error);
+        // The tools of the request have the names that models use.
+        failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = without_prefix(words));
+        failure
     }
 
     /// Adds the causes of an error whose own words are said already.
@@ -165,6 +168,12 @@ impl Failure {
     /// Adds something to try.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// The same with another name for a tool: people type other names than models.
+    pub(crate) fn naming(mut self, tool: &str, shown: &str) -> Self {
+        self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
         self
     }
 

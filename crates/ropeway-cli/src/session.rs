@@ -317,7 +317,7 @@ impl Session {
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
-            Some(error) => Err(Failure::from(error)),
+            Some(error) => Err(Failure::from(error).naming(&definition.name, &self.names.shown(definition).name)),
         }
     }
 

@@ -163,6 +163,11 @@ pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Words about tools without the prefix that only models need: `` `mcp_files_read` `` becomes `` `files_read` ``.
+pub(crate) fn without_prefix(words: &str) -> String {
+    words.replace("`mcp_", "`")
+}
+
 /// How many columns of a terminal one line of text takes.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.width() } else { clusters(text).map(|(_, columns)| columns).sum() }

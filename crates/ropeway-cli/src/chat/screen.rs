@@ -17,7 +17,7 @@ use crate::command::{Reader, say, write};
 use crate::failure::Failure;
 use crate::help::{Help, is_absent};
 use crate::status::{self, Status};
-use crate::text::{clean_line, terminal_width};
+use crate::text::{clean_line, terminal_width, without_prefix};
 use crate::veil::{self, Flow};
 
 const FAINT: Style = Style::new().dimmed();
@@ -236,7 +236,7 @@ impl Screen {
     /// Says that something is odd.
     pub(crate) fn warn(&mut self, message: &str) {
         self.last = None;
-        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(message)));
+        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&without_prefix(message))));
     }
 
     /// Tells scripts what a turn came to.

@@ -30,10 +30,11 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
-    become_subreaper, end_children, end_children_on_signals, end_children_on_termination, end_descendants,
+    become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
 };
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
+use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
 pub(crate) use self::prompt::fill as fill_prompt;
@@ -157,7 +158,13 @@ impl CommandLine {
         // Without it there is still the ordinary end.
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
-            _ => end_children_on_signals(leave),
+            _ => end_children_on_signals_with(|signal| {
+                end_descendants();
+                if signal == SignalKind::interrupt().as_raw_value() {
+                    status::end_interrupted_line();
+                }
+                leave_terminal();
+            }),
         };
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(run(self.command, setting));
@@ -247,7 +254,7 @@ fn leave() {
 
 /// Leaves the terminal as it should be when the process ends in the midst of something.
 fn leave_terminal() {
-    status::wipe();
+    status::wipe_shown();
     line::restore();
 }
 

@@ -79,7 +79,7 @@ fn what_the_file_wants_of_tools_and_does_not_get_is_noted() {
         [
             "in `tools.deny`, no tool is meant by `x*`, `y`",
             "in `tools`, no tool is meant by `no`",
-            "more than one of its tools is called `mcp_a_same`",
+            "more than one of its tools is called `same`",
         ]
     );
     assert_eq!(notes("[calculate]"), [""; 0]);
