@@ -187,7 +187,12 @@ impl Chat {
             }
             return Ok(Exit::Done);
         }
-        let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await?;
+        // Without a model no server is started, and nothing else shows what is odd about the file.
+        let warned = |failure: Failure| {
+            servers.show_all_warnings();
+            failure
+        };
+        let ModelChoice { provider, model, place, why } = self.model.choose(Some(&chat), file).await.map_err(warned)?;
         let provider = Provider::new(provider).map_err(|error| Failure::provider(error.to_string(), &error))?;
         if self.no_tools {
             servers.config.servers.clear();

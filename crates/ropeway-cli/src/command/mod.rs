@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod doctor;
 mod events;
+mod examples;
 mod health;
 mod import;
 mod lock;
@@ -37,6 +38,7 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
+use self::examples::with_exit_codes;
 pub(crate) use self::prompt::fill as fill_prompt;
 pub(crate) use self::tools::text as tools_text;
 use crate::chat::line;
@@ -56,7 +58,7 @@ const FORCE: Duration = Duration::from_millis(700);
 /// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
 /// of a built-in demo server are shown.
 #[derive(Debug, Parser)]
-#[command(name = "ropeway", version, after_help = EXIT_CODES)]
+#[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::ROPEWAY))]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -90,29 +92,29 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::TOOLS))]
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
     #[command(after_help = chat::EXIT_CODES, after_long_help = format!("{}\n\n{}", chat::EXAMPLES, chat::EXIT_CODES))]
     Chat(Box<chat::Chat>),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
     Read(read::Read),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPTS))]
     Prompts(prompts::Prompts),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPT))]
     Prompt(prompt::GetPrompt),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(health::EXAMPLES))]
     Health(health::Health),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::DOCTOR))]
     Doctor(doctor::Doctor),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::EVENTS))]
     Events(events::Follow),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", add::EXAMPLES))]
     Add(add::Add),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::REMOVE))]
     Remove(remove::Remove),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
     Import(import::Import),
@@ -120,11 +122,12 @@ enum Command {
     Trust(trust::Trust),
     #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
     Lock(lock::Lock),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::CONFIG))]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
     /// Be the demo server: speak MCP on standard input and output
+    #[command(after_help = examples::DEMO_SERVER)]
     DemoServer,
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, faint, is_absent, tools as count};
+use crate::help::{faint, is_absent, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
@@ -59,7 +59,7 @@ impl Tools {
                     print(&list(session, &listing, &source, whole, width()))?;
                 }
             }
-            Ok(exit(&listing.verdicts))
+            Ok(session.exit(&listing.verdicts))
         })
         .await
     }

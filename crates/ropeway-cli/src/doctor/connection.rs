@@ -12,7 +12,7 @@ use url::Url;
 use super::address::{self, Tongue};
 use super::finding::Finding;
 use super::{Given, offer, words};
-use crate::failure::Exit;
+use crate::failure::{Exit, exit_of_connect};
 use crate::text::clean_line;
 
 const CHECK: &str = "handshake";
@@ -131,7 +131,7 @@ async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectError) -> V
         }
         (ConnectError::Hangup { .. }, _) => unreachable("the server closed its standard output".to_owned()),
         (ConnectError::Protocol(_), _) => unreachable(chain(cause)).fix("it may be no MCP server, or need an argument"),
-        _ => unreachable(chain(cause)),
+        _ => problem(exit_of_connect(cause), chain(cause)),
     };
     vec![finding]
 }
@@ -161,11 +161,11 @@ async fn web_trouble(
         ConnectError::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
         ConnectError::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
         ConnectError::Status { status: 403, .. } => {
-            problem(Exit::NeedsAuth, "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
+            problem(exit_of_connect(cause), "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
                 .fix("the token may lack a permission, or the server refuses this address or `Origin`")
         }
         ConnectError::Status { status: 407, .. } => {
-            problem(Exit::NeedsAuth, "the proxy wants to know who is asking".to_owned())
+            problem(exit_of_connect(cause), "the proxy wants to know who is asking".to_owned())
                 .fix("put it into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
         }
         ConnectError::Status { status: status @ (404 | 405), .. } => {
@@ -177,7 +177,7 @@ async fn web_trouble(
                 None => finding.fix("correct the path of the URL; neither /mcp nor /sse answers there"),
             }
         }
-        ConnectError::Status { status: 300..400, .. } => problem(Exit::Usage, chain(cause))
+        ConnectError::Status { status: 300..400, .. } => problem(exit_of_connect(cause), chain(cause))
             .fix("use the URL that it leads to, if you trust it: a token is not sent on to another host"),
         ConnectError::Status { status: 500.., .. } => problem(Exit::Unreachable, chain(cause))
             .fix("the trouble is on the server's side: try later, or read its log"),
@@ -186,12 +186,12 @@ async fn web_trouble(
             speaks_plain(url)
         }
         ConnectError::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
-            problem(Exit::Usage, "the server speaks TLS there, and the URL says plain HTTP".to_owned())
+            problem(exit_of_connect(cause), "the server speaks TLS there, and the URL says plain HTTP".to_owned())
                 .fix(format!("use `{}`", other_scheme(url, "https")))
         }
         ConnectError::Protocol(_) | ConnectError::Refused(_) => problem(Exit::Unreachable, chain(cause))
             .fix("there may be a web page or another service behind the URL: correct its path"),
-        _ => problem(Exit::Unreachable, chain(cause)),
+        _ => problem(exit_of_connect(cause), chain(cause)),
     };
     vec![finding]
 }
@@ -243,7 +243,7 @@ async fn tls_trouble(url: &Url, trouble: TlsTrouble, cause: &ConnectError) -> Fi
 }
 
 fn speaks_plain(url: &Url) -> Finding {
-    Finding::problem(CHECK, Exit::Usage, "the server speaks plain HTTP there, and the URL says https")
+    Finding::problem(CHECK, Exit::Unreachable, "the server speaks plain HTTP there, and the URL says https")
         .fix(format!("use `{}`", other_scheme(url, "http")))
 }
 

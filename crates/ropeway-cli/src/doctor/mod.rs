@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 
-pub(crate) use self::finding::{Finding, Report, worst};
+pub(crate) use self::finding::{Finding, Report};
 pub(crate) use self::surroundings::Surroundings;
 
 /// Where the settings of a server come from, and so what there is to change.
