@@ -11,7 +11,7 @@ use ropeway::provider::{ErrorKind, ProviderError};
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
 
 use crate::signature::{arguments, signature};
-use crate::text::{clean, clean_line, terminal_width, width, wrap};
+use crate::text::{clean, clean_line, terminal_width, width, without_prefix, wrap};
 
 /// What the exit code of the command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,12 @@ impl Failure {
         Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
     }
 
+    /// A server that does not list its tools: no tool has failed, but the server is of no use.
+    pub(crate) fn listing(error: &CallError) -> Self {
+        let failure = Self::from(error);
+        if failure.exit == Exit::ToolError { failure.ending(Exit::Unreachable) } else { failure }
+    }
+
     /// A configuration that makes no sense.
     pub(crate) fn config(error: &ConfigError) -> Self {
         let file = error.file.display();
@@ -127,7 +133,10 @@ impl Failure {
             ErrorKind::ContextLength | ErrorKind::TooLarge | ErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error)
+        let mut failure = Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error);
+        // The tools of the request have the names that models use.
+        failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = without_prefix(words));
+        failure
     }
 
     /// Adds the causes of an error whose own words are said already.
@@ -165,6 +174,12 @@ impl Failure {
     /// Adds something to try.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// The same with another name for a tool: people type other names than models.
+    pub(crate) fn naming(mut self, tool: &str, shown: &str) -> Self {
+        self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
         self
     }
 
@@ -323,14 +338,31 @@ fn challenge(error: &ConnectError) -> Option<Option<String>> {
     }
 }
 
-/// A server may be unavailable because it was too slow, or because it does not know us.
+/// The exit code of an error with a connection among its causes.
 fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
-    let exit = connect_errors(cause).find_map(|error| match error {
-        ConnectError::NeedsAuth { .. } => Some(Exit::NeedsAuth),
-        ConnectError::Timeout { .. } => Some(Exit::Timeout),
-        _ => None,
-    });
-    exit.unwrap_or(Exit::Unreachable)
+    connect_errors(cause).next().map_or(Exit::Unreachable, exit_of_connect)
+}
+
+/// The exit code of a connection that could not be made, in every command.
+pub(crate) fn exit_of_connect(error: &ConnectError) -> Exit {
+    match error {
+        ConnectError::NeedsAuth { .. } | ConnectError::Status { status: 401 | 403 | 407, .. } => Exit::NeedsAuth,
+        ConnectError::Timeout { .. } => Exit::Timeout,
+        ConnectError::Address { .. } => Exit::Usage,
+        _ => Exit::Unreachable,
+    }
+}
+
+/// The exit code of several servers of which none is usable: that of the worst. A timeout may hide anything.
+pub(crate) fn worst_exit(exits: impl IntoIterator<Item = Exit>) -> Exit {
+    let rank = |exit: &Exit| match exit {
+        Exit::Timeout => 4,
+        Exit::Unreachable => 3,
+        Exit::NeedsAuth => 2,
+        Exit::Usage | Exit::ToolError | Exit::Interrupted => 1,
+        Exit::Done => 0,
+    };
+    exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
 
 use crate::doctor::{Given, remedy};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, worst_exit};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
 use crate::text::{clean_line, width, wrap};
@@ -270,20 +270,21 @@ pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
 }
 
 /// The exit code of the worst that is the matter with some servers.
-pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Exit {
-    let any = |is: fn(&Outcome) -> bool| outcomes.clone().any(is);
-    match () {
-        () if any(is_on_its_way) => Exit::Timeout,
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Exit {
+    worst_exit(outcomes.map(exit_of))
+}
+
+/// The exit code of a server that is not as it should be, as far as its outcome tells; [`Session::exit`] knows more.
+///
+/// [`Session::exit`]: crate::session::Session::exit
+pub(crate) fn exit_of(outcome: &Outcome) -> Exit {
+    match outcome {
+        outcome if is_on_its_way(outcome) => Exit::Timeout,
         // One that is ready, and ill all the same, gives no sign of life.
-        () if any(|outcome| matches!(outcome, Outcome::Down { .. } | Outcome::Ready { .. })) => Exit::Unreachable,
-        () if any(|outcome| matches!(outcome, Outcome::NeedsAuth)) => Exit::NeedsAuth,
-        () if any(|outcome| {
-            matches!(outcome, Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::FilteredToZero { .. })
-        }) =>
-        {
-            Exit::Usage
-        }
-        () => Exit::Done,
+        Outcome::Down { .. } | Outcome::Ready { .. } => Exit::Unreachable,
+        Outcome::NeedsAuth => Exit::NeedsAuth,
+        Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::FilteredToZero { .. } => Exit::Usage,
+        _ => Exit::Done,
     }
 }
 

@@ -40,6 +40,7 @@ mod telling;
 mod text;
 mod trust;
 mod veil;
+mod verbose_log;
 
 use std::process::ExitCode;
 

@@ -213,6 +213,14 @@ impl Servers {
         }
     }
 
+    /// Prints all warnings of the configuration to standard error, each once, for a command that ends before it has shown any.
+    pub(crate) fn show_all_warnings(&self) {
+        let mut shown = HashSet::new();
+        for warning in self.config.warnings.iter().filter(|warning| shown.insert(*warning)) {
+            say(&help::warning(warning));
+        }
+    }
+
     /// The same, for a command that goes on.
     pub(crate) fn lasting(mut self) -> Self {
         self.lasting = true;

@@ -20,8 +20,8 @@ use crate::argument::mistyped;
 use crate::command::say;
 use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
-use crate::failure::{Exit, Failure};
-use crate::help::{Help, is_absent, is_on_its_way, warning};
+use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
+use crate::help::{self, Help, is_absent, is_on_its_way, warning};
 use crate::lockfile::{self, Locked};
 use crate::names::{Names, server_of};
 use crate::servers::Servers;
@@ -234,7 +234,7 @@ impl Session {
             (Some(State::Ready { .. }), Some(server)) => {
                 match self.step("listing the tools of", alias, server.refresh_tools()).await? {
                     Ok(_) => return Ok(()),
-                    Err(error) => error.into(),
+                    Err(error) => Failure::listing(&error),
                 }
             }
             _ => Failure::new(Exit::Unreachable, verdict.to_string()),
@@ -263,6 +263,23 @@ impl Session {
     /// The one server of the command, when there is just one.
     pub(crate) fn single(&self) -> Option<&Alias> {
         self.single.as_ref()
+    }
+
+    /// The exit code of a list of servers: done where some are there and none is late, else that of the worst of them.
+    pub(crate) fn exit(&self, verdicts: &[Verdict]) -> Exit {
+        match help::exit(verdicts) {
+            Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
+            exit => exit,
+        }
+    }
+
+    /// The exit code of a server that is not as it should be. Of one that is down, the cause decides.
+    pub(crate) fn exit_of(&self, Verdict { server, outcome, .. }: &Verdict) -> Exit {
+        let state = self.server(server).map(|server| server.state().borrow().clone());
+        match (outcome, state) {
+            (Outcome::Down { .. }, Some(State::Down { cause, .. })) => exit_of_connect(&cause),
+            (outcome, _) => help::exit_of(outcome),
+        }
     }
 
     /// The tools, and how each server stands.
@@ -373,7 +390,7 @@ impl Session {
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
-            Some(error) => Err(Failure::from(error)),
+            Some(error) => Err(Failure::from(error).naming(&definition.name, &self.names.shown(definition).name)),
         }
     }
 

@@ -88,7 +88,7 @@ impl Status {
             done = &mut step => return done,
             () = tokio::time::sleep_until(self.began + PATIENCE) => {}
         }
-        let _line = Line;
+        let _line = Line::new();
         let mut frames = tokio::time::interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut spinner = SPINNER.iter().cycle();
@@ -105,6 +105,9 @@ impl Status {
                     let width = terminal_width(&stderr).unwrap_or(80).min(screen_columns(&stderr));
                     let line = line(&label(), progress.as_ref(), width);
                     let frame = spinner.next().unwrap_or(&"");
+                    if IS_OVER.load(Ordering::Acquire) {
+                        continue;
+                    }
                     // A terminal that is gone is no reason to fail.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
                 }
@@ -117,6 +120,33 @@ impl Status {
 fn is_visible() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     !dumb && std::io::stderr().is_terminal()
+}
+
+/// Whether a status line stands on the terminal now.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process is about to end: no more frames are drawn.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the cursor at the beginning of a line when Ctrl-C ends the process: a status line is wiped together with the `^C` that the
+/// terminal shows, and any other line, which may hold a part of the result, is ended.
+pub(crate) fn end_interrupted_line() {
+    IS_OVER.store(true, Ordering::Release);
+    if IS_SHOWN.load(Ordering::Acquire) {
+        wipe();
+    } else if std::io::stderr().is_terminal() {
+        // A terminal that is gone is no reason to fail.
+        let _ = std::io::stderr().write_all(b"\n");
+    } else if std::io::stdout().is_terminal() {
+        let _ = std::io::stdout().write_all(b"\n");
+    }
+}
+
+/// Wipes the status line, if one is shown.
+pub(crate) fn wipe_shown() {
+    if IS_SHOWN.load(Ordering::Acquire) {
+        wipe();
+    }
 }
 
 /// Wipes the line, should there be one.
@@ -141,16 +171,24 @@ pub(crate) fn leave() {
         // A terminal that is gone needs no line.
         let _ = writeln!(std::io::stderr());
     } else {
-        wipe();
+        wipe_shown();
     }
 }
 
 /// The line while it stands on the terminal; wiped when the wait ends, in whatever way.
 struct Line;
 
+impl Line {
+    fn new() -> Self {
+        IS_SHOWN.store(true, Ordering::Release);
+        Self
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         wipe();
+        IS_SHOWN.store(false, Ordering::Release);
     }
 }
 

@@ -58,18 +58,26 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
     overflow: Overflow,
     narrowest_last: usize,
+    /// Columns that are left out where there is no room for all, the least important first.
+    optional: Vec<usize>,
 }
 
 impl Table {
     /// A table with these headers; without any it has only rows.
     pub(crate) fn new(header: &[&str], overflow: Overflow) -> Self {
         let header = header.iter().map(|name| Cell::new(name).styled(HEADER)).collect();
-        Self { header, rows: Vec::new(), overflow, narrowest_last: NARROWEST_LAST }
+        Self { header, rows: Vec::new(), overflow, narrowest_last: NARROWEST_LAST, optional: Vec::new() }
     }
 
     /// The same, whose last column gives way down to so many columns before the others do.
     pub(crate) fn with_narrowest_last(mut self, columns: usize) -> Self {
         self.narrowest_last = columns;
+        self
+    }
+
+    /// The same, whose columns of these numbers are left out where there is no room for all, one after the other.
+    pub(crate) fn with_optional(mut self, columns: &[usize]) -> Self {
+        self.optional = columns.to_vec();
         self
     }
 
@@ -80,6 +88,39 @@ impl Table {
 
     /// Lays the table out, each line after `indent` spaces, in so many columns; whole lines when there is no end to them.
     pub(crate) fn render(&self, width: Option<usize>, indent: usize) -> String {
+        let room = width.map(|width| width.saturating_sub(indent));
+        let fitting = room.filter(|_| !self.optional.is_empty()).map(|room| self.fitting(room));
+        fitting.as_ref().unwrap_or(self).lay_out(width, indent)
+    }
+
+    /// The table without the optional columns for which a line has no room.
+    fn fitting(&self, room: usize) -> Self {
+        let mut table = self.clone();
+        let mut left_out = Vec::new();
+        for column in std::mem::take(&mut table.optional) {
+            // A long cell gives way before another column does.
+            let most = (room / 4).max(2 * NARROWEST);
+            let mut widths: Vec<usize> = table.widths(None).into_iter().map(|width| width.min(most)).collect();
+            if let Some(last) = widths.last_mut() {
+                *last = (*last).min(table.narrowest_last);
+            }
+            if widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) <= room {
+                break;
+            }
+            // Those before it that are gone have moved it.
+            let at = column - left_out.iter().filter(|gone| **gone < column).count();
+            if at + 1 == widths.len() {
+                table.narrowest_last = NARROWEST_LAST;
+            }
+            table.rows.iter_mut().chain([&mut table.header]).filter(|row| at < row.len()).for_each(|row| {
+                row.remove(at);
+            });
+            left_out.push(column);
+        }
+        table
+    }
+
+    fn lay_out(&self, width: Option<usize>, indent: usize) -> String {
         let widths = self.widths(width.map(|width| width.saturating_sub(indent)));
         let header = Some(&self.header).filter(|header| !header.is_empty());
         header.into_iter().chain(&self.rows).map(|row| self.lines(row, &widths, indent)).collect()
@@ -209,6 +250,16 @@ empty
             assert_eq!(text.lines().count(), 4, "{width}: {text}");
             assert!(text.lines().all(|line| columns(line) <= width.max(18)), "{width}: {text}");
         }
+    }
+
+    #[test]
+    fn optional_columns_give_way_one_after_the_other() {
+        let mut table = Table::new(&["A", "B", "C", "D"], Overflow::Cut).with_optional(&[3, 1]);
+        table.row(["aaaa", "bbbb", "cccc", "dddd"].map(Cell::new));
+        assert_eq!(plain(&table, Some(22)), "A     B     C     D\naaaa  bbbb  cccc  dddd\n");
+        assert_eq!(plain(&table, Some(21)), "A     B     C\naaaa  bbbb  cccc\n");
+        assert_eq!(plain(&table, Some(15)), "A     C\naaaa  cccc\n");
+        assert_eq!(plain(&table, None), "A     B     C     D\naaaa  bbbb  cccc  dddd\n");
     }
 
     #[test]

@@ -163,6 +163,11 @@ pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Words about tools without the prefix that only models need: `` `mcp_files_read` `` becomes `` `files_read` ``.
+pub(crate) fn without_prefix(words: &str) -> String {
+    words.replace("`mcp_", "`")
+}
+
 /// How many columns of a terminal one line of text takes.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.width() } else { clusters(text).map(|(_, columns)| columns).sum() }
@@ -386,7 +391,7 @@ pub(crate) fn screen_columns(stream: &impl AsFd) -> usize {
 /// How many columns of a terminal to write in: not all of them when a line would be too long to read.
 pub(crate) fn terminal_width(stream: &impl AsFd) -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
-    Some(usize::from(columns).clamp(30, 110))
+    Some(usize::from(columns).clamp(20, 110))
 }
 
 #[cfg(test)]

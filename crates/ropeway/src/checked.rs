@@ -88,7 +88,7 @@ impl CheckedTool {
             Some(warning) => warning.to_owned(),
             None => self.definition().input_schema.trouble()?,
         };
-        Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().name))
+        Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().own_name()))
     }
 
     /// Returns the tool's [summary](Tool::summarize) of a call, safe to show: one line of bounded length without control characters
@@ -128,7 +128,11 @@ impl CheckedTool {
             let validator = Validator::compile(&definition.input_schema);
             if validator.warning().is_some() {
                 // What is odd may be words of the server, which nobody here can tell from secrets.
-                tracing::warn!(tool = %definition.name, "the input schema is odd");
+                let server = match &definition.origin {
+                    Origin::Server { server, .. } => Some(server.as_str()),
+                    Origin::Local => None,
+                };
+                tracing::warn!(server, "the input schema of tool `{}` is odd", definition.own_name());
             }
             validator
         })

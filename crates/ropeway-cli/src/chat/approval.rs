@@ -161,14 +161,34 @@ fn meant(pattern: &ToolPattern, tools: &[&ToolDefinition]) -> Option<String> {
             Origin::Local => None,
         })
         .collect();
+    // The names that models use are compared, and shown as people type them.
+    let as_typed = |name: &str| {
+        let at = tools.iter().position(|tool| tool.name == name);
+        at.map_or_else(|| name.to_owned(), |at| dotted[at].clone())
+    };
     let names = tools.iter().map(|tool| tool.name.as_str());
     let own = tools.iter().zip(&dotted).find(|(tool, _)| tool.own_name() == text).map(|(_, dotted)| dotted.as_str());
     match own {
         Some(own) => suggest::ask(&[own]),
-        None => suggest::question(
-            text,
-            servers.iter().map(String::as_str).chain(dotted.iter().map(String::as_str)).chain(names),
-        ),
+        None => {
+            let all = servers.iter().map(String::as_str).chain(dotted.iter().map(String::as_str)).chain(names);
+            let mut near: Vec<String> = suggest::closest(text, all).into_iter().map(as_typed).collect();
+            near.dedup();
+            suggest::ask(&near.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The pattern that only this tool matches: `SERVER.TOOL` where its names are plain words, else the name that models use, since a
+/// server may call its tool `*`.
+pub(crate) fn pattern_of(tool: &ToolDefinition) -> String {
+    let is_plain =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    match &tool.origin {
+        Origin::Server { server, tool: own } if is_plain(server.as_str()) && is_plain(own) && **own != *tool.name => {
+            format!("{server}.{own}")
+        }
+        _ => glob(&tool.name),
     }
 }
 

@@ -533,8 +533,7 @@ impl<'a> Chat<'a> {
             && let Some(tool) = tools.get(&envelope.tool)
             && self.recipe.rules.policy().permission(tool.definition()) == Permission::Ask
         {
-            // The name that models use: a server may call its tool `*`.
-            let glob = approval::glob(&envelope.tool);
+            let glob = approval::pattern_of(tool.definition());
             let quoted = shlex::try_quote(&glob).map_or_else(|_| glob.clone(), |quoted| quoted.into_owned());
             say(&faint(&format!("    `--allow {quoted}` allows it, `--yes` all calls\n")));
         }

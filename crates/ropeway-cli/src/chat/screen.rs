@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::help::{Help, is_absent, is_on_its_way, line};
 use crate::mark::Mark;
 use crate::status::{self, Status};
-use crate::text::{clean_line, screen_columns, terminal_width};
+use crate::text::{clean_line, screen_columns, terminal_width, without_prefix};
 use crate::veil::{self, Flow};
 
 const FAINT: Style = Style::new().dimmed();
@@ -291,7 +291,7 @@ impl Screen {
     /// Says that something is odd.
     pub(crate) fn warn(&mut self, message: &str) {
         self.last = None;
-        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(message)));
+        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&without_prefix(message))));
     }
 
     /// Tells scripts what a turn came to.

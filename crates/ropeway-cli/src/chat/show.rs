@@ -19,11 +19,15 @@ const BAD: Style = AnsiColor::Red.on_default();
 /// How long a tool's name may be; nobody could read more at a glance.
 const LONGEST_NAME: usize = 200;
 
+/// What the names of tools begin with for models, and never for people.
+const PREFIX: &str = "mcp_";
+
 /// A tool's name for people: behind its server's, when it has one. A name that could be taken for something else is quoted.
 pub(crate) fn name(tool: &str, origin: &Origin) -> String {
     let name = match origin {
         Origin::Server { server, tool } => format!("{}.{}", word(server.as_str()), word(tool)),
-        Origin::Local => word(tool),
+        // A name that no tool has is the model's own, which may begin like those of servers.
+        Origin::Local => word(tool.strip_prefix(PREFIX).unwrap_or(tool)),
     };
     cut(&name, LONGEST_NAME)
 }
@@ -110,7 +114,18 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
 /// What came of a call, in a line.
 fn summary(envelope: &Envelope) -> String {
     if let Some(error) = &envelope.error {
-        return clean_line(&failure::line(error.as_ref()));
+        let own = match &envelope.origin {
+            Origin::Server { tool, .. } => tool,
+            Origin::Local => "",
+        };
+        let words = failure::line(error.as_ref());
+        // The model's name for a tool is not what people call it.
+        return clean_line(&match envelope.tool == own {
+            true => words,
+            false => {
+                words.replace(&format!("`{}`", envelope.tool), &format!("`{}`", name(&envelope.tool, &envelope.origin)))
+            }
+        });
     }
     match envelope.data() {
         Data::Json(value) => clean_line(&value.to_string()),
@@ -227,5 +242,23 @@ mod tests {
         let envelope = Envelope::from_error(CallId("1".into()), "t", Origin::Local, Duration::ZERO, error);
         let line = plain(&finished(&envelope, None, &[], 80));
         assert_eq!(line, "  ✗ tool `t` was not called: the user said no\n");
+    }
+
+    #[test]
+    fn a_refused_call_is_named_as_people_name_its_tool() {
+        let line = |tool: &str, origin: Origin| {
+            let error = CallError::Denied { tool: tool.into(), reason: "no".into() };
+            plain(&finished(
+                &Envelope::from_error(CallId("1".into()), tool, origin, Duration::ZERO, error),
+                None,
+                &[],
+                80,
+            ))
+        };
+        let files = Origin::Server { server: "files".into(), tool: "note".into() };
+        assert_eq!(line("mcp_files_note", files), "  ✗ tool `files.note` was not called: no\n");
+        // The model made it up.
+        assert_eq!(line("mcp_files_raed", Origin::Local), "  ✗ tool `files_raed` was not called: no\n");
+        assert_eq!(name("mcp_files_raed", &Origin::Local), "files_raed");
     }
 }

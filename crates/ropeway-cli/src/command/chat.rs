@@ -266,17 +266,22 @@ impl Chat {
             }
             return Ok(Exit::Done);
         }
+        // Without a model no server is started, and nothing else shows what is odd about the file.
+        let warned = |failure: Failure| {
+            servers.show_all_warnings();
+            failure
+        };
         let (choice, saved_model) = match &header {
             Some(header) => {
                 let ResumedChoice { choice, saved, note } =
-                    self.model.choose_resumed(&header.model, &chat, file).await?;
+                    self.model.choose_resumed(&header.model, &chat, file).await.map_err(warned)?;
                 if let Some(note) = note.filter(|_| !setting.json) {
                     say(&faint(&format!("{note}\n")));
                 }
                 (choice, saved)
             }
             None => {
-                let choice = self.model.choose(Some(&chat), file).await?;
+                let choice = self.model.choose(Some(&chat), file).await.map_err(warned)?;
                 let saved = SavedModel::new(&self.model, &choice);
                 (choice, saved)
             }

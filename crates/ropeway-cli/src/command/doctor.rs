@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::config::problems_text;
 use super::{Setting, print, print_json};
 use crate::abreast::abreast;
-use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry, worst};
-use crate::failure::{Exit, Failure};
+use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry};
+use crate::failure::{Exit, Failure, worst_exit};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::servers::{ConfigFile, Servers, Source};
@@ -81,10 +81,12 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
     servers.hide_secrets();
     servers.show_warnings();
     let entries = chosen(&servers, names)?;
+    // Of one server alone it is a problem that it is off, as for `ropeway tools`.
+    let is_alone = entries.len() == 1;
     let around = Surroundings::of_process();
     let limit = patience(&setting);
     let look = async |entry: &ServerEntry| match &entry.settings {
-        _ if !entry.enabled => switched_off(entry, &servers.config),
+        _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
         Settings::Missing { secrets } => without(secrets, entry, &servers.config),
         Settings::Invalid { reason } => unsupported(reason, entry),
         Settings::Known(config) => examine_entry(entry, config, &around, limit).await,
@@ -102,7 +104,7 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
         }
         false => print(&show(file, &reports))?,
     }
-    Ok(worst(reports.iter().map(Report::exit)))
+    Ok(worst_exit(reports.iter().map(Report::exit)))
 }
 
 /// The servers that are named, or all.
@@ -114,12 +116,17 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
     Ok(names.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn switched_off(entry: &ServerEntry, config: &Config) -> Report {
+fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report {
     let fix = match config.leaves_out(&entry.alias) {
         true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
         false => "`enabled: true` switches it on".to_owned(),
     };
-    let found = Finding::note("settings", "it is switched off").fix(fix);
+    let words = "it is switched off";
+    let found = match is_alone {
+        true => Finding::problem("settings", Exit::Usage, words),
+        false => Finding::note("settings", words),
+    };
+    let found = found.fix(fix);
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

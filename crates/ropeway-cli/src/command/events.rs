@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 use anstyle::Style;
 use ropeway::bridge::Bridge;
 use ropeway::config::Secrets;
-use ropeway::duration::format_duration;
 use ropeway::event::{Event, timestamp};
 use ropeway::registry::{Outcome, Verdict};
 use ropeway::tool::Alias;
@@ -133,7 +132,7 @@ impl Layout {
 
     /// One event in one line.
     fn show(&self, event: &Event, at: Duration) -> String {
-        let (mark, words) = words(event);
+        let (mark, words) = (mark(event), event.to_string());
         let (style, sign) = (mark.style(), mark.sign());
         let server = cut(&clean_line(event.server().map_or(OURSELVES, Alias::as_str)), self.server);
         let space = " ".repeat(self.server - columns(&server));
@@ -144,59 +143,17 @@ impl Layout {
     }
 }
 
-/// What happened, in words.
-fn words(event: &Event) -> (Mark, String) {
+/// How an event is marked.
+fn mark(event: &Event) -> Mark {
     match event {
-        Event::Connecting { failures: 0, .. } => (Mark::Half, "connecting".to_owned()),
-        Event::Connecting { failures: 1, .. } => (Mark::Half, "connecting, after 1 failure".to_owned()),
-        Event::Connecting { failures, .. } => (Mark::Half, format!("connecting, after {failures} failures")),
-        Event::Ready { protocol_version, .. } => (Mark::Good, format!("ready, MCP {protocol_version}")),
-        Event::Down { cause, retry_in, .. } => {
-            let next = match retry_in {
-                Some(time) if time.as_millis() == 0 => ", trying again at once".to_owned(),
-                Some(time) => format!(", trying again in {}", format_duration(*time)),
-                None => String::new(),
-            };
-            (Mark::Bad, format!("down{next}: {cause}"))
-        }
-        Event::NeedsAuth { .. } => (Mark::Bad, "needs authentication".to_owned()),
-        Event::Closed { .. } => (Mark::Off, "closed".to_owned()),
-        Event::ToolsChanged { .. } => (Mark::Half, "its tools have changed".to_owned()),
-        Event::PromptsChanged { .. } => (Mark::Half, "its prompts have changed".to_owned()),
-        Event::ResourcesChanged { .. } => (Mark::Half, "its resources have changed".to_owned()),
-        Event::ResourceUpdated { uri, .. } => (Mark::Half, format!("`{uri}` has changed")),
-        Event::ToolCalled { tool, took, is_error: true, .. } => {
-            (Mark::Bad, format!("{tool} reported a failure after {}", format_duration(*took)))
-        }
-        Event::ToolCalled { tool, took, .. } => {
-            (Mark::Good, format!("{tool} answered after {}", format_duration(*took)))
-        }
-        Event::ToolFailed { tool, took, cause, .. } => {
-            (Mark::Bad, format!("{tool} gave no answer after {}: {cause}", format_duration(*took)))
-        }
-        Event::Progress { progress, .. } => {
-            let total = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();
-            let message = progress.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
-            (Mark::Half, format!("progress {}{total}{message}", progress.progress))
-        }
-        Event::Log { level, logger, data, .. } => {
-            let logger = logger.as_ref().map(|logger| format!(" {logger}")).unwrap_or_default();
-            let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-            (Mark::Off, format!("{level}{logger}: {text}"))
-        }
-        Event::Warning { message, .. } => (Mark::Half, message.clone()),
-        Event::Reloaded { started, stopped, restarted } => {
-            let list = |what: &str, servers: &[Alias]| {
-                let names: Vec<&str> = servers.iter().map(Alias::as_str).collect();
-                (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
-            };
-            let parts = [list("started", started), list("stopped", stopped), list("restarted", restarted)];
-            let parts: Vec<String> = parts.into_iter().flatten().collect();
-            let words = if parts.is_empty() { "no server has changed".to_owned() } else { parts.join("; ") };
-            (Mark::Good, format!("the configuration was read again: {words}"))
-        }
-        Event::Lagged { missed } => (Mark::Bad, format!("{missed} events came too fast to be shown")),
-        other => (Mark::Off, serde_json::to_string(other).unwrap_or_default()),
+        Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => Mark::Good,
+        Event::Down { .. }
+        | Event::NeedsAuth { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolFailed { .. }
+        | Event::Lagged { .. } => Mark::Bad,
+        Event::Closed { .. } | Event::Log { .. } => Mark::Off,
+        _ => Mark::Half,
     }
 }
 
@@ -232,7 +189,7 @@ mod tests {
                 "the configuration was read again: started a; restarted b, c",
             ),
         ] {
-            assert_eq!(words(&event).1, expected);
+            assert_eq!(event.to_string(), expected);
         }
     }
 }

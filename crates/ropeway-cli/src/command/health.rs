@@ -7,20 +7,30 @@ use ropeway::mcp::Era;
 use ropeway::registry::{Outcome, Verdict};
 
 use super::{Setting, print, print_json};
-use crate::failure::{Exit, Failure};
-use crate::help::{Help, faint, is_there, line, worst};
+use crate::failure::{Exit, Failure, worst_exit};
+use crate::help::{Help, faint, is_there, line};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
 use crate::session::Session;
 use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, cut, terminal_width, wrap};
+use crate::text::{clean_line, columns, cut, fold, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
 /// How many of a server's last lines are shown.
 const SERVER_LINES: usize = 5;
 
-/// Show how the servers do
+/// The columns that are left out on a narrow terminal, by number: version, era, protocol, latency, tools.
+const LEAST_IMPORTANT: [usize; 5] = [6, 2, 3, 4, 5];
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway health
+  ropeway health files
+  ropeway health --json --timeout 5s";
+
+/// Show server status
 #[derive(Debug, clap::Args)]
 pub(super) struct Health {
     /// Only this server
@@ -40,7 +50,8 @@ impl Health {
                 false => print(&show(&health, &session.help))?,
             }
             let ill = health.servers.iter().filter(|server| !server.is_well());
-            Ok(worst(ill.map(|server| &server.outcome)))
+            let ill = ill.map(|server| Verdict::new(server.server.clone(), server.outcome.clone()));
+            Ok(worst_exit(ill.map(|verdict| session.exit_of(&verdict))))
         })
         .await
     }
@@ -52,7 +63,7 @@ fn show(health: &Record, help: &Help) -> String {
     }
     let width = terminal_width(&std::io::stdout());
     let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
-    let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8);
+    let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8).with_optional(&LEAST_IMPORTANT);
     health.servers.iter().for_each(|server| table.row(row(server)));
     let details = health.servers.iter().map(|server| details(server, help, width.unwrap_or(usize::MAX)));
     table.render(width, 0) + &details.collect::<String>()
@@ -97,11 +108,23 @@ fn state(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// A server and how it stands, in one line where there is room.
+fn heading(mark: Mark, server: &ServerHealth, words: &str, width: usize) -> String {
+    let plain = clean_line(&format!("{} {} · {words}", mark.sign(), server.server));
+    if columns(&plain) <= width {
+        return line(mark, &server.server, words, "");
+    }
+    let (style, sign) = (mark.style(), mark.sign());
+    let text = fold(&plain, width, 4);
+    // The first line begins where the others of this kind do.
+    format!("{style}{sign}{style:#}{}", text.trim_start().strip_prefix(sign).unwrap_or(&text))
+}
+
 /// What is the matter with a server, its last words, and what can be done about it.
 fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
     let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
     if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
-        return format!("\n{}", line(Mark::Half, &server.server, &clean_line(note), ""));
+        return format!("\n{}", heading(Mark::Half, server, &clean_line(note), width));
     }
     let mut verdict = Verdict::new(server.server.clone(), server.outcome.clone());
     let mut text = match (&server.outcome, &server.last_error) {
@@ -113,17 +136,22 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
                 verdict.outcome = Outcome::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
-            let ago = ago.map(|ago| format!("{} ago", format_duration(ago))).unwrap_or_default();
+            let ago = ago.map(|ago| format!(" · {} ago", format_duration(ago))).unwrap_or_default();
             let mark = if silent { Mark::Bad } else { Mark::Half };
-            line(mark, &server.server, state, &ago) + &wrap(&clean_line(error), width, 4)
+            heading(mark, server, &format!("{state}{ago}"), width) + &wrap(&clean_line(error), width, 4)
         }
-        (Outcome::Down { cause }, _) => help.heading(&verdict, "") + &wrap(&clean_line(cause), width, 4),
-        _ => help.heading(&verdict, ""),
+        (outcome, _) => {
+            let cause = match outcome {
+                Outcome::Down { cause } => wrap(&clean_line(cause), width, 4),
+                _ => String::new(),
+            };
+            heading(Mark::of(outcome), server, &help.words(outcome), width) + &cause
+        }
     };
     if !server.is_well() {
         // The cause of its end may be its last words.
         let cause = server.last_error.as_deref().unwrap_or_default();
-        let is_new = |said: &&String| said.trim().is_empty() || !cause.contains(said.trim());
+        let is_new = |said: &&String| !said.trim().is_empty() && !cause.contains(said.trim());
         let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();
         for said in &said[said.len().saturating_sub(SERVER_LINES)..] {
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));

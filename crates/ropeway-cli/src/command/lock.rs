@@ -85,7 +85,8 @@ impl Lock {
         };
         let known: Vec<Alias> = servers.names().into_iter().cloned().collect();
         let all = self.servers.is_empty();
-        let servers = servers.only_these(&self.servers)?.awake().unlocked();
+        // Which servers were skipped is said with those that were not reached.
+        let servers = servers.only_these(&self.servers)?.awake().unlocked().lists_servers();
         let file = LockFile::beside(&config);
         let contents = file.read().map_err(|error| lockfile::failure(&error))?;
         let exists = contents.is_some();

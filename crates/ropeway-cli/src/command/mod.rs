@@ -8,6 +8,7 @@ mod config;
 mod conversations;
 mod doctor;
 mod events;
+mod examples;
 mod health;
 mod import;
 mod lock;
@@ -31,12 +32,14 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
-    become_subreaper, end_children, end_children_on_signals, end_children_on_termination, end_descendants,
+    become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
 };
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
+use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
+use self::examples::with_exit_codes;
 pub(crate) use self::prompt::fill as fill_prompt;
 pub(crate) use self::tools::text as tools_text;
 use crate::chat::line;
@@ -45,8 +48,8 @@ use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
 use crate::text::clean_json;
 use crate::trust::{Mode, VARIABLE};
-use crate::veil::{Veiled, VeiledJson};
-use crate::{demo, duration, status, veil};
+use crate::veil::VeiledJson;
+use crate::{demo, duration, status, veil, verbose_log};
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -56,7 +59,7 @@ const FORCE: Duration = Duration::from_millis(700);
 /// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
 /// of a built-in demo server are shown.
 #[derive(Debug, Parser)]
-#[command(name = "ropeway", version, after_help = EXIT_CODES)]
+#[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::ROPEWAY))]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -74,10 +77,10 @@ struct Options {
     /// Time limit of the whole command, including the start of servers: 500ms, 5s, 2m
     #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// Show what happens underneath; twice for every message
+    /// Verbose output on standard error; -vv logs every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// Add what happens to this file, a line of JSON for each event
+    /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Log also what tools are called with, and what they answer
@@ -90,29 +93,29 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::TOOLS))]
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
     #[command(after_help = chat::EXIT_CODES, after_long_help = format!("{}\n\n{}", chat::EXAMPLES, chat::EXIT_CODES))]
     Chat(Box<chat::Chat>),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
     Read(read::Read),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPTS))]
     Prompts(prompts::Prompts),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPT))]
     Prompt(prompt::GetPrompt),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(health::EXAMPLES))]
     Health(health::Health),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::DOCTOR))]
     Doctor(doctor::Doctor),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::EVENTS))]
     Events(events::Follow),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", add::EXAMPLES))]
     Add(add::Add),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::REMOVE))]
     Remove(remove::Remove),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
     Import(import::Import),
@@ -120,11 +123,12 @@ enum Command {
     Trust(trust::Trust),
     #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
     Lock(lock::Lock),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::CONFIG))]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
     /// Be the demo server: speak MCP on standard input and output
+    #[command(after_help = examples::DEMO_SERVER)]
     DemoServer,
 }
 
@@ -151,14 +155,20 @@ impl CommandLine {
             watch(deadline.clone());
         }
         if verbose > 0 {
-            show_logs(verbose);
+            verbose_log::start(verbose);
         }
         // What a server has started and let go of comes to us, and goes with us. Where that cannot be, the servers still end.
         let _ = become_subreaper();
         // Without it there is still the ordinary end.
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
-            _ => end_children_on_signals(leave),
+            _ => end_children_on_signals_with(|signal| {
+                end_descendants();
+                if signal == SignalKind::interrupt().as_raw_value() {
+                    status::end_interrupted_line();
+                }
+                leave_terminal();
+            }),
         };
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(run(self.command, setting));
@@ -250,20 +260,6 @@ fn leave() {
 fn leave_terminal() {
     status::leave();
     line::restore();
-}
-
-fn show_logs(verbose: u8) {
-    let level = if verbose > 1 { "trace" } else { "debug" };
-    let filter = tracing_subscriber::EnvFilter::new(format!("warn,ropeway={level}"));
-    // Somebody who reads logs through a pipe wants no colours, and who set `NO_COLOR` does not either.
-    let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || Veiled { to: std::io::stderr(), colours })
-        .with_ansi(colours)
-        .finish();
-    // It is set once; a second time would change nothing.
-    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.

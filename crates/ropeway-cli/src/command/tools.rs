@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{Setting, print, print_json};
 use crate::arrival;
 use crate::failure::{Exit, Failure};
-use crate::help::{exit, faint, is_absent, is_there, tools as count};
+use crate::help::{faint, is_absent, is_there, tools as count};
 use crate::names::server_of;
 use crate::server::ServerOptions;
 use crate::servers::Source;
@@ -64,7 +64,7 @@ impl Tools {
                     }
                     // A server that is still connecting does not spoil what the others have.
                     let is_any_there = listing.verdicts.iter().any(|verdict| is_there(&verdict.outcome));
-                    return Ok(if is_any_there { Exit::Done } else { exit(&listing.verdicts) });
+                    return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.verdicts) });
                 }
                 (None, true) => {
                     session.arrive().await?;
@@ -80,7 +80,7 @@ impl Tools {
                     print(&list(session, &session.listing(), &source, whole, width()))?;
                 }
             }
-            Ok(exit(&session.listing().verdicts))
+            Ok(session.exit(&session.listing().verdicts))
         })
         .await
     }

@@ -51,7 +51,7 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
         let config = config.map_err(|error| Failure::config(&error))?;
         let servers = Servers::new(config, Source::File(file.path.clone()));
         servers.hide_secrets();
-        servers.show_warnings();
+        servers.show_all_warnings();
         return configured(&file.path, &servers, is_trusted, &setting);
     }
     let servers = options.servers(&setting)?;

@@ -13,7 +13,7 @@ use super::address::{self, Tongue};
 use super::finding::Finding;
 use super::remedy::{remedy, with_scheme};
 use super::{Given, offer, words};
-use crate::failure::Exit;
+use crate::failure::{Exit, exit_of_connect};
 use crate::text::clean_line;
 
 const CHECK: &str = "handshake";
@@ -142,7 +142,7 @@ async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectError) -> V
         }
         (ConnectError::Hangup { .. }, _) => unreachable("the server closed its standard output".to_owned()),
         (ConnectError::Protocol(_), _) => unreachable(chain(cause)).fix("it may be no MCP server, or need an argument"),
-        _ => unreachable(chain(cause)),
+        _ => problem(exit_of_connect(cause), chain(cause)),
     };
     vec![finding]
 }
@@ -172,11 +172,11 @@ async fn web_trouble(
         ConnectError::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
         ConnectError::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
         ConnectError::Status { status: 403, .. } => {
-            problem(Exit::NeedsAuth, "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
+            problem(exit_of_connect(cause), "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
                 .fix("the token may lack a permission, or the server refuses this address or `Origin`")
         }
         ConnectError::Status { status: 407, .. } => {
-            problem(Exit::NeedsAuth, "the proxy wants to know who is asking".to_owned())
+            problem(exit_of_connect(cause), "the proxy wants to know who is asking".to_owned())
                 .fix("put it into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
         }
         ConnectError::Status { status: status @ (404 | 405), .. } => {
@@ -193,11 +193,11 @@ async fn web_trouble(
             speaks_plain(url)
         }
         ConnectError::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
-            problem(Exit::Usage, "the server speaks TLS there, and the URL says plain HTTP".to_owned())
+            problem(exit_of_connect(cause), "the server speaks TLS there, and the URL says plain HTTP".to_owned())
                 .fix(format!("use `{}`", with_scheme(url, "https")))
         }
         _ => {
-            let finding = problem(Exit::Unreachable, chain(cause));
+            let finding = problem(exit_of_connect(cause), chain(cause));
             remedy(cause, config, &[], given).into_iter().fold(finding, Finding::fix)
         }
     };
@@ -249,7 +249,7 @@ async fn tls_trouble(url: &Url, trouble: TlsTrouble, cause: &ConnectError) -> Fi
 }
 
 fn speaks_plain(url: &Url) -> Finding {
-    Finding::problem(CHECK, Exit::Usage, "the server speaks plain HTTP there, and the URL says https")
+    Finding::problem(CHECK, Exit::Unreachable, "the server speaks plain HTTP there, and the URL says https")
         .fix(format!("use `{}`", with_scheme(url, "http")))
 }
 

@@ -5,7 +5,7 @@ use ropeway::tool::Alias;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::failure::Exit;
+use crate::failure::{Exit, worst_exit};
 use crate::mark::Mark;
 use crate::table::{Cell, Overflow, Table};
 use crate::text::clean_line;
@@ -94,18 +94,6 @@ impl Finding {
     }
 }
 
-/// The worst of all. A server that cannot be reached is worse than one that does not know us.
-pub(crate) fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
-    let rank = |exit: &Exit| match exit {
-        Exit::Unreachable => 4,
-        Exit::Timeout => 3,
-        Exit::NeedsAuth => 2,
-        Exit::Usage | Exit::ToolError | Exit::Interrupted => 1,
-        Exit::Done => 0,
-    };
-    exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)
-}
-
 /// All that was found about one server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
@@ -127,7 +115,7 @@ impl Report {
             Level::Problem(exit) => Some(exit),
             Level::Good | Level::Note => None,
         });
-        worst(exits)
+        worst_exit(exits)
     }
 
     /// The report for people.

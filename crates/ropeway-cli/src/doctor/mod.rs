@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 
-pub(crate) use self::finding::{Finding, Report, worst};
+pub(crate) use self::finding::{Finding, Report};
 pub(crate) use self::remedy::remedy;
 pub(crate) use self::surroundings::Surroundings;
 

@@ -28,7 +28,7 @@ pub(super) async fn check(server: &Mcp, entry: Option<&ServerEntry>, limit: Dura
             return vec![Finding::problem(CHECK, Exit::Timeout, found)];
         }
         Ok(Err(error)) => {
-            let exit = Failure::from(&error).exit();
+            let exit = Failure::listing(&error).exit();
             return vec![Finding::problem(CHECK, exit, format!("the tools cannot be listed: {error}"))];
         }
         Ok(Ok(tools)) => tools,

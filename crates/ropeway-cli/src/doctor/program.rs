@@ -16,7 +16,7 @@ const CHECK: &str = "program";
 /// The folder that the server is to run in.
 pub(super) fn check_folder(folder: &Path) -> Option<Finding> {
     let shown = folder.display();
-    let problem = |found: String| Finding::problem("folder", Exit::Usage, found);
+    let problem = |found: String| Finding::problem("folder", Exit::Unreachable, found);
     match std::fs::metadata(folder) {
         Err(_) => Some(problem(format!("the folder `{shown}` does not exist")).fix(format!("`mkdir -p {shown}`"))),
         Ok(metadata) if !metadata.is_dir() => Some(problem(format!("`{shown}` is a file, and not a folder"))),
@@ -231,7 +231,7 @@ mod tests {
         let finding = check_folder(Path::new("/no/such/folder")).expect("a problem");
         assert_eq!(
             finding,
-            Finding::problem("folder", Exit::Usage, "the folder `/no/such/folder` does not exist")
+            Finding::problem("folder", Exit::Unreachable, "the folder `/no/such/folder` does not exist")
                 .fix("`mkdir -p /no/such/folder`")
         );
         assert_eq!(check_folder(Path::new("/")), None);

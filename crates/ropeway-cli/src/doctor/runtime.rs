@@ -132,11 +132,15 @@ fn check_run(name: &str, server: &StdioServer) -> Option<Finding> {
     let long = |flag: &str| server.args.iter().any(|word| word.trim_end_matches("=true") == flag);
     if !short('i') && !long("--interactive") {
         let found = format!("`{name} run` without `-i` gives the server no standard input");
-        return Some(Finding::problem("container", Exit::Usage, found).fix(format!("`{name} run -i --rm …`")));
+        return Some(Finding::problem("container", Exit::Unreachable, found).fix(format!("`{name} run -i --rm …`")));
     }
     (short('t') || long("--tty")).then(|| {
-        Finding::problem("container", Exit::Usage, format!("`{name} run -t` makes a terminal, which spoils messages"))
-            .fix(format!("`{name} run -i --rm …`, without `-t`"))
+        Finding::problem(
+            "container",
+            Exit::Unreachable,
+            format!("`{name} run -t` makes a terminal, which spoils messages"),
+        )
+        .fix(format!("`{name} run -i --rm …`, without `-t`"))
     })
 }
 

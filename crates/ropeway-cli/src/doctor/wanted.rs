@@ -10,6 +10,7 @@ use ropeway::tool::Tool;
 use super::finding::Finding;
 use super::offer::enumerate;
 use crate::failure::Exit;
+use crate::names::filled;
 
 const CHECK: &str = "filter";
 
@@ -47,10 +48,11 @@ fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, Sh
         }
     }
     let mut known = BTreeSet::new();
+    let prefix = filled(&entry.prefix, &entry.alias);
     let twice: BTreeSet<&str> =
         left.iter().map(|tool| tool.definition().name.as_str()).filter(|name| !known.insert(*name)).collect();
     if !twice.is_empty() {
-        let twice: Vec<&str> = twice.into_iter().collect();
+        let twice: Vec<&str> = twice.into_iter().map(|name| name.strip_prefix(&prefix).unwrap_or(name)).collect();
         findings.push(
             Finding::note(CHECK, format!("more than one of its tools is called {}", enumerate(&twice)))
                 .fix("give one of them another name under `tools.rename`"),

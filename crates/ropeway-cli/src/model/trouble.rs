@@ -61,7 +61,7 @@ pub(super) fn key_withheld(name: &str, settings: &Settings, file: Option<&Path>)
 pub(super) fn no_key(vendor: &Vendor) -> Failure {
     let names: Vec<String> = vendor.variables().map(|name| format!("`{name}`")).collect();
     let verb = if names.len() == 1 { "is not" } else { "are not" };
-    let first = vendor.variables().next().unwrap_or_default();
+    let first = vendor.usual_variable();
     Failure::new(Exit::NeedsAuth, format!("{} needs a key, and {} {verb} set", vendor.title, names.join(" and ")))
         .hint(format!("set it: export {first}=…"))
         .hint("or name another variable with `--key-env`, or write `key: ${NAME}` under `chat` in the configuration")
@@ -121,7 +121,7 @@ pub(super) fn nothing(wanted: Option<&str>, found: &[Found], locals: &[Local]) -
         })
     });
     let failure = with_keys().fold(failure, |failure, vendor| {
-        failure.hint(format!("for {}: export {}=…", vendor.title, vendor.variables().next().unwrap_or_default()))
+        failure.hint(format!("for {}: export {}=…", vendor.title, vendor.usual_variable()))
     });
     failure
         .hint(format!("for a model on this machine: start its server ({})", asked.join(", ")))

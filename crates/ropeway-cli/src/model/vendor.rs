@@ -33,6 +33,13 @@ impl Vendor {
     pub(super) fn variables(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.keys.iter().map(|key| key.variable)
     }
+
+    /// The variable that people are told to set: the one with the provider's name, which README names too.
+    pub(super) fn usual_variable(&self) -> &'static str {
+        let name = self.title.to_uppercase();
+        let named = self.variables().find(|variable| variable.starts_with(&name));
+        named.or_else(|| self.variables().next()).unwrap_or_default()
+    }
 }
 
 const fn key(variable: &'static str) -> Key {

@@ -137,6 +137,18 @@ impl Window {
         modes.contains(rustix::termios::LocalModes::ECHO)
     }
 
+    /// Waits for its end, and gives all that was shown since the last look, as the terminal got it.
+    pub(crate) fn end_shown(self) -> (String, Run) {
+        let Self { running, keys, shown: screen, seen } = self;
+        let run = running.end();
+        let shown = screen.0.lock().expect("what is shown");
+        let is_over = |shown: &mut Shown| !shown.is_over;
+        let (shown, waited) = screen.1.wait_timeout_while(shown, PATIENCE, is_over).expect("what is shown");
+        assert!(!waited.timed_out(), "the terminal is still open");
+        drop(keys);
+        (String::from_utf8_lossy(&shown.bytes[seen..]).into_owned(), run)
+    }
+
     /// Waits for its end. Nothing that it started may be alive afterwards.
     pub(crate) fn end(self) -> Run {
         self.running.end()

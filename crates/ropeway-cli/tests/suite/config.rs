@@ -196,3 +196,23 @@ fn the_schema_is_the_one_that_ships() {
     let shipped: Value = serde_json::from_str(&std::fs::read_to_string(shipped).expect("a file")).expect("JSON");
     assert_eq!(schema, shipped);
 }
+
+#[test]
+fn commands_that_start_no_server_show_the_warnings_of_the_file_too() {
+    let home = Home::with_config(&format!(
+        "servers:\n{}  - alias: skipped\n    command: x\n    env: {{A: '${{NOT_SET_HERE}}'}}\n",
+        demo("demo")
+    ));
+    let warning = "warning: server `skipped` is skipped: secret `NOT_SET_HERE` is not set\n";
+    let without_model = ["chat", "-p", "hi", "--provider", "xai"];
+    for (arguments, code) in [(&[][..], 0), (&without_model[..], 4)] {
+        let run = home.command(arguments).with(|command| {
+            command.env_remove("XAI_API_KEY");
+        });
+        let run = run.run().expect(code);
+        assert_eq!(run.stderr.matches(warning).count(), 1, "{arguments:?}: {}", run.stderr);
+    }
+    // A server alone in its file is no exception.
+    let alone = Home::with_config("servers:\n  - {alias: skipped, command: x, env: {A: '${NOT_SET_HERE}'}}\n");
+    assert_eq!(alone.run(&[]).expect(0).stderr, warning);
+}

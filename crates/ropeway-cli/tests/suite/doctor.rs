@@ -35,7 +35,7 @@ fn executable(path: &Path, text: &str) {
 }
 
 /// Somebody who gives the same answer to everybody, for as long as the test runs.
-fn answering(answer: &'static str) -> String {
+pub(crate) fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = listener.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
@@ -79,7 +79,7 @@ fn what_the_file_wants_of_tools_and_does_not_get_is_noted() {
         [
             "in `tools.deny`, no tool is meant by `x*`, `y`",
             "in `tools`, no tool is meant by `no`",
-            "more than one of its tools is called `mcp_a_same`",
+            "more than one of its tools is called `same`",
         ]
     );
     assert_eq!(notes("[calculate]"), [""; 0]);
@@ -166,12 +166,12 @@ fn plain_http_behind_an_https_url_is_told() {
     let found = "the server speaks plain HTTP there, and the URL says https".to_owned();
     assert_eq!(
         (code, findings),
-        (Some(2), vec![["handshake".to_owned(), found.clone(), format!("use `{}`", site.url)]])
+        (Some(3), vec![["handshake".to_owned(), found.clone(), format!("use `{}`", site.url)]])
     );
     let host = answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let (code, findings) = examine(&["--url", &format!("https://{host}/mcp?key=x")], |_| ());
     let fix = format!("use `http://{host}/mcp`");
-    assert_eq!((code, findings), (Some(2), vec![["handshake".to_owned(), found, fix]]));
+    assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, fix]]));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn tls_behind_an_http_url_is_told() {
     let host = answering("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{28}");
     let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
     let found = "the server speaks TLS there, and the URL says plain HTTP".to_owned();
-    assert_eq!((code, findings), (Some(2), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
+    assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
 }
 
 /// Somebody who shows a certificate to whoever connects, and has nothing else to say.

@@ -224,3 +224,13 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() {
     }
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).expect("writable");
 }
+
+#[test]
+fn a_skipped_server_is_reported_once_by_lock() {
+    let skipped = json!({"alias": "skipped", "command": "x", "env": {"A": "${NOT_SET_HERE}"}});
+    let place = Place::with(&[entry("files", &Script::default()), skipped]);
+    for typed in ["lock --yes", "lock --check"] {
+        let run = place.run(typed).expect(2);
+        assert_eq!(run.stderr.matches("`skipped` is skipped").count(), 1, "{typed}: {}", run.stderr);
+    }
+}

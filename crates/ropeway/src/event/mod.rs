@@ -1,5 +1,6 @@
 //! Events: what happens, for whoever wants to know.
 
+mod display;
 mod events;
 mod log;
 

@@ -69,21 +69,23 @@ impl Told<'_> {
             None => self.trace.has_failed(&self.dropped()),
         }
         let host = &self.shared.host;
-        if !host.events().heard() {
+        if !host.events().heard() && !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
         let took = self.started.elapsed();
         let (server, tool, call) = (self.shared.alias().clone(), host.hide(self.tool), self.cx.id().clone());
         let payloads = host.events().wants_payloads();
         let arguments = payloads.then(|| host.shown(self.arguments));
-        host.events().tell(match outcome {
+        let event = match outcome {
             Some(Ok(output)) => {
                 let result = payloads.then(|| host.shown(output));
                 Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
             }
             Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
             None => Event::ToolFailed { server, tool, call, took, cause: chain(&self.dropped()), arguments },
-        });
+        };
+        tracing::debug!(server = %self.shared.alias(), "{event}");
+        host.events().tell(event);
     }
 
     /// The error of a call whose future was dropped.

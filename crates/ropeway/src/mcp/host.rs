@@ -429,8 +429,8 @@ impl Host {
                 let uri = self.hide_brief(params()["uri"].as_str().unwrap_or_default());
                 Event::ResourceUpdated { server: server(), uri }
             }),
-            // A flood of them costs nothing while nobody listens.
-            "notifications/message" if !self.events.heard() => {}
+            // A flood of them costs nothing without a listener.
+            "notifications/message" if !self.events.heard() && !tracing::enabled!(tracing::Level::DEBUG) => {}
             "notifications/message" => self.tell_bounded(|| {
                 let mut params = params();
                 let mut data = params["data"].take();
@@ -440,15 +440,17 @@ impl Host {
                 } else {
                     self.mask.hide_json(&mut data);
                 }
-                Event::Log {
+                let event = Event::Log {
                     server: server(),
                     level: self.hide_brief(params["level"].as_str().unwrap_or("info")),
                     logger: params["logger"].as_str().map(|logger| self.hide_brief(logger)),
                     data,
-                }
+                };
+                tracing::debug!(server = %self.alias, "log: {event}");
+                event
             }),
             _ => {
-                tracing::debug!(server = %self.alias, method = %self.hide_brief(method), "a notification was passed over");
+                tracing::debug!(server = %self.alias, "ignored an unknown notification `{}`", self.hide_brief(method));
             }
         }
     }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::fault::{ConnectError, Fault, hidden};
 use super::host::{Host, Reply};
+use super::message_log;
 use super::transport::Request;
 use crate::event::Event;
 use crate::json;
@@ -153,6 +154,7 @@ impl Inbox {
 
     /// Takes one text of the server: a message or a batch. What names no request belongs to `owner`, if there is one.
     pub(crate) fn receive(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
+        message_log::received(&self.host, text);
         if let Some((id, range)) = protocol::quick_answer(text) {
             self.settle(id, Ok(Answer::likely(text.slice(range), text.clone())));
             return Ok(());
@@ -215,7 +217,9 @@ impl Inbox {
         match slot {
             // An error only says that the caller has gone.
             Some(slot) => drop(slot.answer.send(outcome)),
-            None => tracing::debug!(server = %self.host.alias(), id, "an answer that nobody waits for was passed over"),
+            None => {
+                tracing::debug!(server = %self.host.alias(), "ignored an answer to request {id}, which is not pending")
+            }
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod fuzz;
 mod handshake;
 mod host;
 mod inbox;
+mod message_log;
 mod pace;
 mod pages;
 mod prompts;
@@ -47,7 +48,7 @@ pub use self::session::ServerInfo;
 pub use self::shared::State;
 #[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
-pub use self::signals::{end_children_on_signals, end_children_on_termination};
+pub use self::signals::{end_children_on_signals, end_children_on_signals_with, end_children_on_termination};
 #[cfg(feature = "agent")]
 pub(crate) use self::trace::is_seen;
 pub use self::transport::orphans::{become_subreaper, end_descendants};

@@ -127,7 +127,7 @@ impl Shared {
             State::Ready { .. } | State::Closed => *lock(&self.outage) = None,
             State::Connecting { .. } | State::NeedsAuth { .. } => {}
         }
-        tracing::debug!(server = %self.alias(), ?event, "state");
+        tracing::debug!(server = %self.alias(), "{event}");
         self.state.send_replace(state);
         self.host.events().tell(event);
     }

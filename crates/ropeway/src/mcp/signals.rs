@@ -18,15 +18,20 @@ use super::transport::stdio::end_children_for_good;
 /// SIGKILL cannot be handled: a server then sees the end of its input, and one that ignores that lives on. SIGTSTP stops this
 /// process only; servers wait until it goes on.
 pub fn end_children_on_signals(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    end_children_on_signals_with(|_| last())
+}
+
+/// The same; `last` gets the number of the signal, such as 2 for SIGINT.
+pub fn end_children_on_signals_with(last: impl FnOnce(i32) + Send + 'static) -> io::Result<()> {
     end_on([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()], last)
 }
 
 /// The same on SIGTERM, SIGHUP and SIGQUIT only, for a host to whom SIGINT means something else.
 pub fn end_children_on_termination(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    end_on([SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()], last)
+    end_on([SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()], |_| last())
 }
 
-fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce(i32) + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Listening begins here and not on the thread, so that no server is started before it.
     let signals: Vec<(SignalKind, Signal)> = {
@@ -36,7 +41,7 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce() + 
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let signal = runtime.block_on(received(signals));
         let _held = end_children_for_good();
-        last();
+        last(signal.as_raw_value());
         if signal == SignalKind::quit() {
             // Whoever sends it wants to see it in the status, and in a core file.
             let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw_value());

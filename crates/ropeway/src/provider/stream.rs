@@ -204,7 +204,9 @@ impl Work {
                 return Err(error);
             };
             retried += 1;
-            tracing::debug!(dialect = %error.dialect, kind = ?error.kind, ?pause, "a request is sent again");
+            let wait = crate::duration::format_duration(pause);
+            let words = self.provider.mask.hide(&error.message);
+            tracing::debug!("the model request failed, trying again in {wait}: {words}");
             tokio::time::sleep(pause).await;
         }
     }

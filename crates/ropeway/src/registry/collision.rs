@@ -33,13 +33,18 @@ pub enum Fate {
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, kept, other, fate } = self;
-        write!(f, "{} and {} have the same name `{name}`: ", Whose(kept), Whose(other))?;
+        write!(f, "{} and {} have the same name `{}`: ", Whose(kept), Whose(other), bare(name))?;
         match fate {
             Fate::Dropped if kept == other => f.write_str("only one of them can be called"),
             Fate::Dropped => write!(f, "only {} can be called", Whose(kept)),
-            Fate::Renamed(new) => write!(f, "{} is called `{new}` instead", Whose(other)),
+            Fate::Renamed(new) => write!(f, "{} is called `{}` instead", Whose(other), bare(new)),
         }
     }
+}
+
+/// A name without the prefix that only models need.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("mcp_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
 /// A tool as the reader of a warning knows it.
@@ -89,6 +94,12 @@ mod tests {
         for (collision, sentence) in sentences {
             assert_eq!(collision.to_string(), sentence);
         }
+        let prefixed = Collision {
+            name: "mcp_a_x".to_owned(),
+            ..collision(of("a"), of("b"), Fate::Renamed("mcp_a_x_2".to_owned()))
+        };
+        let words = prefixed.to_string();
+        assert!(words.contains("`a_x`") && words.contains("`a_x_2`") && !words.contains("mcp_"), "{words}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::excerpt::excerpt;
 use crate::failure::{Exit, Failure, line as line_of};
 use crate::help::Help;
 use crate::mark::Mark;
+use crate::names::filled;
 use crate::places;
 use crate::servers::{self, ConfigFile, Servers, Source};
 use crate::session::Session;
@@ -261,6 +262,9 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
             text.push_str(&names.help.trouble(verdict, width));
         }
         for [server, own, name] in &names.changed {
+            let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server);
+            let prefix = entry.map(|entry| filled(&entry.prefix, &entry.alias)).unwrap_or_default();
+            let name = name.strip_prefix(&prefix).unwrap_or(name);
             text.push_str(&line(Mark::Half, &format!("tool `{own}` of server `{server}` is called `{name}`: its own name is not one that every model takes")));
         }
         for [server, tool, warning] in &names.odd {

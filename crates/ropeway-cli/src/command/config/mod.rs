@@ -5,6 +5,7 @@ mod path;
 
 use clap::Subcommand;
 
+use super::examples::{self, with_exit_codes};
 use super::{Setting, print, print_json};
 use crate::failure::{EXIT_CODES, Exit, Failure};
 
@@ -17,11 +18,12 @@ pub(super) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::CONFIG_CHECK))]
     Check(check::Check),
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::CONFIG_PATH))]
     Path(path::Path),
     /// Print the JSON Schema of the configuration file, for editors
+    #[command(after_help = examples::CONFIG_SCHEMA)]
     Schema,
 }
 

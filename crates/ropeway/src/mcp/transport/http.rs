@@ -20,6 +20,7 @@ use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
+use crate::mcp::message_log;
 use crate::protocol::{self, Era, MODERN};
 use crate::tool::CallContext;
 use crate::web::SseEvent;
@@ -194,6 +195,7 @@ impl Http {
                 return self.answered(id, request, response).await;
             }
             let refused = self.web.refused(response).await;
+            message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
             let expiry = self.expiry(&refused, Some(id));
             if expiry == Expiry::Certain || (expiry == Expiry::Possible && !self.knows_session().await) {
                 let cause = Arc::new(ConnectError::SessionExpired);
@@ -219,6 +221,7 @@ impl Http {
     }
 
     async fn send(&self, request: &Request<'_>, message: Bytes) -> Result<Response, Fault> {
+        message_log::sent(self.inbox.host(), &message);
         let build = || {
             let mut post = self.dress(self.web.post(self.web.url.clone(), message.clone()));
             if self.terms().era == Era::Modern {
@@ -290,6 +293,7 @@ impl Http {
     async fn knows_session(&self) -> bool {
         let ping = br#"{"jsonrpc":"2.0","id":"session-check","method":"ping"}"#;
         let ask = async {
+            message_log::sent(self.inbox.host(), ping);
             let post = self.dress(self.web.post(self.web.url.clone(), Bytes::from_static(ping)));
             match post.send().await {
                 Ok(response) if !response.status().is_success() => {
@@ -470,6 +474,7 @@ impl Messenger for Http {
     }
 
     async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+        message_log::sent(self.inbox.host(), &message);
         let post = self.dress(self.web.post(self.web.url.clone(), message.into()));
         let lost = |error| Fault::Lost { started: false, cause: Arc::new(self.web.broken(error)) };
         let response = post.send().await.map_err(lost)?;
@@ -477,6 +482,7 @@ impl Messenger for Http {
             return Ok(());
         }
         let refused = self.web.refused(response).await;
+        message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
         if self.expiry(&refused, None) == Expiry::Certain {
             let cause = Arc::new(ConnectError::SessionExpired);
             self.retire(&cause);

@@ -18,6 +18,7 @@ use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::{Host, Reply, ReplyPath};
 use crate::mcp::inbox::{Clocks, Inbox};
+use crate::mcp::message_log;
 use crate::protocol::{self, Remains};
 use crate::tool::CallContext;
 
@@ -174,6 +175,7 @@ impl Lines {
 
     /// Sends one message. `now` writes from here; otherwise the pump writes what has gathered in one go.
     pub(crate) fn send(&self, message: Vec<u8>, now: bool) -> Result<(), Fault> {
+        message_log::sent(self.inbox.host(), &message);
         let sent = send(&self.outbox, message, now);
         sent.map_err(|NotSent { started, cause }| {
             // A server that does not listen is as good as gone; who is already lost has a better reason.
@@ -274,6 +276,7 @@ impl ReplyPath for WayBack {
         if backlog > 0 && backlog + message.len() > BACKLOG / 2 {
             return self.host.drop_reply();
         }
+        message_log::sent(&self.host, &message);
         // A link that is no more needs no answer.
         let _ = send(&outbox, message, true);
     }

@@ -16,6 +16,7 @@ use crate::mcp::answer::Answer;
 use crate::mcp::fault::{ConnectError, Fault};
 use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
+use crate::mcp::message_log;
 use crate::tool::CallContext;
 
 /// How long the server may take to say where messages go.
@@ -137,6 +138,7 @@ impl Messenger for Sse {
     }
 
     async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
+        message_log::sent(self.inbox.host(), &message);
         let sent = self.web.post(self.endpoint.clone(), message.into()).send().await;
         let response = match sent {
             Ok(response) => response,
@@ -152,7 +154,9 @@ impl Messenger for Sse {
         if response.status().is_success() {
             return Ok(());
         }
-        let fault = self.web.refused(response).await.into_fault();
+        let refused = self.web.refused(response).await;
+        message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
+        let fault = refused.into_fault();
         if let Fault::Lost { started: false, cause } = &fault {
             self.retire(cause.clone());
         }

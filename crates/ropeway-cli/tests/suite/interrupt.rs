@@ -1,0 +1,68 @@
+//! Ctrl-C at a terminal, outside of an interactive chat.
+
+use ropeway::testing::ModelAnswer;
+
+use crate::chat::Model;
+use crate::chat_terminal::Window;
+use crate::place::Place;
+use crate::{Ropeway, Run};
+
+const CTRL_C: &str = "\u{3}";
+
+/// Waits for some words, presses Ctrl-C, and gives all that the terminal shows from then on.
+fn interrupt(ropeway: Ropeway, words: &str) -> (String, Run) {
+    let mut window = Window::open(ropeway);
+    window.see(words);
+    // The terminal shows `^C`; the signal goes to its foreground group, which no test is in.
+    window.press(CTRL_C);
+    window.signal(rustix::process::Signal::INT);
+    window.end_shown()
+}
+
+/// Whether a shell's prompt would stand at the beginning of a line.
+fn is_at_start(shown: &str) -> bool {
+    shown.ends_with('\n') || shown.ends_with("\r\u{1b}[2K")
+}
+
+#[test]
+fn ctrl_c_wipes_a_status_line_and_leaves_the_cursor_at_its_start() {
+    let (shown, run) = interrupt(Ropeway::new(&["call", "countdown", "seconds=60"]), "waiting for");
+    assert_eq!(run.code, Some(130));
+    assert!(is_at_start(&shown), "{shown:?}");
+}
+
+#[test]
+fn ctrl_c_ends_the_line_of_a_question_and_of_events() {
+    let place = Place::new();
+    place.write("ropeway.yaml", "servers: []\n");
+    let ask = place.ropeway(&["trust"]).with(|command| {
+        command.env_remove(crate::place::TRUST);
+    });
+    for (ropeway, words) in [(ask, "[y/N] "), (Ropeway::new(&["events"]), "ready")] {
+        let (shown, run) = interrupt(ropeway, words);
+        assert_eq!(run.code, Some(130), "{shown:?}");
+        assert!(shown.contains("^C") && is_at_start(&shown), "{shown:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_a_model_has_said_so_far() {
+    let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half of an answer\"}}]}\n\n";
+    let model = Model::answering([ModelAnswer::events(half).stall()]);
+    let (shown, run) = interrupt(model.chat(&["-p", "go"]), "Half of an answer");
+    assert_eq!(run.code, Some(130));
+    assert!(is_at_start(&shown) && !shown.contains("\u{1b}[2K"), "{shown:?}");
+}
+
+#[test]
+fn ctrl_c_writes_no_line_where_no_terminal_shows_it() {
+    let child = Ropeway::new(&["call", "countdown", "seconds=60"]).start();
+    // The server is the first thing that it starts.
+    let began = std::time::Instant::now();
+    while child.others().is_empty() && began.elapsed() < crate::chat::PATIENCE {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    crate::mark::signal("INT", child.child.id());
+    let run = child.end();
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(130), "", ""));
+}

@@ -1,0 +1,33 @@
+//! Narrow terminals: what is printed stays within them.
+
+use serde_json::json;
+
+use ropeway::testing::Script;
+
+use crate::place::{Place, entry, having};
+use crate::terminal::Terminal;
+
+#[test]
+fn health_fits_terminals_of_80_and_40_and_20_columns() {
+    let place = Place::with(&[
+        entry("demo", &Script::default()),
+        having(entry("with-a-name-that-is-rather-long", &Script::default()), json!({"tools": ["none"]})),
+        json!({"alias": "gone", "command": "/no/such/program"}),
+        json!({"alias": "skipped", "command": "x", "env": {"A": "${ONE_VARIABLE}", "B": "${ANOTHER_ONE}"}}),
+        json!({"alias": "off", "command": "x", "enabled": false}),
+    ]);
+    for columns in [80, 40, 20] {
+        let screen = Terminal { columns, coloured: false }.show(place.ropeway(&["health"]));
+        let is_whole_word = |line: &str| line.trim().split(' ').count() == 1;
+        for line in screen.text.lines() {
+            // A path or a name of a variable is not broken: it may be copied.
+            let fits = line.chars().count() <= usize::from(columns);
+            assert!(fits || is_whole_word(line), "{columns} columns: {line:?}\n{}", screen.text);
+        }
+        for words in ["SERVER", "STATE", "demo", "gone", "skipped"] {
+            assert!(screen.text.contains(words), "{columns} columns: {words}\n{}", screen.text);
+        }
+        assert_eq!(screen.text.contains("PROTOCOL"), columns == 80, "{}", screen.text);
+        assert_eq!(screen.text.contains("TOOLS"), columns > 20, "{}", screen.text);
+    }
+}
