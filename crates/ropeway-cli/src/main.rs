@@ -3,21 +3,26 @@
 mod abreast;
 mod answer;
 mod argument;
+mod call_syntax;
 mod chat;
 mod clients;
 mod command;
+mod command_rewrite;
+mod command_words;
 mod deadline;
 mod demo;
 mod doctor;
 mod dotenv;
 mod duration;
 mod each;
+mod exact_output;
 mod excerpt;
 mod failure;
 mod file;
 #[cfg(test)]
 mod fuzz;
 mod help;
+mod json_output;
 mod literal;
 mod lockfile;
 mod mark;
@@ -41,8 +46,6 @@ mod veil;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    command::CommandLine::parse().run()
+    command::run_words(std::env::args_os().collect())
 }

@@ -121,6 +121,24 @@ fn collect_kinds(schema: &Value, root: &Root<'_>, depth: usize, kinds: &mut Vec<
     }
 }
 
+/// The JSON types that the items of a list may have; none when the schema does not say for each of its alternatives.
+pub(crate) fn item_kinds(schema: &Value, root: &Value) -> Vec<String> {
+    let schema = resolve(schema, root);
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
+    let lists: Vec<&Value> = match alternatives {
+        Some(parts) => parts.iter().map(|part| resolve(part, root)).filter(|part| !is_null(part)).collect(),
+        None => vec![schema],
+    };
+    match lists[..] {
+        [list] if list.get("prefixItems").is_none() => list.get("items").map(|items| kinds(items, root)).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
+}
+
 /// The JSON type of a value.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {

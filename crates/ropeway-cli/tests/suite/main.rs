@@ -1,5 +1,6 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod arguments;
 mod bounds;
 mod chat;
 mod chat_model;
@@ -12,6 +13,7 @@ mod doctor;
 mod edit;
 mod events;
 mod exact;
+mod exact_output;
 mod examples;
 mod home;
 mod import;
