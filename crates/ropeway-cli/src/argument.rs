@@ -16,7 +16,7 @@ use crate::{schema, suggest};
 const LONGEST_QUOTE: usize = 60;
 
 /// The arguments that a person typed, before anybody knows the tool's schema.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Typed {
     /// The object that holds all of them.
     pub(crate) object: Option<Arguments>,
@@ -335,7 +335,8 @@ fn scalar(kinds: &[String], text: &str) -> Option<Value> {
 
 /// Returns `1,2,3` as a list, where the schema wants a list and nothing else, and all its items are texts, numbers or booleans.
 fn list_of_scalars(property: &Value, root: &Value, kinds: &[String], text: &str) -> Option<Value> {
-    let is_list = kinds.iter().any(|kind| kind == "array") && kinds.iter().all(|kind| kind == "array" || kind == "null");
+    let is_list =
+        kinds.iter().any(|kind| kind == "array") && kinds.iter().all(|kind| kind == "array" || kind == "null");
     // What begins like JSON was meant as JSON.
     if !is_list || text.trim_start().starts_with(['[', '{', '"']) {
         return None;
@@ -362,11 +363,8 @@ pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<Stri
     let fields = schema::fields(&tool.input_schema);
     let is_known = |name: &str| fields.iter().any(|field| field.name == name);
     let odd = arguments.keys().map(String::as_str).filter(|name| !is_known(name));
-    let missing: Vec<&str> = fields
-        .iter()
-        .filter(|field| !arguments.contains_key(&field.name))
-        .map(|field| field.name.as_str())
-        .collect();
+    let missing: Vec<&str> =
+        fields.iter().filter(|field| !arguments.contains_key(&field.name)).map(|field| field.name.as_str()).collect();
     let question = |typed: &str| {
         let meant = suggest::closest(typed, missing.iter().copied()).into_iter().next()?;
         Some(format!("`{typed}` is no argument of it, did you mean `{meant}`?"))
@@ -498,7 +496,10 @@ mod tests {
             typed.map(Value::Object).map_err(|failure| anstream::adapter::strip_str(&failure.render()).to_string())
         };
         let option = |body: &str, next: Option<&str>| option_word(body, next, None);
-        assert_eq!(sent(&[option("max_length=3", None), option("start-index", Some("4"))]), Ok(json!({"max_length": 3, "startIndex": 4})));
+        assert_eq!(
+            sent(&[option("max_length=3", None), option("start-index", Some("4"))]),
+            Ok(json!({"max_length": 3, "startIndex": 4}))
+        );
         assert_eq!(sent(&[option("max-length:=[5]", None)]), Ok(json!({"max_length": [5]})));
         assert_eq!(sent(&[option("raw", Some("url=x"))]), Ok(json!({"raw": true, "url": "x"})));
         assert_eq!(sent(&[option("raw", Some("false"))]), Ok(json!({"raw": false})));

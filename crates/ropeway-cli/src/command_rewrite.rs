@@ -128,7 +128,8 @@ mod tests {
             (&["doctor", "/bin/sh"], "--stdio=/bin/sh"),
             (&["call", "/bin/sh", "tool", "a=1"], "--stdio=/bin/sh"),
         ] {
-            let expected: Vec<&str> = words.iter().enumerate().map(|(at, word)| if at == 1 { first } else { word }).collect();
+            let expected: Vec<&str> =
+                words.iter().enumerate().map(|(at, word)| if at == 1 { first } else { word }).collect();
             assert_eq!(rewritten(words), expected);
         }
     }

@@ -80,7 +80,8 @@ impl<'a> CommandWords<'a> {
         let mut role = Role::Unknown;
         let letters = &word[1..];
         for (at, letter) in letters.char_indices() {
-            let has_letter = |option: &&Arg| option.get_short_and_visible_aliases().is_some_and(|all| all.contains(&letter));
+            let has_letter =
+                |option: &&Arg| option.get_short_and_visible_aliases().is_some_and(|all| all.contains(&letter));
             let Some(option) = self.command.get_arguments().find(has_letter) else { return Role::Unknown };
             role = Role::Option(option);
             if option.get_action().takes_values() {

@@ -129,9 +129,7 @@ fn is_all_repeated(envelope: &Envelope) -> bool {
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
 pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
     match part {
-        ContentPart::Text(part) => {
-            ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured)
-        }
+        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
         _ => false,
     }
 }

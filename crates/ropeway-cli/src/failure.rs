@@ -215,6 +215,11 @@ impl Failure {
         self.exit
     }
 
+    /// Is it that no server has the tool?
+    pub(crate) fn is_unknown_tool(&self) -> bool {
+        self.kind == Some("unknown_tool")
+    }
+
     /// The sentence.
     #[cfg(test)]
     pub(crate) fn message(&self) -> &str {

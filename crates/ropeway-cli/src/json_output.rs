@@ -22,9 +22,7 @@ impl SavedParts {
                 ContentPart::Image(Blob { mime_type, base64, .. })
                 | ContentPart::Audio(Blob { mime_type, base64, .. }) => (mime_type.as_str(), &**base64),
                 ContentPart::Resource(EmbeddedResource {
-                    mime_type,
-                    contents: ResourceContents::Blob(base64),
-                    ..
+                    mime_type, contents: ResourceContents::Blob(base64), ..
                 }) => (mime_type.as_deref().unwrap_or("application/octet-stream"), base64.as_str()),
                 _ => return Ok(None),
             };
@@ -138,10 +136,7 @@ mod tests {
                 json!({"content": [text("a"), text("b")]}),
                 json!({"data": [text("a"), text("b")], "meta": {"is_error": false}}),
             ),
-            (
-                json!({"content": [text("a"), image]}),
-                json!({"data": [text("a"), image], "meta": {"is_error": false}}),
-            ),
+            (json!({"content": [text("a"), image]}), json!({"data": [text("a"), image], "meta": {"is_error": false}})),
             (json!({"content": []}), json!({"data": "", "meta": {"is_error": false}})),
             (
                 json!({"content": [text("{\"a\":1}")], "structuredContent": {"a": 1}}),
@@ -171,7 +166,10 @@ mod tests {
         let schema = json!({"properties": {"n": {"type": "integer"}}});
         let envelope = Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::ZERO, output);
         let document = document(&envelope.cast_to(&schema), &SavedParts::default()).expect("JSON");
-        assert_eq!((&document["data"], &document["meta"]["structured_content"]), (&json!({"n": 3}), &json!({"n": "3"})));
+        assert_eq!(
+            (&document["data"], &document["meta"]["structured_content"]),
+            (&json!({"n": 3}), &json!({"n": "3"}))
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `ropeway call`: one call of one tool.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use ropeway::envelope::Envelope;
@@ -11,7 +12,9 @@ use crate::call_syntax;
 use crate::exact_output::{TextMode, exact};
 use crate::failure::{Exit, Failure};
 use crate::json_output::{SavedParts, document};
+use crate::likely_servers::LikelyServers;
 use crate::server::ServerOptions;
+use crate::servers::Servers;
 use crate::session::Session;
 
 /// Shown at the end of `--help`.
@@ -73,28 +76,61 @@ impl Call {
             None => (self.tool, typed),
         };
         let servers = servers.only_for(&name);
-        Session::with(servers, &setting, async |session| {
-            session.arrive().await?;
-            let tool = session.tool(&name)?;
-            let shown_tool = session.names.shown(tool.definition());
-            let arguments = typed.for_tool(&shown_tool)?;
-            let envelope = session.call(&tool, arguments).await?;
-
-            let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
-            if setting.json {
-                print_document(&envelope, folder.as_ref())?;
-            } else {
-                print_result(&envelope, TextMode::new(self.raw), folder.as_ref())?;
-                if envelope.meta.is_error {
-                    // Its words are the answer; that they are about a failure may not be plain to see.
-                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name))
-                        .render());
+        let output = Output { json: setting.json, raw: self.raw, save: self.save };
+        if let Some(likely) = LikelyServers::new(&servers, &name) {
+            let is_found = Cell::new(false);
+            let done = call(likely.servers, &setting, &name, typed.clone(), &output, &is_found).await;
+            match done {
+                // Another server may have the tool by now. What was called is not called again.
+                Err(failure) if !is_found.get() && failure.exit() != Exit::Timeout => {
+                    if likely.is_known && !failure.is_unknown_tool() {
+                        return Err(failure);
+                    }
                 }
+                done => return done,
             }
-            Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
-        })
-        .await
+        }
+        call(servers, &setting, &name, typed, &output, &Cell::new(false)).await
     }
+}
+
+/// How the result is printed.
+struct Output {
+    json: bool,
+    raw: bool,
+    save: Option<PathBuf>,
+}
+
+/// Starts servers, calls a tool of them and prints the result. `is_found` is set before the tool is called.
+async fn call(
+    servers: Servers,
+    setting: &Setting,
+    name: &str,
+    typed: Typed,
+    output: &Output,
+    is_found: &Cell<bool>,
+) -> Result<Exit, Failure> {
+    Session::with(servers, setting, async |session| {
+        session.arrive().await?;
+        let tool = session.tool(name)?;
+        is_found.set(true);
+        let shown_tool = session.names.shown(tool.definition());
+        let arguments = typed.for_tool(&shown_tool)?;
+        let envelope = session.call(&tool, arguments).await?;
+
+        let folder = output.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
+        if output.json {
+            print_document(&envelope, folder.as_ref())?;
+        } else {
+            print_result(&envelope, TextMode::new(output.raw), folder.as_ref())?;
+            if envelope.meta.is_error {
+                // Its words are the answer; that they are about a failure may not be plain to see.
+                say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name)).render());
+            }
+        }
+        Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
+    })
+    .await
 }
 
 /// Prints an answer: for a person on a terminal, else byte for byte.

@@ -48,10 +48,13 @@ use crate::setting::Setting;
 use crate::text::{clean_json, clean_line};
 use crate::trust::{Mode, VARIABLE};
 use crate::veil::{Veiled, VeiledJson};
-use crate::{demo, duration, status, veil};
+use crate::{completion, demo, duration, status, veil};
 
 /// Something was written to standard output.
 static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// The command by which shells ask for completions. Only the scripts of `ropeway completions` use it.
+const COMPLETE: &str = "complete";
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -138,6 +141,9 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     let is_json = asks_for_json(&words);
     let mut root = CommandLine::command();
     root.build();
+    if words.get(1).is_some_and(|word| word == COMPLETE) {
+        return completion::run(&root, &words[2..]);
+    }
     let words = rewrite(&root, words);
     match CommandLine::try_parse_from(words) {
         Ok(line) => line.run(),

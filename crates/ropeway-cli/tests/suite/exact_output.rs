@@ -9,7 +9,8 @@ use crate::terminal::Terminal;
 use crate::trial::Site;
 
 /// Line ends of every kind, escape sequences, other control characters, and no line end at the end.
-const TEXT: &str = "one\r\ntwo\n\r\n\u{1b}[31mred\u{1b}[0m\u{7}\ttab\u{b}\u{feff}\u{202e}\n\n日本 \u{1b}]0;title\u{7}end";
+const TEXT: &str =
+    "one\r\ntwo\n\r\n\u{1b}[31mred\u{1b}[0m\u{7}\ttab\u{b}\u{feff}\u{202e}\n\n日本 \u{1b}]0;title\u{7}end";
 
 fn answering(text: &str) -> Script {
     let result = json!({"content": [{"type": "text", "text": text}]});

@@ -328,7 +328,10 @@ fn a_picture_that_is_read_is_kept_on_request() {
     assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");
     let run = place.run("read test://picture --json --save out").expect(0);
     let document = run.json();
-    assert_eq!((&document["contents"][0]["path"], &document["saved"]), (&json!("out/a-2.png"), &json!(["out/a-2.png"])));
+    assert_eq!(
+        (&document["contents"][0]["path"], &document["saved"]),
+        (&json!("out/a-2.png"), &json!(["out/a-2.png"]))
+    );
     assert_eq!(place.run("read test://picture --json").expect(0).json()["contents"][0]["blob"], "iVBORw0KGgo=");
     assert!(run.stderr.contains("out/a-2.png"), "{}", run.stderr);
     // What a template promises need not be listed.
