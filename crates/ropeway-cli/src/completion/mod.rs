@@ -18,10 +18,13 @@ use clap_complete::Shell;
 use self::known::KnownServers;
 use crate::command_words::{CommandWords, Role, find_long};
 use crate::text::{clean_line, cut, first_sentence};
-use crate::{schema, veil};
+use crate::{duration, schema, veil};
 
 /// After this time an answer is of no use: the person has typed on.
 const LONGEST: Duration = Duration::from_millis(150);
+
+/// The variable that sets another time, for a machine that is slow.
+const TIMEOUT: &str = "ROPEWAY_COMPLETION_TIMEOUT";
 
 /// The most candidates of an answer.
 const MOST: usize = 2_000;
@@ -71,8 +74,9 @@ pub(crate) fn script(shell: Shell) -> Option<&'static str> {
 /// is offered and nothing is said.
 pub(crate) fn run(root: &Command, arguments: &[OsString]) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
-    let watchdog = std::thread::Builder::new().spawn(|| {
-        std::thread::sleep(LONGEST);
+    let timeout = std::env::var(TIMEOUT).ok().and_then(|time| duration::parse(&time).ok()).unwrap_or(LONGEST);
+    let watchdog = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(timeout);
         std::process::exit(0);
     });
     // Without the watchdog nothing bounds the time.

@@ -18,6 +18,9 @@ use crate::terminal::Terminal;
 /// How long a shell may take, on a machine that has a lot to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The variable that bounds the time of an answer: no test is about how loaded the machine is.
+const TIMEOUT: (&str, &str) = ("ROPEWAY_COMPLETION_TIMEOUT", "60s");
+
 /// A tool whose name and choices mean something to every shell.
 const ODD: &str = "odd name's:$(x);y";
 
@@ -45,7 +48,10 @@ fn place() -> Place {
 
 /// The values that are offered for the last word.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
-    let run = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).run().expect(0);
+    let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
+        command.env(TIMEOUT.0, TIMEOUT.1);
+    });
+    let run = ropeway.run().expect(0);
     assert_eq!(run.stderr, "", "{words:?}");
     run.stdout.lines().filter_map(|line| line.split('\t').next().map(str::to_owned)).collect()
 }
@@ -82,7 +88,8 @@ fn what_is_broken_offers_nothing_and_says_nothing() {
     // A pipe that nobody writes to.
     let made = Command::new("mkfifo").arg(place.path().join("pipe")).status().expect("mkfifo runs");
     assert!(made.success());
-    assert_eq!(offered(&place, &["call", "--config", "pipe", ""]), [""; 0]);
+    let run = place.run("complete zsh ropeway call --config pipe ''").expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
     for words in [&["complete"][..], &["complete", "tcsh", "x"], &["complete", "bash", "x"], &["complete", "zsh"]] {
         let run = place.ropeway(words).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""), "{words:?}");
@@ -103,7 +110,7 @@ fn of_a_file_that_is_not_trusted_only_the_names_are_offered() {
     let place = place();
     let words = |words: &[&str]| {
         let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
-            command.env_remove(TRUST);
+            command.env_remove(TRUST).env(TIMEOUT.0, TIMEOUT.1);
         });
         let run: Run = ropeway.run().expect(0);
         assert_eq!(run.stderr, "");
@@ -128,7 +135,8 @@ impl Shell {
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).args(words).current_dir(place.path()).env_clear();
         let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
-        command.env("PATH", path).env("HOME", place.path()).env("TERM", "xterm").env(TRUST, "1").env("LC_ALL", "C.UTF-8");
+        command.env("PATH", path).env("HOME", place.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        command.env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1);
         let copy = || Stdio::from(theirs.try_clone().expect("a terminal"));
         command.stdin(copy()).stdout(copy()).stderr(copy());
         let mark = Mark::new();
@@ -208,7 +216,12 @@ fn zsh_completes_real_names_in_a_window_of_any_width() {
 }
 
 #[test]
-fn fish_completes_real_names() {
+fn fish_completes_real_names_in_a_window_of_any_width() {
+    completes(&["fish", "--no-config", "-i"], "source ./script", "fish");
+}
+
+#[test]
+fn fish_offers_real_names_with_their_descriptions() {
     let place = place();
     place.write("script.fish", &Run::of(&["completions", "fish"]).expect(0).stdout);
     let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
@@ -216,8 +229,8 @@ fn fish_completes_real_names() {
         let ask = format!("source script.fish; complete -C {}", shlex::try_quote(line).expect("a word"));
         let mut fish = place.ropeway(&[]);
         let mut command = Command::new("fish");
-        command.args(["--no-config", "-c", &ask]).current_dir(place.path()).env("HOME", place.path());
-        command.env("PATH", &path).env(TRUST, "1").stdin(Stdio::null());
+        command.args(["--no-config", "-c", &ask]).current_dir(place.path()).env_clear().env("HOME", place.path());
+        command.env("PATH", &path).env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1).stdin(Stdio::null());
         fish.mark.put_on(&mut command);
         fish.command = command;
         fish.run().expect(0).stdout

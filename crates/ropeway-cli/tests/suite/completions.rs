@@ -1,6 +1,6 @@
 //! The scripts that shells complete with.
 
-use crate::Run;
+use crate::{Ropeway, Run};
 
 /// The commands, as the help names them.
 pub(crate) fn commands() -> Vec<String> {
@@ -24,12 +24,18 @@ fn every_command_is_known_to_every_shell() {
         assert!(run.stdout.contains("--stdio") || run.stdout.contains("-l stdio"), "{shell} knows no options");
         assert_eq!(run.stderr, "");
     }
-    let known = Run::of(&["complete", "zsh", "ropeway", ""]).expect(0).stdout;
+    let complete = |words: &[&str]| {
+        let ropeway = Ropeway::new(words).with(|command| {
+            command.env("ROPEWAY_COMPLETION_TIMEOUT", "60s");
+        });
+        ropeway.run().expect(0).stdout
+    };
+    let known = complete(&["complete", "zsh", "ropeway", ""]);
     let known: Vec<&str> = known.lines().filter_map(|line| line.split('\t').next()).collect();
     for command in &commands {
         assert!(known.contains(&command.as_str()), "{command} is not known: {known:?}");
     }
-    let options = Run::of(&["complete", "fish", "ropeway", "tools", "--"]).expect(0).stdout;
+    let options = complete(&["complete", "fish", "ropeway", "tools", "--"]);
     assert!(options.contains("--stdio\t") && options.contains("--json\t"), "{options}");
 }
 
