@@ -75,7 +75,7 @@ pub fn run() -> Result<()> {
 pub fn missing() -> Option<Missing> {
     let is_due = parts(&place::servers()).iter().any(|part| !part.is_installed());
     // Tests need git, too, so it has to be there even if all parts are installed.
-    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT] } else { &[GIT] };
+    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT, ZSH, FISH] } else { &[GIT, ZSH, FISH] };
     let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
     (!missing.is_empty()).then_some(Missing(missing))
 }
@@ -199,6 +199,10 @@ const PYTHON: Need = Need {
 
 /// A server of git repositories is tested on a real one.
 const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &["git"] };
+
+/// The shells besides bash whose completion is tested.
+const ZSH: Need = Need { name: "zsh", test: ("zsh", &["--version"]), packages: &["zsh"] };
+const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), packages: &["fish"] };
 
 impl Need {
     fn is_met(&self) -> bool {

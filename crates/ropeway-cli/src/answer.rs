@@ -9,6 +9,7 @@ use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, de
 use ropeway::envelope::{Data, Envelope};
 use serde_json::Value;
 
+use crate::exact_output::repeats;
 use crate::failure::{Failure, problem_line};
 use crate::text::{clean, clean_line, size};
 
@@ -27,7 +28,7 @@ impl Folder {
     }
 
     /// Writes a file of its own; one that exists is never touched.
-    fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
+    pub(crate) fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
             Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error)
         };
@@ -96,14 +97,10 @@ pub(crate) struct Shown {
 pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown, Failure> {
     // Servers repeat structured content as text for those who read only that; once is enough here.
     let structured = envelope.meta.structured_content.as_ref();
-    let repeats = |part: &&ContentPart| match part {
-        ContentPart::Text(part) => structured
-            .is_some_and(|value| ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *value)),
-        _ => false,
-    };
+    let repeats = |part: &&ContentPart| structured.is_some_and(|value| repeats(part, value));
     let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
     if let Data::Json(value) = envelope.data()
-        && !is_one_text(value, &envelope.meta.content)
+        && !is_repeated(value, &envelope.meta.content)
     {
         shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));
         shown.text.push('\n');
@@ -114,7 +111,7 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
 }
 
 /// Is an object nothing but a name for the text beside it?
-fn is_one_text(value: &Value, parts: &[ContentPart]) -> bool {
+pub(crate) fn is_repeated(value: &Value, parts: &[ContentPart]) -> bool {
     let text = |part: &ContentPart| match part {
         ContentPart::Text(part) => Some(part.text.clone()),
         _ => None,
@@ -160,14 +157,6 @@ pub(crate) fn show_parts<'a>(
         shown.notes.push("use --save DIR to keep what is not text".to_owned());
     }
     Ok(shown)
-}
-
-/// Saves the files of an answer that is printed as JSON, and tells where they are.
-pub(crate) fn save_parts<'a>(
-    parts: impl Iterator<Item = &'a ContentPart>,
-    folder: &Folder,
-) -> Result<Vec<String>, Failure> {
-    show_files(parts, Some(folder))
 }
 
 /// A line for each file of an answer, which goes into the folder when there is one.

@@ -9,6 +9,7 @@ use ropeway::config::{ConfigError, ConfigProblem};
 use ropeway::mcp::ConnectError;
 use ropeway::provider::{ErrorKind, ProviderError};
 use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
+use serde_json::{Value, json};
 
 use crate::signature::{arguments, signature};
 use crate::text::{clean, clean_line, terminal_width, width, without_prefix, wrap};
@@ -64,6 +65,8 @@ pub(crate) struct Failure {
     server_said: Vec<String>,
     hints: Vec<String>,
     tool: Option<Box<ToolDefinition>>,
+    /// The kind that scripts match on, where it says more than the exit code.
+    kind: Option<&'static str>,
 }
 
 impl Failure {
@@ -71,7 +74,8 @@ impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let message = message.into();
         let concerns = Concern::Servers;
-        Self { exit, concerns, message, causes: Vec::new(), server_said: Vec::new(), hints: Vec::new(), tool: None }
+        let (causes, server_said, hints) = (Vec::new(), Vec::new(), Vec::new());
+        Self { exit, concerns, message, causes, server_said, hints, tool: None, kind: None }
     }
 
     /// What was typed makes no sense.
@@ -106,12 +110,12 @@ impl Failure {
             line => format!("{file}:{line}:{}: {problem}", problem.column),
         };
         match &error.problems[..] {
-            [] => Self::usage(error.to_string()).caused_by_source(error),
-            [problem] => Self::usage(place(problem)),
+            [] => Self::usage(error.to_string()).kind("config").caused_by_source(error),
+            [problem] => Self::usage(place(problem)).kind("config"),
             many => {
                 let more = if error.truncated { "more than " } else { "" };
                 let message = format!("`{file}` has {more}{} problems", many.len());
-                many.iter().map(place).fold(Self::usage(message), Self::hint)
+                many.iter().map(place).fold(Self::usage(message).kind("config"), Self::hint)
             }
         }
     }
@@ -189,6 +193,32 @@ impl Failure {
         self
     }
 
+    /// Sets the kind that scripts match on.
+    pub(crate) fn kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Returns the failure for scripts: the `error` of a JSON document, in the shape that an envelope has for it.
+    pub(crate) fn record(&self) -> Value {
+        let kind = self.kind.unwrap_or(match self.exit {
+            Exit::Done | Exit::ToolError => "failed",
+            Exit::Usage => "usage",
+            Exit::Unreachable => "unavailable",
+            Exit::NeedsAuth => "needs_auth",
+            Exit::Timeout => "timeout",
+            Exit::Interrupted => "cancelled",
+        });
+        let retryable = matches!(kind, "unavailable" | "timeout");
+        let mut record =
+            json!({"kind": kind, "message": self.line(), "retryable": retryable, "exit_code": self.exit as u8});
+        let hints: Vec<String> = self.hints.iter().map(|hint| clean_line(hint)).collect();
+        if !hints.is_empty() {
+            record["hints"] = json!(hints);
+        }
+        record
+    }
+
     /// Shows the tool that it is about.
     pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
         self.tool = Some(Box::new(tool.clone()));
@@ -198,6 +228,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// Is it that no server has the tool?
+    pub(crate) fn is_unknown_tool(&self) -> bool {
+        self.kind == Some("unknown_tool")
     }
 
     /// The sentence.
@@ -273,10 +308,10 @@ impl From<CallError> for Failure {
 impl From<&CallError> for Failure {
     fn from(error: &CallError) -> Self {
         if let CallError::InvalidArguments { tool, problems } = error {
-            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`"));
+            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`")).kind(error.kind());
             return problems.iter().map(problem_line).fold(failure, Self::hint);
         }
-        let mut failure = Self::new(exit_of(error), error.to_string());
+        let mut failure = Self::new(exit_of(error), error.to_string()).kind(error.kind());
         if let Some(cause) = error.source() {
             failure = failure.caused_by(cause);
         }

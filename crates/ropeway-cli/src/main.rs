@@ -4,9 +4,13 @@ mod abreast;
 mod answer;
 mod argument;
 mod arrival;
+mod call_syntax;
 mod chat;
 mod clients;
 mod command;
+mod command_rewrite;
+mod command_words;
+mod completion;
 mod deadline;
 mod demo;
 mod doctor;
@@ -14,12 +18,15 @@ mod dotenv;
 mod duration;
 mod each;
 mod elicit;
+mod exact_output;
 mod excerpt;
 mod failure;
 mod file;
 #[cfg(test)]
 mod fuzz;
 mod help;
+mod json_output;
+mod likely_servers;
 mod literal;
 mod lockfile;
 mod mark;
@@ -44,8 +51,6 @@ mod verbose_log;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    command::CommandLine::parse().run()
+    command::run_words(std::env::args_os().collect())
 }

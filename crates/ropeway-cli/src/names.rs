@@ -58,16 +58,19 @@ impl Names {
         shown
     }
 
+    /// Returns true if a tool has this name, without that of its server: as models know it, as it is shown, or as its server has it.
+    pub(crate) fn is_called(&self, tool: &ToolDefinition, name: &str) -> bool {
+        let own = match &tool.origin {
+            Origin::Server { tool, .. } => Some(&**tool),
+            Origin::Local => None,
+        };
+        tool.name == name || self.short(tool) == name || own == Some(name)
+    }
+
     /// Which tool a person means: by the name that models know, by the one that is shown, by the server's own, or by
     /// any of them behind the server's name.
     pub(crate) fn choose(&self, tools: &[&ToolDefinition], name: &str) -> Result<usize, Failure> {
-        let is_called = |tool: &ToolDefinition, name: &str| {
-            let own = match &tool.origin {
-                Origin::Server { tool, .. } => Some(&**tool),
-                Origin::Local => None,
-            };
-            tool.name == name || self.short(tool) == name || own == Some(name)
-        };
+        let is_called = |tool: &ToolDefinition, name: &str| self.is_called(tool, name);
         let all = || tools.iter().enumerate();
         // What is written out in full wins over what is short for it.
         let full: Vec<usize> = all().filter(|(_, tool)| tool.name == name).map(|(at, _)| at).collect();

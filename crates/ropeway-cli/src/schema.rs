@@ -121,6 +121,48 @@ fn collect_kinds(schema: &Value, root: &Root<'_>, depth: usize, kinds: &mut Vec<
     }
 }
 
+/// The JSON types that the items of a list may have; none when the schema does not say for each of its alternatives.
+pub(crate) fn item_kinds(schema: &Value, root: &Value) -> Vec<String> {
+    let schema = resolve(schema, root);
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
+    let lists: Vec<&Value> = match alternatives {
+        Some(parts) => parts.iter().map(|part| resolve(part, root)).filter(|part| !is_null(part)).collect(),
+        None => vec![schema],
+    };
+    match lists[..] {
+        [list] if list.get("prefixItems").is_none() => {
+            list.get("items").map(|items| kinds(items, root)).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
+}
+
+/// Returns the values that an argument can have, if there are few: those of an enumeration, or of a boolean.
+pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
+    let Some(property) = property(schema, name).map(|property| resolve(property, schema)) else { return Vec::new() };
+    let alternatives = ["anyOf", "oneOf"].iter().find_map(|word| property.get(word).and_then(Value::as_array));
+    let parts: Vec<&Value> = match alternatives {
+        Some(parts) => parts.iter().map(|part| resolve(part, schema)).take(ALTERNATIVES).collect(),
+        None => vec![property],
+    };
+    let literal = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    };
+    let choices = parts.iter().flat_map(|part| {
+        let listed = part.get("enum").and_then(Value::as_array).into_iter().flatten().chain(part.get("const"));
+        let is_boolean = part.get("type").and_then(Value::as_str) == Some("boolean");
+        let booleans = if is_boolean { &["true", "false"][..] } else { &[] };
+        listed.filter_map(literal).chain(booleans.iter().map(|text| (*text).to_owned())).collect::<Vec<_>>()
+    });
+    choices.collect()
+}
+
 /// The JSON type of a value.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {

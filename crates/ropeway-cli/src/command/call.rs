@@ -1,27 +1,44 @@
 //! `ropeway call`: one call of one tool.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
-use super::{Setting, json_text, print_answer, say};
-use crate::answer::{Folder, save_parts, show};
+use ropeway::envelope::Envelope;
+
+use super::{Setting, json_text, print_answer, print_bytes, say};
+use crate::answer::{Folder, show};
 use crate::argument::Typed;
+use crate::call_syntax;
 use crate::elicit::CallQuestions;
+use crate::exact_output::{TextMode, exact};
 use crate::failure::{Exit, Failure};
+use crate::json_output::{SavedParts, document};
+use crate::likely_servers::LikelyServers;
 use crate::server::ServerOptions;
+use crate::servers::Servers;
 use crate::session::Session;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway call calculate expression='2^10 / 3'
-  ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
+  ropeway call calculate --expression '2^10 / 3'
+  ropeway call 'calculate(expression: \"2^10 / 3\")'
+  ropeway call chart values=3,1,4,1,5 title=Digits --save out
   ropeway call chart '{\"values\": [3, 1, 4]}' --json
   ropeway call chart @arguments.json title=Again
   echo '{\"values\": [3, 1, 4]}' | ropeway call chart -
-  ropeway call get_current_time timezone=UTC --stdio \"uvx mcp-server-time\"
+  ropeway call \"uvx mcp-server-time\" get_current_time timezone=UTC
+  ropeway call https://example.com/mcp search query=rust
+  ropeway call files.read_text_file path=notes.txt | sha256sum
 
-A plain value becomes what the tool's schema says: a number, a boolean, a list; else text.
-A JSON object holds all arguments at once; `key=value` overrules its keys. --json is about the output.
+A plain value becomes what the tool's schema says: a number, a boolean, a list; else text. Commas separate the items of
+a list of texts, numbers or booleans. A JSON object holds all arguments at once; `key=value` overrules its keys.
+The options above win over arguments of the same name: write `timeout=5` for an argument `timeout`.
+
+Text goes into a pipe or a file byte for byte: nothing is added at its end. Several parts begin on lines of their own.
+On a terminal escape sequences are removed, unless --raw is given. With --json one JSON document is printed, also for
+a failure: `error` has `kind`, `message`, `retryable` and `exit_code`.
 
 A server that asks for input gets the answers that you type. Without a terminal, and with --json, its
 questions are declined.";
@@ -29,11 +46,12 @@ questions are declined.";
 /// Call a tool
 #[derive(Debug, clap::Args)]
 pub(super) struct Call {
-    /// The tool, as `ropeway tools` shows it; SERVER.TOOL works too
+    /// The tool, as `ropeway tools` shows it; SERVER.TOOL and 'TOOL(name: value)' work too, and a URL or a command
+    /// before the tool is the server
     #[arg(value_name = "TOOL")]
     tool: String,
-    /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says; or all of them as one
-    /// JSON object: '{…}', @FILE, or - for standard input
+    /// Arguments: key=value, --key value, or key:=json for a value that is JSON whatever the schema says; or all of
+    /// them as one JSON object: '{…}', @FILE, or - for standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     /// All arguments as one JSON object, like the same without --args
@@ -42,6 +60,9 @@ pub(super) struct Call {
     /// Keep images, sounds and other files of the answer in this folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Print text byte for byte also on a terminal; a single binary result goes to a pipe or file as its bytes
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -54,37 +75,102 @@ impl Call {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),
             _ => failure,
         })?;
-        let (mut questions, handlers) = CallQuestions::new(setting.json);
-        let servers = servers.only_for(&self.tool).answered_by(handlers);
-        Session::with(servers, &setting, async |session| {
-            let tool = session.find_tool(&self.tool).await?;
-            let shown_tool = session.names.shown(tool.definition());
-            let arguments = typed.for_tool(&shown_tool)?;
-            let call = session.call(&tool, arguments);
-            let Some(envelope) = questions.during(&session.status, call).await? else { return Ok(Exit::Interrupted) };
-
-            let folder = self.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
-            if setting.json {
-                print_answer(&json_text(&envelope)?)?;
-                let saved = folder.map(|folder| save_parts(envelope.meta.content.iter(), &folder)).transpose()?;
-                saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
-            } else {
-                let shown = show(&envelope, folder.as_ref())?;
-                print_answer(&shown.text)?;
-                shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
-                if envelope.meta.is_error {
-                    // Its words are the answer; that they are about a failure may not be plain to see.
-                    say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name))
-                        .render());
+        let (name, typed) = match call_syntax::parse(&self.tool).transpose()? {
+            Some(call) => (call.tool.clone(), typed.with_call(call)),
+            None => (self.tool, typed),
+        };
+        let servers = servers.only_for(&name);
+        let output = Output { json: setting.json, raw: self.raw, save: self.save };
+        if let Some(likely) = LikelyServers::new(&servers, &name) {
+            let is_found = Cell::new(false);
+            let done = call(likely.servers, &setting, &name, typed.clone(), &output, &is_found).await;
+            match done {
+                // Another server may have the tool by now. What was called is not called again.
+                Err(failure) if !is_found.get() && failure.exit() != Exit::Timeout => {
+                    if likely.is_known && !failure.is_unknown_tool() {
+                        return Err(failure);
+                    }
                 }
+                done => return done,
             }
-            Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
-        })
-        .await
+        }
+        call(servers, &setting, &name, typed, &output, &Cell::new(false)).await
     }
+}
+
+/// How the result is printed.
+struct Output {
+    json: bool,
+    raw: bool,
+    save: Option<PathBuf>,
+}
+
+/// Starts servers, calls a tool of them and prints the result. `is_found` is set before the tool is called.
+async fn call(
+    servers: Servers,
+    setting: &Setting,
+    name: &str,
+    typed: Typed,
+    output: &Output,
+    is_found: &Cell<bool>,
+) -> Result<Exit, Failure> {
+    let (mut questions, handlers) = CallQuestions::new(setting.json);
+    Session::with(servers.answered_by(handlers), setting, async |session| {
+        let tool = session.find_tool(name).await?;
+        is_found.set(true);
+        let shown_tool = session.names.shown(tool.definition());
+        let arguments = typed.for_tool(&shown_tool)?;
+        let call = session.call(&tool, arguments);
+        let Some(envelope) = questions.during(&session.status, call).await? else { return Ok(Exit::Interrupted) };
+
+        let folder = output.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
+        if output.json {
+            print_document(&envelope, folder.as_ref())?;
+        } else {
+            print_result(&envelope, TextMode::new(output.raw), folder.as_ref())?;
+            if envelope.meta.is_error {
+                // Its words are the answer; that they are about a failure may not be plain to see.
+                say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name)).render());
+            }
+        }
+        Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
+    })
+    .await
+}
+
+/// Prints an answer: for a person on a terminal, else byte for byte.
+fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>) -> Result<(), Failure> {
+    let notes = if mode == TextMode::Clean {
+        let shown = show(envelope, folder)?;
+        print_answer(&shown.text)?;
+        shown.notes
+    } else {
+        let output = exact(envelope, mode, folder)?;
+        print_bytes(&output.bytes)?;
+        output.notes
+    };
+    notes.iter().for_each(|note| say(&format!("{note}\n")));
+    Ok(())
+}
+
+/// Prints an answer as one JSON document. That its files cannot be saved does not lose the answer.
+fn print_document(envelope: &Envelope, folder: Option<&Folder>) -> Result<(), Failure> {
+    let not_json = |error| Failure::usage("the result is not JSON").caused_by(&error);
+    let saved = folder.map(|folder| SavedParts::save(&envelope.meta.content, folder)).transpose();
+    let (saved, failure) = match saved {
+        Ok(saved) => (saved.unwrap_or_default(), None),
+        Err(failure) => (SavedParts::default(), Some(failure)),
+    };
+    let mut document = document(envelope, &saved).map_err(not_json)?;
+    if let Some(failure) = &failure {
+        document["error"] = failure.record();
+    }
+    print_answer(&json_text(&document)?)?;
+    saved.paths().for_each(|path| say(&format!("saved {path}\n")));
+    failure.map_or(Ok(()), Err)
 }
 
 /// Could a word be the name of a tool, and nothing else?
 fn is_name(word: &str) -> bool {
-    word != "-" && !word.contains(['=', '{', '@'])
+    word != "-" && !word.contains(['=', '{', '@', '\0'])
 }

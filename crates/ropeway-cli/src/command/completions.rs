@@ -4,6 +4,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use super::{CommandLine, print};
+use crate::completion;
 use crate::failure::{Exit, Failure};
 
 /// Shown at the end of `--help`.
@@ -13,7 +14,10 @@ Examples:
   ropeway completions zsh > ~/.zfunc/_ropeway
   ropeway completions fish > ~/.config/fish/completions/ropeway.fish";
 
-/// Print the script with which a shell completes commands and options
+/// Print the completion script of a shell
+///
+/// In bash, zsh and fish it completes commands, options, servers, tools and their arguments, from the configuration and from tools that
+/// were listed before; it starts no server. In other shells it completes commands and options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Completions {
     /// The shell
@@ -23,9 +27,14 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(&self) -> Result<Exit, Failure> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut CommandLine::command(), "ropeway", &mut script);
-        print(&String::from_utf8_lossy(&script))?;
+        match completion::script(self.shell) {
+            Some(script) => print(script)?,
+            None => {
+                let mut script = Vec::new();
+                clap_complete::generate(self.shell, &mut CommandLine::command(), "ropeway", &mut script);
+                print(&String::from_utf8_lossy(&script))?;
+            }
+        }
         Ok(Exit::Done)
     }
 }

@@ -21,15 +21,17 @@ mod tools;
 mod trust;
 mod welcome;
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
@@ -43,13 +45,20 @@ use self::examples::with_exit_codes;
 pub(crate) use self::prompt::fill as fill_prompt;
 pub(crate) use self::tools::text as tools_text;
 use crate::chat::line;
+use crate::command_rewrite::{asks_for_json, rewrite};
 use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
-use crate::text::clean_json;
+use crate::text::{clean_json, clean_line};
 use crate::trust::{Mode, VARIABLE};
 use crate::veil::VeiledJson;
-use crate::{demo, duration, status, veil, verbose_log};
+use crate::{completion, demo, duration, status, veil, verbose_log};
+
+/// Something was written to standard output.
+static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// The command by which shells ask for completions. Only the scripts of `ropeway completions` use it.
+const COMPLETE: &str = "complete";
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -132,16 +141,43 @@ enum Command {
     DemoServer,
 }
 
+/// Parses the words of a command line and runs the command to its end.
+pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
+    let is_json = asks_for_json(&words);
+    let mut root = CommandLine::command();
+    root.build();
+    if words.get(1).is_some_and(|word| word == COMPLETE) {
+        return completion::run(&root, &words[2..]);
+    }
+    let words = rewrite(&root, words);
+    match CommandLine::try_parse_from(words) {
+        Ok(line) => line.run(),
+        Err(error) => {
+            if is_json && error.use_stderr() {
+                let text = error.render().to_string();
+                let message = clean_line(text.split("\n\n").next().unwrap_or_default());
+                let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(&message));
+                // What follows for people says the same.
+                let _ = print_json(&serde_json::json!({"error": failure.record()}));
+            }
+            error.exit()
+        }
+    }
+}
+
 impl CommandLine {
     /// Runs the command to its end.
-    pub(crate) fn run(self) -> ExitCode {
+    fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
         let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
+        // These print lines of JSON, not a document.
+        let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
+        let is_document = json && !is_lines;
         let trust = match Mode::new(trust, std::env::var_os(VARIABLE)) {
             Ok(trust) => trust,
-            Err(failure) => return finish(Err(failure)),
+            Err(failure) => return finish(Err(failure), is_document),
         };
         let mut setting = Setting::new(json, timeout, verbose > 0, trust);
         if log_payloads {
@@ -149,10 +185,10 @@ impl CommandLine {
         }
         let log = match log_file.map(|file| open_log(&file, &setting.events, log_payloads)).transpose() {
             Ok(log) => log,
-            Err(failure) => return finish(Err(failure)),
+            Err(failure) => return finish(Err(failure), is_document),
         };
         if let Some(deadline) = &setting.deadline {
-            watch(deadline.clone());
+            watch(deadline.clone(), is_document);
         }
         if verbose > 0 {
             verbose_log::start(verbose);
@@ -180,7 +216,7 @@ impl CommandLine {
         });
         // What was told last is written down before we end.
         drop(log);
-        finish(done.and_then(|done| done))
+        finish(done.and_then(|done| done), is_document)
     }
 }
 
@@ -228,22 +264,32 @@ async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure
     }
 }
 
-fn finish(done: Result<Exit, Failure>) -> ExitCode {
+fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
     let exit = done.unwrap_or_else(|failure| {
-        say(&failure.render());
+        fail(&failure, is_document);
         failure.exit()
     });
     ExitCode::from(exit as u8)
 }
 
+/// Prints a failure for people to standard error and, for scripts, as the JSON document on standard output. A command that has
+/// printed its document already prints no second one.
+fn fail(failure: &Failure, is_document: bool) {
+    if is_document && !HAS_WRITTEN.load(Ordering::Relaxed) {
+        // Without a reader there is nothing more to say.
+        let _ = print_json(&serde_json::json!({"error": failure.record()}));
+    }
+    say(&failure.render());
+}
+
 /// Ends the process when the command's time is well over, whatever else is stuck.
-fn watch(deadline: Deadline) {
+fn watch(deadline: Deadline, is_document: bool) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         end_children();
         leave();
-        say(&deadline.failure().render());
+        fail(&deadline.failure(), is_document);
         std::process::exit(Exit::Timeout as i32);
     });
     // Without a thread there is still the ordinary clock.
@@ -283,8 +329,17 @@ pub(crate) enum Reader {
 
 /// Writes to standard output, and says whether anybody is left to read more.
 pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
-    let mut stdout = anstream::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    write_to(anstream::stdout().lock(), text.as_bytes())
+}
+
+/// Writes bytes to standard output as they are; [`write`] removes escape sequences on their way into a pipe.
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    write_to(std::io::stdout().lock(), bytes).map(drop)
+}
+
+fn write_to(mut stdout: impl Write, bytes: &[u8]) -> Result<Reader, Failure> {
+    HAS_WRITTEN.store(true, Ordering::Relaxed);
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(Reader::Stays),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
         Err(error) => Err(Failure::usage("could not write the result").caused_by(&error)),

@@ -6,10 +6,11 @@ use ropeway::mcp::{Mcp, Prompt, PromptMessage, PromptResult};
 use ropeway::tool::{Alias, CallContext, ToolDefinition};
 use serde_json::{Map, Value, json};
 
-use super::{Setting, json_text, print_answer};
+use super::{Setting, json_text, print_answer, print_bytes};
 use crate::answer::show_parts;
 use crate::argument::Typed;
 use crate::each::each;
+use crate::exact_output::{ExactOutput, TextMode, exact_parts};
 use crate::failure::{Exit, Failure};
 use crate::server::ServerOptions;
 use crate::session::Session;
@@ -26,6 +27,9 @@ pub(super) struct GetPrompt {
     /// Arguments: key=value, a JSON object '{…}', @FILE with one, or - for one on standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
+    /// Print only the text of the messages, byte for byte
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -36,10 +40,14 @@ impl GetPrompt {
         let typed = Typed::read(&self.words, None)?;
         Session::with(servers, &setting, async |session| {
             let result = get(session, &self.prompt, typed).await?;
-            print_answer(&match setting.json {
-                true => json_text(&result)?,
-                false => result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
-            })?;
+            let mode = TextMode::new(self.raw);
+            if setting.json {
+                print_answer(&json_text(&result)?)?;
+            } else if mode == TextMode::Clean {
+                print_answer(&result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"))?;
+            } else {
+                print_bytes(&exact_messages(&result.messages, self.raw, mode)?)?;
+            }
             Ok(Exit::Done)
         })
         .await
@@ -67,9 +75,29 @@ async fn get(session: &Session, name: &str, typed: Typed) -> Result<PromptResult
     Ok(session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??)
 }
 
-fn message(message: &PromptMessage) -> Result<String, Failure> {
+/// Writes messages byte for byte: under their roles, or without them as `--raw` asks for.
+fn exact_messages(messages: &[PromptMessage], raw: bool, mode: TextMode) -> Result<Vec<u8>, Failure> {
+    if raw {
+        let parts: Vec<ContentPart> = messages.iter().map(|message| message.content.clone()).collect();
+        return exact_parts(&parts, mode, None).map(|output| output.bytes);
+    }
+    let mut all = ExactOutput::default();
+    for (at, message) in messages.iter().enumerate() {
+        let blank = if at == 0 { "" } else { "\n" };
+        all.bytes.extend(format!("{blank}{}:\n", role(message)).into_bytes());
+        all.bytes.extend(exact_parts(std::slice::from_ref(&message.content), mode, None)?.bytes);
+        all.end_line();
+    }
+    Ok(all.bytes)
+}
+
+fn role(message: &PromptMessage) -> String {
     let role = serde_json::to_value(&message.role).ok();
-    let role = crate::text::clean_line(role.as_ref().and_then(Value::as_str).unwrap_or("?"));
+    crate::text::clean_line(role.as_ref().and_then(Value::as_str).unwrap_or("?"))
+}
+
+fn message(message: &PromptMessage) -> Result<String, Failure> {
+    let role = role(message);
     let content: [&ContentPart; 1] = [&message.content];
     let shown = show_parts(&mut content.into_iter(), None)?;
     Ok(format!("{ROLE}{role}:{ROLE:#}\n{}", shown.text))

@@ -7,10 +7,12 @@ use ropeway::mcp::{Mcp, ResourceTemplate};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::{Value, json};
 
-use super::{Setting, json_text, print_answer, say};
-use crate::answer::{Folder, save_parts, show_parts};
+use super::{Setting, json_text, print_answer, print_bytes, say};
+use crate::answer::{Folder, show_parts};
 use crate::each::each;
+use crate::exact_output::{TextMode, exact_parts};
 use crate::failure::{Exit, Failure};
+use crate::json_output::SavedParts;
 use crate::server::ServerOptions;
 use crate::session::Session;
 
@@ -24,6 +26,9 @@ pub(super) struct Read {
     /// Keep what is not text in this folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Print text byte for byte also on a terminal; a binary resource goes to a pipe or file as its bytes
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -43,15 +48,29 @@ impl Read {
             let folder = self.save.as_deref().map(|path| Folder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
             if setting.json {
-                let resources: Vec<Value> = parts.iter().map(|part| json!(part)["resource"].take()).collect();
-                print_answer(&json_text(&json!({"server": alias, "contents": resources}))?)?;
-                let saved = folder.map(|folder| save_parts(parts.iter(), &folder)).transpose()?;
-                saved.into_iter().flatten().for_each(|line| say(&(line + "\n")));
-            } else {
+                let saved = folder.map(|folder| SavedParts::save(&parts, &folder)).transpose()?.unwrap_or_default();
+                let contents: Vec<Value> =
+                    saved.parts(&parts).into_iter().map(|mut part| part["resource"].take()).collect();
+                let mut document = json!({"server": alias, "contents": contents});
+                let paths: Vec<String> = saved.paths().collect();
+                if !paths.is_empty() {
+                    document["saved"] = json!(paths);
+                }
+                print_answer(&json_text(&document)?)?;
+                paths.iter().for_each(|path| say(&format!("saved {path}\n")));
+                return Ok(Exit::Done);
+            }
+            let mode = TextMode::new(self.raw);
+            let notes = if mode == TextMode::Clean {
                 let shown = show_parts(parts.iter(), folder.as_ref())?;
                 print_answer(&bare(&parts).unwrap_or(shown.text))?;
-                shown.notes.iter().for_each(|note| say(&format!("{note}\n")));
-            }
+                shown.notes
+            } else {
+                let output = exact_parts(&parts, mode, folder.as_ref())?;
+                print_bytes(&output.bytes)?;
+                output.notes
+            };
+            notes.iter().for_each(|note| say(&format!("{note}\n")));
             Ok(Exit::Done)
         })
         .await

@@ -54,15 +54,15 @@ fn tools_as_json_are_definitions_with_their_server() {
 #[test]
 fn a_call_prints_the_text_of_the_answer() {
     let run = Run::of(&["call", "calculate", "expression=2*(3+4)"]).expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("14\n", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("14", ""));
     let run = Run::of(&["call", "demo.calculate", "expression=1+1"]).expect(0);
-    assert_eq!(run.stdout, "2\n");
+    assert_eq!(run.stdout, "2");
 }
 
 #[test]
-fn a_structured_answer_is_printed_once_as_readable_json() {
+fn a_structured_answer_is_printed_once_as_the_text_of_the_tool() {
     let run = Run::of(&["call", "statistics", "values=[1, 2, 3]"]).expect(0);
-    assert!(run.stdout.starts_with("{\n  \"count\": 3,\n"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("{\"count\":3,"), "{}", run.stdout);
     assert_eq!(run.json()["mean"], 2.0);
 }
 
@@ -72,8 +72,8 @@ fn a_call_as_json_is_one_document_with_all_of_the_answer() {
     assert_eq!((&result["tool"], &result["meta"]["is_error"]), (&json!("statistics"), &json!(false)));
     assert_eq!(result["origin"], json!({"server": "demo", "tool": "statistics"}));
     assert_eq!(result["data"]["count"], 3);
-    assert_eq!(result["meta"]["structured_content"]["count"], 3);
-    assert_eq!(result["meta"]["content"][0]["type"], "text");
+    let meta = result["meta"].as_object().expect("an object");
+    assert!(!meta.contains_key("content") && !meta.contains_key("structured_content"), "{meta:?}");
     assert!(result["took_ms"].as_f64().is_some_and(|took| took > 0.0));
 }
 
@@ -95,7 +95,7 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         &[&file],
     ] {
         let command = [&["call", "calculate"], arguments].concat();
-        assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
+        assert_eq!(Run::of(&command).expect(0).stdout, "3", "{arguments:?}");
     }
     for arguments in [&["--args", "-"][..], &["-"]] {
         let reading = Ropeway::new(&[&["call", "calculate"], arguments].concat()).with(|command| {
@@ -103,14 +103,14 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         });
         let mut running = reading.start();
         running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
-        assert_eq!(running.end().expect(0).stdout, "3\n", "{arguments:?}");
+        assert_eq!(running.end().expect(0).stdout, "3", "{arguments:?}");
     }
 }
 
 #[test]
 fn an_object_behind_json_is_the_arguments_and_the_answer_is_json() {
     let envelope = Run::of(&["call", "calculate", "--json", r#"{"expression": "1+2"}"#]).expect(0).json();
-    assert_eq!(envelope["meta"]["content"][0]["text"], "3");
+    assert_eq!(envelope["data"], "3");
 }
 
 #[test]
@@ -131,14 +131,17 @@ fn pictures_are_named_by_size_and_kept_on_request() {
         assert_eq!(reader.expect("a PNG file").info().width, 640);
     }
     let run = Run::of(&["call", "chart", "values=[3]", "--json", "--save", &save]).expect(0);
-    assert_eq!(run.json()["meta"]["content"][1]["mimeType"], "image/png");
+    let path = target.join("chart-3.png").display().to_string();
+    let result = run.json();
+    assert_eq!(result["data"][1], json!({"type": "image", "mimeType": "image/png", "path": path}));
+    assert_eq!(result["saved"], json!([path]));
     assert!(run.stderr.contains("chart-3.png"), "{}", run.stderr);
 }
 
 #[test]
 fn a_tool_that_fails_ends_with_1() {
     let run = Run::of(&["call", "fail", "message=on purpose"]).expect(1);
-    assert_eq!(run.stdout, "on purpose\n");
+    assert_eq!(run.stdout, "on purpose");
     let result = Run::of(&["call", "fail", "--json"]).expect(1).json();
     assert_eq!(result["meta"]["is_error"], true);
 }
@@ -151,7 +154,7 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
         (&["call", "chart"], "the arguments do not fit tool `chart`\n  the required property `values` is missing\n"),
         (&["call", "chart", "values=[]"], "\n  at `/values`: must have at least 1 item"),
         (&["call", "chart", "values=[1]", "kind=pie"], "\n  at `/kind`: must be one of"),
-        (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#, "--json"], "at `/values`: must be an array"),
+        (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#], "at `/values`: must be an array"),
         (&["call", "chart", "values=x"], "argument `values` is `number[]`, and `x` is not"),
         (&["call", "chart", "values=[1]", "titel=x"], "did you mean `title`?"),
         (&["call", "chart", "values"], "a JSON object '{…}', @FILE, or - for standard input"),
@@ -197,14 +200,14 @@ fn help_lists_the_exit_codes() {
 #[test]
 fn logs_go_to_standard_error_only() {
     let run = Run::of(&["call", "calculate", "expression=1", "-vv"]).expect(0);
-    assert_eq!(run.stdout, "1\n");
+    assert_eq!(run.stdout, "1");
 }
 
 #[test]
 fn a_server_can_be_given_on_the_spot() {
     let server = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
     let run = Run::of(&["call", "calculate", "expression=1", "--stdio", &server]).expect(0);
-    assert_eq!(run.stdout, "1\n");
+    assert_eq!(run.stdout, "1");
     let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
     assert_eq!(list["servers"][0]["tools"].as_array().map(Vec::len), Some(6));
     assert_eq!(list["servers"][0]["server"], "ropeway");
@@ -228,7 +231,7 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
                 Run::of(&[&["call", "echo", "message=hi"][..], &to, &headers].concat())
             });
             let run = run.await.expect("a run").expect(0);
-            assert_eq!(run.stdout, "hi\n");
+            assert_eq!(run.stdout, "hi");
             assert!(!run.stderr.contains("secret"), "{}", run.stderr);
             let requests = server.requests();
             assert!(requests.len() >= 3, "{requests:?}");

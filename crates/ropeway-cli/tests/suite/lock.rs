@@ -129,9 +129,9 @@ fn a_strict_lock_hides_what_is_new_or_changed_until_it_is_accepted() {
             run.stderr
         );
     }
-    assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done\n");
+    assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done");
     place.run("lock").expect(0);
-    assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done\n");
+    assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done");
     serve(&place, &now, Some("off"));
     serve(&place, &[note()], Some("off"));
     assert_eq!(place.run("tools").expect(0).stderr, "");

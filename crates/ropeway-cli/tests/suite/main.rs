@@ -1,5 +1,6 @@
 //! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
 
+mod arguments;
 mod attachments;
 mod bounds;
 mod call_elicitation;
@@ -8,6 +9,7 @@ mod chat_markdown;
 mod chat_model;
 mod chat_terminal;
 mod command;
+mod completion_shells;
 mod completions;
 mod config;
 mod conversations;
@@ -16,12 +18,14 @@ mod doctor;
 mod edit;
 mod events;
 mod exact;
+mod exact_output;
 mod examples;
 mod exit_codes;
 mod hanging;
 mod home;
 mod import;
 mod interrupt;
+mod likely_servers;
 mod listing;
 mod lock;
 mod manifest;

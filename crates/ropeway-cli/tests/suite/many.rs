@@ -43,7 +43,7 @@ fn a_call_by_server_and_tool_starts_only_that_server() {
     let place = Place::new();
     place.configure(&[recorded(&place, "a"), recorded(&place, "b")]);
     for name in ["a.echo", "mcp_a_echo", "a.mcp_a_echo"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi");
         assert_eq!(started(&place, &["a", "b"]), ["a"], "{name}");
     }
     assert_eq!(place.run("prompt b.plain").expect(0).stderr, "");
@@ -61,7 +61,7 @@ fn a_name_that_several_servers_know_is_asked_about() {
     assert_eq!(run.stderr, "error: several servers have a prompt `plain`\n  say which one: `a.plain`, `b.plain`\n");
     let run = place.run("read test://hello").expect(2);
     assert_eq!(run.stderr, "error: several servers have `test://hello`\n  say which one before it: a, b\n");
-    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello\n");
+    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn the_file_of_another_client_is_read_as_it_is() {
     let run = place.run("tools --config claude.json").expect(0);
     assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
     assert!(run.stdout.contains("`ropeway doctor two --config claude.json` looks for the cause"), "{}", run.stdout);
-    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
+    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_renamed_tool_goes_by_its_new_name() {
     let list = place.run("tools").expect(0).stdout;
     assert!(list.contains("● a · 2 tools") && list.contains("  a.say(message: string)\n"), "{list}");
     for name in ["a.say", "say", "a.echo", "mcp_a_say"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi", "{name}");
     }
 }
 
@@ -327,7 +327,12 @@ fn a_picture_that_is_read_is_kept_on_request() {
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B → out/a-1.png\n");
     assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");
     let run = place.run("read test://picture --json --save out").expect(0);
-    assert_eq!(run.json()["contents"][0]["blob"], "iVBORw0KGgo=");
+    let document = run.json();
+    assert_eq!(
+        (&document["contents"][0]["path"], &document["saved"]),
+        (&json!("out/a-2.png"), &json!(["out/a-2.png"]))
+    );
+    assert_eq!(place.run("read test://picture --json").expect(0).json()["contents"][0]["blob"], "iVBORw0KGgo=");
     assert!(run.stderr.contains("out/a-2.png"), "{}", run.stderr);
     // What a template promises need not be listed.
     assert_eq!(place.run("read test://items/7").expect(0).stderr, "");

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::{Ropeway, Run};
+use crate::Ropeway;
+use crate::terminal::Terminal;
 
 /// What is typed in the picture.
 const COMMANDS: [&str; 4] = [
@@ -36,16 +37,13 @@ fn screen() -> String {
     for typed in COMMANDS {
         let words = shlex::split(typed).expect("words of a shell");
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        let coloured = Ropeway::new(&arguments).with(|command| {
-            command.env("CLICOLOR_FORCE", "1");
-        });
-        let Run { stdout, stderr, .. } = coloured.run();
+        let window = Terminal { columns: COLUMNS as u16, coloured: true };
+        let shown = window.show(Ropeway::new(&arguments)).text;
         if !screen.is_empty() {
             screen.push('\n');
         }
         writeln!(screen, "\u{1b}[32m$\u{1b}[0m {typed}").expect("a string grows");
-        screen.push_str(&stdout);
-        screen.push_str(&stderr);
+        screen.push_str(&shown);
     }
     screen
 }

@@ -23,7 +23,7 @@ struct Launch {
     env: Vec<(String, String)>,
     url: String,
     // What the server was given to work in lives as long as it does.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Launch {
@@ -41,7 +41,7 @@ impl Launch {
         let arguments = entry["args"].as_array().into_iter().flatten();
         let command = std::iter::once(&entry["command"]).chain(arguments).map(fill).collect();
         let env = entry["env"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), fill(value)));
-        Self { command, env: env.collect(), url: fill(&entry["url"]), _folder: folder }
+        Self { command, env: env.collect(), url: fill(&entry["url"]), folder: folder }
     }
 }
 
@@ -117,9 +117,9 @@ fn is_everything(server: &[&str]) {
         assert!(tools.stdout.contains(words), "{words}\n{}", tools.stdout);
     }
     let call = run(&["call", "echo", "message=hello"]);
-    assert_eq!((call.stdout.as_str(), call.stderr.as_str()), ("Echo: hello\n", ""));
+    assert_eq!((call.stdout.as_str(), call.stderr.as_str()), ("Echo: hello", ""));
     let sum = run(&["call", "get-sum", "a=2", "b=3", "--json"]).json();
-    assert_eq!(sum["meta"]["content"][0]["text"], "The sum of 2 and 3 is 5.");
+    assert_eq!(sum["data"], "The sum of 2 and 3 is 5.");
 }
 
 #[test]
@@ -152,6 +152,12 @@ fn entry(alias: &str, launch: &Launch) -> Value {
     json!({"alias": alias, "command": launch.command[0], "args": launch.command[1..], "env": env})
 }
 
+/// The filesystem server as a configuration has it, and the folder that it serves.
+pub(crate) fn filesystem(alias: &str) -> (Value, TempDir) {
+    let launch = Launch::of("filesystem", 0);
+    (entry(alias, &launch), launch.folder)
+}
+
 /// All that can be asked of the five servers, and what they say.
 fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
@@ -180,7 +186,7 @@ fn is_all_there(place: &Place) {
         ["web", "ready", "http"]
     ]);
     assert_eq!(states.collect::<Value>(), expected);
-    assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.\n");
+    assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.");
     assert_eq!(place.run("call time.get_current_time timezone=UTC").expect(0).json()["timezone"], "UTC");
     assert_eq!(place.run("call read_graph").expect(0).json(), json!({"entities": [], "relations": []}));
     let resources = run("resources");

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::mark::{command_line, signal};
 use crate::place::Place;
+use crate::terminal::Terminal;
 use crate::trial::{BRIEF, LATE, PATIENT, Site, Trial, binary, run_url};
 use crate::{Ropeway, Run};
 
@@ -32,7 +33,7 @@ impl Run {
 #[test]
 fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", "error: tool `fail` reports a failure\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` reports a failure\n"));
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn an_answer_that_is_too_large_ends_with_1() {
 #[test]
 fn a_large_answer_is_printed_whole() {
     let run = Trial::scripted("call blob bytes=8000000", &Script::default()).run().expect(0);
-    assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_001, ""));
+    assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_000, ""));
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn a_server_that_dies_on_the_way_ends_with_3() {
 fn a_server_that_dies_of_an_unknown_method_is_spoken_to_in_its_own_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
 fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
     let site = Site::start(&faulty("server/discover", Fault::Hang));
     let run = run_url("call echo message=hi", &site.url, 4 * BRIEF).expect(0);
-    assert_eq!(run.stdout, "hi\n");
+    assert_eq!(run.stdout, "hi");
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn noise_and_chatter_do_not_keep_the_answer_from_us() {
         .fault(On::any(), Fault::unknown_request())
         .fault(On::any(), Fault::OddProgress);
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
 /// Ends by SIGKILL only, and so does what it has started.
@@ -224,7 +225,7 @@ fn stubborn(grandchild: Grandchild) -> Script {
 fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
-        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
         let hangs = stubborn(grandchild).fault(On::method("tools/call"), Fault::Hang);
         Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["within 3 s"]);
         let ends = stubborn(grandchild).fault(On::method("tools/call"), Fault::exit());
@@ -287,7 +288,7 @@ fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
         let server = format!("({way} sleep {word} </dev/null >/dev/null 2>&1 &) ; exec \"$0\" \"$1\"");
         let place = Place::with(&[json!({"alias": "s", "command": "sh", "args": ["-c", server, binary(), script]})]);
         let run = place.run("call s.echo message=hi").expect(0);
-        assert_eq!(run.stdout, "hi\n");
+        assert_eq!(run.stdout, "hi");
         let began = Instant::now();
         loop {
             let left = running_with(&word);
@@ -314,11 +315,12 @@ fn a_reader_that_leaves_early_is_no_failure() {
 
 #[test]
 fn words_of_a_server_cannot_command_the_terminal() {
-    let run = Run::of(&["call", "fail", "message=\u{1b}[2J\u{1b}]0;owned\u{7}hidden\u{9b}31m text"]).expect(1);
-    assert_eq!(run.stdout, "hidden text\n");
+    let call = Ropeway::new(&["call", "fail", "message=\u{1b}[2J\u{1b}]0;owned\u{7}hidden\u{9b}31m text"]);
+    let screen = Terminal { columns: 80, coloured: false }.show(call);
+    assert_eq!(screen.text, "hidden text\nerror: tool `fail` reports a failure\n");
     let run = Run::of(&["call", "fail", "message=\u{9b}31m\u{1b}[2J", "--json"]).expect(1);
     assert!(!run.stdout.contains(['\u{9b}', '\u{1b}']), "{}", run.stdout);
-    assert_eq!(run.json()["meta"]["content"][0]["text"], "\u{9b}31m\u{1b}[2J");
+    assert_eq!(run.json()["data"], "\u{9b}31m\u{1b}[2J");
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,15 +13,22 @@ use serde_json::{Value, json};
 
 use super::eras::Eras;
 use super::private;
-use crate::config::{EraChoice, ServerConfig, Transport, read_regular};
+use crate::config::{EraChoice, ServerConfig, ServerEntry, Settings, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
 use crate::mcp::{Era, Prompt};
 use crate::protocol::{tool_definition, wire_definition};
+use crate::registry::Shape;
 use crate::tool::{Alias, ToolDefinition};
 
 /// No memory is larger than this; what is, is not ours.
 const LARGEST: usize = 32 << 20;
+
+/// The most servers that are remembered; those that were not used for the longest time are forgotten.
+const MOST_SERVERS: usize = 500;
+
+/// How old a file may get before its time is set anew: it says when the server was last used.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Changes when what is written does.
 const VERSION: u64 = 3;
@@ -127,8 +136,30 @@ impl Memory {
                 _ => Err(error),
             });
         }
+        let path = self.path(config);
+        let is_new = match read_regular(&path, LARGEST) {
+            Ok(before) if before == text && is_private(&path) => return touch(&path),
+            before => before.is_err(),
+        };
         // Only for its owner: a description may tell what a person works on.
-        private::write(&self.path(config), text.as_bytes())
+        private::write(&path, text.as_bytes())?;
+        if is_new { self.prune(MOST_SERVERS) } else { Ok(()) }
+    }
+
+    /// Forgets the servers that were not used for the longest time, if more than so many are remembered.
+    fn prune(&self, most: usize) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(&self.folder)?
+            .flatten()
+            .filter(|file| is_memory(&file.file_name().to_string_lossy()))
+            .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
+            .collect();
+        files.sort();
+        let surplus = files.len().saturating_sub(most);
+        for (_, path) in files.into_iter().take(surplus) {
+            // Another process may have been faster.
+            let _ = fs::remove_file(path);
+        }
+        Ok(())
     }
 
     /// One file for each way to reach a server. Secrets take no part in it.
@@ -137,6 +168,34 @@ impl Memory {
         let alias: String = config.alias.as_str().chars().map(safe).take(64).collect();
         self.folder.join(format!("{alias}-{:016x}.json", key(config)))
     }
+}
+
+/// Returns true for the name of a file that [`Memory::path`] makes.
+fn is_memory(name: &str) -> bool {
+    let key = name.strip_suffix(".json").and_then(|name| name.rsplit_once('-')).map(|(_, key)| key);
+    key.is_some_and(|key| key.len() == 16 && key.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Returns true if only its owner may read a file.
+fn is_private(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
+}
+
+/// Notes that a file was used, at most once a day.
+fn touch(path: &Path) -> io::Result<()> {
+    let is_stale = fs::metadata(path)?.modified()?.elapsed().is_ok_and(|age| age > STALE);
+    if is_stale { fs::OpenOptions::new().append(true).open(path)?.set_modified(SystemTime::now()) } else { Ok(()) }
+}
+
+/// Returns the tools of a server as a bridge handed them out the last time, under the names and filters of its entry now. Nothing is
+/// started. Returns `None` if the server was never listed, is disabled, or its entry has another command or URL since.
+///
+/// `folder` is that of [`BridgeBuilder::remember_in`](super::BridgeBuilder::remember_in) or [`default_memory`].
+pub fn remembered_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
+    let Settings::Known(config) = &entry.settings else { return None };
+    let shape = Shape::new(entry).ok().filter(|_| entry.enabled)?;
+    let remembered = Memory::new(folder).recall(config)?;
+    Some(remembered.tools.iter().filter_map(|tool| shape.definition(tool)).collect())
 }
 
 /// Returns whether the era of a server is found out by asking it.
@@ -224,6 +283,55 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("permissions");
         }
         assert_eq!(fs::read_dir(&memory.folder).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_written_again() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(folder.path());
+        memory.keep(&config("a"), &remembered()).expect("kept");
+        let path = memory.path(&config("a"));
+        let file = || fs::metadata(&path).map(|file| file.ino()).expect("a file");
+        let before = file();
+        let yesterday = SystemTime::now() - 2 * STALE;
+        fs::File::open(&path).and_then(|file| file.set_modified(yesterday)).expect("a time");
+        memory.keep(&config("a"), &remembered()).expect("kept");
+        assert_eq!(file(), before);
+        assert!(fs::metadata(&path).and_then(|file| file.modified()).expect("a time") > yesterday);
+    }
+
+    #[test]
+    fn only_so_many_servers_are_remembered_and_the_latest_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(folder.path());
+        fs::write(folder.path().join("eras.json"), "{}").expect("a file");
+        for number in 0..5u64 {
+            let config = config(&number.to_string());
+            memory.keep(&config, &remembered()).expect("kept");
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * number);
+            fs::File::open(memory.path(&config)).and_then(|file| file.set_modified(time)).expect("a time");
+        }
+        memory.prune(2).expect("pruned");
+        let kept: Vec<bool> = (0..5).map(|number| memory.recall(&config(&number.to_string())).is_some()).collect();
+        assert_eq!(kept, [false, false, false, true, true]);
+        assert!(folder.path().join("eras.json").exists());
+    }
+
+    #[test]
+    fn remembered_tools_have_the_names_and_filters_of_the_entry() {
+        let folder = tempfile::tempdir().expect("a folder");
+        Memory::new(folder.path()).keep(&config("a"), &remembered()).expect("kept");
+        let mut entry = ServerEntry::new(config("a"));
+        let names = |entry: &ServerEntry| -> Option<Vec<String>> {
+            Some(remembered_tools(folder.path(), entry)?.into_iter().map(|tool| tool.name).collect())
+        };
+        assert_eq!(names(&entry), Some(vec!["mcp_files_read".to_owned()]));
+        assert_eq!(names(&ServerEntry::new(config("b"))), None);
+        entry.tools.deny = vec!["read".to_owned()];
+        assert_eq!(names(&entry), Some(Vec::new()));
+        entry.enabled = false;
+        assert_eq!(names(&entry), None);
     }
 
     #[test]

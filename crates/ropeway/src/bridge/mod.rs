@@ -25,7 +25,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::discover::{DiscoveredTool, connect_and_discover, discover_and_register};
 pub use self::health::{Health, ServerHealth};
-pub use self::memory::default_memory;
+pub use self::memory::{default_memory, remembered_tools};
 
 use self::health::PATIENCE;
 use self::memory::Memory;
@@ -216,8 +216,9 @@ impl BridgeBuilder {
         self
     }
 
-    /// Remembers servers in this folder instead of the [default one](default_memory): the tools of lazy servers, so that those need
-    /// not be started to list them, and which servers speak the legacy era, so that those are not probed at every start.
+    /// Remembers servers in this folder instead of the [default one](default_memory): their tools, so that lazy servers need not be
+    /// started to list them and [`remembered_tools`] knows those of all, and which servers speak the legacy era, so that those are
+    /// not probed at every start.
     #[must_use]
     pub fn remember_in(mut self, folder: impl Into<PathBuf>) -> Self {
         self.memory = Some(folder.into());

@@ -454,9 +454,9 @@ impl Slot {
         self.roof.change();
     }
 
-    /// What there is to remember of a server that may sleep the next time.
+    /// What there is to remember: a lazy server sleeps the next time, and of any other one the tools are known before it is started.
     fn remembered(&self, found: &Found) -> Option<Remembered> {
-        (self.entry.start == Start::Lazy && self.roof.memory.is_some()).then(|| Remembered {
+        self.roof.memory.is_some().then(|| Remembered {
             tools: found.tools.iter().map(|tool| tool.definition().clone()).collect(),
             has_resources: found.has_resources,
             prompts: found.prompts.clone(),

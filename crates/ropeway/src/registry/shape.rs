@@ -159,8 +159,25 @@ impl Shape {
         tools.into_iter().filter_map(|tool| self.apply(tool)).map(CheckedTool::new).collect()
     }
 
+    /// Returns the definition that a tool has when it is handed out; `None` if it is not wanted.
+    pub fn definition(&self, original: &ToolDefinition) -> Option<ToolDefinition> {
+        let shaped = catch_unwind(AssertUnwindSafe(|| self.shaped_definition(original)));
+        shaped.ok().flatten().map(|(definition, _)| definition)
+    }
+
     fn shaped(&self, tool: Arc<dyn Tool>) -> Option<Shaped> {
-        let original = tool.definition();
+        let (definition, transformers) = self.shaped_definition(tool.definition())?;
+        let mut hidden: Vec<String> = transformers.iter().flat_map(|transformer| transformer.hidden()).collect();
+        if !hidden.is_empty() {
+            // A later transformer may have used a hidden name for an argument of its own.
+            let seen = visible::arguments(&definition.input_schema);
+            hidden.retain(|name| !seen.contains(&name.as_str()));
+        }
+        Some(Shaped { definition, transformers, hidden, tool })
+    }
+
+    /// Returns the definition of a wanted tool as it is handed out, and what has changed it.
+    fn shaped_definition(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
         if !self.filter.wants(original) {
             return None;
         }
@@ -186,13 +203,7 @@ impl Shape {
             server: self.endpoint,
             original: changed.then(|| Arc::new(original.clone())),
         };
-        let mut hidden: Vec<String> = transformers.iter().flat_map(|transformer| transformer.hidden()).collect();
-        if !hidden.is_empty() {
-            // A later transformer may have used a hidden name for an argument of its own.
-            let seen = visible::arguments(&definition.input_schema);
-            hidden.retain(|name| !seen.contains(&name.as_str()));
-        }
-        Some(Shaped { definition, transformers, hidden, tool })
+        Some((definition, transformers))
     }
 }
 

@@ -1,0 +1,110 @@
+//! The servers of a command line and their tools, as far as they are known without starting anything.
+
+use std::path::{Path, PathBuf};
+
+use ropeway::bridge::{default_memory, remembered_tools};
+use ropeway::config::{Config, ServerEntry};
+use ropeway::tool::ToolDefinition;
+
+use super::Candidate;
+use crate::command_words::CommandWords;
+use crate::names::Names;
+use crate::places::Origin;
+use crate::server::ServerOptions;
+use crate::servers::{ConfigFile, Servers, Source, found};
+use crate::setting::Setting;
+use crate::trust::{Mode, VARIABLE};
+
+/// The servers of a command line.
+#[derive(Default)]
+pub(super) struct KnownServers {
+    entries: Vec<ServerEntry>,
+    names: Option<Names>,
+    /// Where tools are remembered; `None` where only the names of servers may be used.
+    memory: Option<PathBuf>,
+}
+
+impl KnownServers {
+    /// Reads the configuration that the command line would use. One that is broken has no servers.
+    pub(super) fn load(walk: &CommandWords<'_>, words: &[String]) -> Self {
+        let option = |name: &str| walk.value(name, words).map(str::to_owned);
+        let options = ServerOptions {
+            config: option("config").map(PathBuf::from),
+            stdio: option("stdio"),
+            url: option("url"),
+            ..ServerOptions::default()
+        };
+        Self::of(&options).unwrap_or_default()
+    }
+
+    fn of(options: &ServerOptions) -> Option<Self> {
+        let file = match &options.config {
+            Some(path) => Some(ConfigFile::read(path, Origin::Named).ok()?),
+            None if options.stdio.is_some() || options.url.is_some() => None,
+            None => match found() {
+                Some((path, origin)) => Some(ConfigFile::read(&path, origin).ok()?),
+                None => None,
+            },
+        };
+        let mode = Mode::new(false, std::env::var_os(VARIABLE)).unwrap_or(Mode::Ask);
+        let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(&Setting::new(false, None, false, mode)));
+        let config = match &file {
+            Some(file) if is_trusted => file.parse().ok()?,
+            Some(file) => file.parse_unread().ok()?,
+            None => {
+                let mut entry = ServerEntry::new(options.config().ok()?);
+                entry.prefix = String::new();
+                Config::default().with_server(entry)
+            }
+        };
+        let servers = Servers::new(config, Source::Line);
+        servers.hide_secrets();
+        let entries: Vec<ServerEntry> = servers.config.servers.iter().filter(|entry| entry.enabled).cloned().collect();
+        let names = Some(Names::new(&servers.config));
+        Some(Self { entries, names, memory: default_memory().filter(|_| is_trusted) })
+    }
+
+    /// The names of the servers.
+    pub(super) fn names(&self) -> Vec<Candidate> {
+        self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
+    }
+
+    /// The names of tools for what is typed: behind their servers, or alone where that is enough.
+    pub(super) fn tools(&self, current: &str) -> Vec<Candidate> {
+        let Some(names) = &self.names else { return Vec::new() };
+        let is_behind =
+            |entry: &&ServerEntry| current.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let described = |tool: &ToolDefinition| tool.description.clone().unwrap_or_default();
+        if let Some(entry) = self.entries.iter().filter(is_behind).max_by_key(|entry| entry.alias.as_str().len()) {
+            let tools = self.tools_of(entry);
+            return tools.iter().map(|tool| Candidate::new(names.dotted(tool), &described(tool))).collect();
+        }
+        let is_alone = self.entries.len() == 1;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        if !is_alone {
+            candidates = self.entries.iter().map(|entry| Candidate::new(format!("{}.", entry.alias), "")).collect();
+        }
+        if is_alone || !current.is_empty() {
+            let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
+            let is_unique = |name: &str| all.iter().filter(|tool| names.short(tool) == name).count() == 1;
+            let fitting = all.iter().filter(|tool| names.short(tool).starts_with(current));
+            let unique = fitting.filter(|tool| is_unique(names.short(tool)));
+            candidates.extend(unique.map(|tool| Candidate::new(names.short(tool), &described(tool))));
+        }
+        candidates
+    }
+
+    /// The tool that is meant by a name.
+    pub(super) fn tool(&self, name: &str) -> Option<ToolDefinition> {
+        let names = self.names.as_ref()?;
+        let name = name.split('(').next().unwrap_or(name);
+        let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
+        let chosen = names.choose(&all.iter().collect::<Vec<_>>(), name).ok()?;
+        all.into_iter().nth(chosen)
+    }
+
+    fn tools_of(&self, entry: &ServerEntry) -> Vec<ToolDefinition> {
+        let folder: Option<&Path> = self.memory.as_deref();
+        folder.and_then(|folder| remembered_tools(folder, entry)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,32 @@
+//! The servers that may have a tool, by the definitions that are remembered of them.
+
+use ropeway::bridge::{default_memory, remembered_tools};
+
+use crate::names::Names;
+use crate::servers::Servers;
+
+/// The servers that may have a tool.
+pub(crate) struct LikelyServers {
+    pub(crate) servers: Servers,
+    /// One of them had the tool the last time.
+    pub(crate) is_known: bool,
+}
+
+impl LikelyServers {
+    /// Leaves out the servers whose remembered tools do not have the name. Returns `None` if none or all would be left.
+    pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
+        let folder = default_memory().filter(|_| servers.config.servers.len() > 1)?;
+        let names = Names::new(&servers.config);
+        let mut likely = servers.clone();
+        let mut is_known = false;
+        likely.config.servers.retain(|entry| {
+            let Some(tools) = remembered_tools(&folder, entry) else { return true };
+            let has_tool = tools.iter().any(|tool| names.is_called(tool, name));
+            is_known |= has_tool;
+            has_tool
+        });
+        let left = likely.config.servers.iter().filter(|entry| entry.enabled).count();
+        let is_less = likely.config.servers.len() < servers.config.servers.len();
+        (left > 0 && is_less).then_some(Self { servers: likely, is_known })
+    }
+}

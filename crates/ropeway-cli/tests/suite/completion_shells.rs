@@ -1,0 +1,245 @@
+//! Completion in bash, zsh and fish, and what it answers when things are broken.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ropeway::testing::Script;
+use serde_json::{Value, json};
+
+use crate::Run;
+use crate::mark::Mark;
+use crate::place::{Place, TRUST, entry};
+use crate::terminal::Terminal;
+
+/// How long a shell may take, on a machine that has a lot to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The variable that bounds the time of an answer: no test is about how loaded the machine is.
+const TIMEOUT: (&str, &str) = ("ROPEWAY_COMPLETION_TIMEOUT", "60s");
+
+/// A tool whose name and choices mean something to every shell.
+const ODD: &str = "odd name's:$(x);y";
+
+fn demo() -> Value {
+    json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]})
+}
+
+fn odd() -> Value {
+    let schema = json!({"type": "object", "properties": {"kind of": {"enum": ["a b", "$HOME"]}}});
+    let answer = json!({"content": [{"type": "text", "text": "odd-answer\n"}]});
+    entry("odd", &Script::default().tool(json!({"name": ODD, "inputSchema": schema}), answer))
+}
+
+/// A place with two servers that were listed, and one that hangs.
+fn place() -> Place {
+    let place = Place::with(&[demo(), odd()]);
+    place.run("tools").expect(0);
+    let hangs = json!({"alias": "hangs", "command": "sleep", "args": ["1000"]});
+    place.configure(&[demo(), odd(), hangs]);
+    let bin = place.path().join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    symlink(env!("CARGO_BIN_EXE_ropeway"), bin.join("ropeway")).expect("a link");
+    place
+}
+
+/// The values that are offered for the last word.
+fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+    let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
+        command.env(TIMEOUT.0, TIMEOUT.1);
+    });
+    let run = ropeway.run().expect(0);
+    assert_eq!(run.stderr, "", "{words:?}");
+    run.stdout.lines().filter_map(|line| line.split('\t').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn servers_tools_arguments_and_choices_are_offered_while_a_server_hangs() {
+    let place = place();
+    assert_eq!(offered(&place, &["call", ""]), ["demo.", "odd.", "hangs."]);
+    assert_eq!(offered(&place, &["tools", "d"]), ["demo"]);
+    assert_eq!(offered(&place, &["call", "demo.c"]), ["demo.calculate", "demo.chart", "demo.countdown"]);
+    assert_eq!(offered(&place, &["call", "calc"]), ["calculate"]);
+    assert_eq!(offered(&place, &["call", "hangs."]), [""; 0]);
+    assert_eq!(offered(&place, &["call", "odd.odd"]), [format!("odd.{ODD}")]);
+    assert_eq!(offered(&place, &["call", "demo.chart", ""]), ["values=", "title=", "kind="]);
+    assert_eq!(offered(&place, &["call", "demo.chart", "values=1", "--kind=bar", "ti"]), ["title="]);
+    assert_eq!(offered(&place, &["call", "demo.chart", "kind="]), ["kind=bar", "kind=line"]);
+    assert_eq!(offered(&place, &["call", "demo.chart", "--kind=b"]), ["--kind=bar"]);
+    assert_eq!(offered(&place, &["call", "demo.chart", "--ti"]), ["--timeout", "--title="]);
+}
+
+#[test]
+fn what_is_broken_offers_nothing_and_says_nothing() {
+    let place = place();
+    let folder = place.path().join(".cache/ropeway/tools");
+    for file in folder.read_dir().expect("a folder").flatten() {
+        std::fs::write(file.path(), "{\"version\": 3, \"tools\": [").expect("written");
+    }
+    assert_eq!(offered(&place, &["call", "demo."]), [""; 0]);
+    assert_eq!(offered(&place, &["call", ""]), ["demo.", "odd.", "hangs."]);
+    for text in ["servers: [", "\0", "servers: {alias: 7}", ""] {
+        place.write("ropeway.yaml", text);
+        assert_eq!(offered(&place, &["call", ""]), [""; 0], "{text:?}");
+    }
+    // A pipe that nobody writes to.
+    let made = Command::new("mkfifo").arg(place.path().join("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let run = place.run("complete zsh ropeway call --config pipe ''").expect(0);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
+    for words in [&["complete"][..], &["complete", "tcsh", "x"], &["complete", "bash", "x"], &["complete", "zsh"]] {
+        let run = place.ropeway(words).run().expect(0);
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""), "{words:?}");
+    }
+}
+
+#[test]
+fn a_changed_entry_forgets_its_tools() {
+    let place = place();
+    let mut changed = demo();
+    changed["args"] = json!(["demo-server", "--trust"]);
+    place.configure(&[changed, odd()]);
+    assert_eq!(offered(&place, &["call", "demo."]), [""; 0]);
+}
+
+#[test]
+fn of_a_file_that_is_not_trusted_only_the_names_are_offered() {
+    let place = place();
+    let words = |words: &[&str]| {
+        let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
+            command.env_remove(TRUST).env(TIMEOUT.0, TIMEOUT.1);
+        });
+        let run: Run = ropeway.run().expect(0);
+        assert_eq!(run.stderr, "");
+        run.stdout
+    };
+    assert_eq!(words(&["call", ""]), "demo.\t\nodd.\t\nhangs.\t\n");
+    assert_eq!(words(&["call", "demo."]), "");
+}
+
+/// A shell in a window.
+struct Shell {
+    child: Child,
+    keys: File,
+    screen: Arc<Mutex<String>>,
+    _mark: Mark,
+}
+
+impl Shell {
+    fn start(place: &Place, columns: u16, words: &[&str]) -> Self {
+        let (ours, theirs) = Terminal { columns, coloured: false }.open();
+        // A session of its own, whose terminal is the window.
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait"]).args(words).current_dir(place.path()).env_clear();
+        let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
+        command.env("PATH", path).env("HOME", place.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        command.env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1);
+        let copy = || Stdio::from(theirs.try_clone().expect("a terminal"));
+        command.stdin(copy()).stdout(copy()).stderr(copy());
+        let mark = Mark::new();
+        mark.put_on(&mut command);
+        let child = command.spawn().expect("a shell starts");
+        drop(command);
+        drop(theirs);
+        let screen = Arc::new(Mutex::new(String::new()));
+        let (shown, mut reader) = (screen.clone(), ours.try_clone().expect("a terminal"));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shown.lock().expect("a screen").push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, keys: ours, screen, _mark: mark }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the shell reads");
+    }
+
+    /// Waits until something stands on the screen that was not there before.
+    fn until(&self, words: &str) {
+        let began = Instant::now();
+        while !self.screen.lock().expect("a screen").contains(words) {
+            assert!(began.elapsed() < PATIENCE, "no {words:?}:\n{}", self.screen.lock().expect("a screen"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.screen.lock().expect("a screen").clear();
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // An error says that it has ended by itself.
+        let _ = self.keys.write_all(b"\x03\nexit\n");
+        let began = Instant::now();
+        while self.child.try_wait().is_ok_and(|end| end.is_none()) && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Types the beginnings of words in a shell; what is completed is run and answers.
+fn completes(shell: &[&str], setup: &str, script: &str) {
+    let place = place();
+    let text = Run::of(&["completions", script]).expect(0).stdout;
+    place.write("script", &text);
+    for columns in [40, 80, 200] {
+        let mut shell = Shell::start(&place, columns, shell);
+        shell.press(&format!("{setup}\n"));
+        shell.press("echo rea''dy\n");
+        shell.until("ready");
+        shell.press("ropeway call demo.calc\texpr\t40+2\n");
+        shell.until("42");
+        shell.press("ropeway call odd.odd\t\n");
+        shell.until("odd-answer");
+        shell.press("ropeway call demo.chart values=1 ki\tb\t ; echo do''ne\n");
+        shell.until("image/png");
+        shell.until("done");
+    }
+}
+
+#[test]
+fn bash_completes_real_names_in_a_window_of_any_width() {
+    let setup = "bind 'set enable-bracketed-paste off'; PS1='> '; . ./script";
+    completes(&["bash", "--norc", "--noprofile", "-i"], setup, "bash");
+}
+
+#[test]
+fn zsh_completes_real_names_in_a_window_of_any_width() {
+    let setup = "PS1='> '; autoload -U compinit; compinit -u -D; . ./script";
+    completes(&["zsh", "-f", "-i"], setup, "zsh");
+}
+
+#[test]
+fn fish_completes_real_names_in_a_window_of_any_width() {
+    completes(&["fish", "--no-config", "-i"], "source ./script", "fish");
+}
+
+#[test]
+fn fish_offers_real_names_with_their_descriptions() {
+    let place = place();
+    place.write("script.fish", &Run::of(&["completions", "fish"]).expect(0).stdout);
+    let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
+    let complete = |line: &str| {
+        let ask = format!("source script.fish; complete -C {}", shlex::try_quote(line).expect("a word"));
+        let mut fish = place.ropeway(&[]);
+        let mut command = Command::new("fish");
+        command.args(["--no-config", "-c", &ask]).current_dir(place.path()).env_clear().env("HOME", place.path());
+        command.env("PATH", &path).env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1).stdin(Stdio::null());
+        fish.mark.put_on(&mut command);
+        fish.command = command;
+        fish.run().expect(0).stdout
+    };
+    assert_eq!(complete("ropeway comp"), "completions\tPrint the completion script of a shell\n");
+    assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tWorks out an arithmetic expression\n");
+    assert!(complete("ropeway call demo.chart ti").starts_with("title=\t"));
+    assert_eq!(complete("ropeway call demo.chart kind="), "kind=bar\nkind=line\n");
+    assert_eq!(complete("ropeway call odd.odd"), format!("odd.{ODD}\n"));
+    assert_eq!(complete("ropeway call \"odd.odd"), format!("odd.{ODD}\n"));
+    assert!(complete("ropeway tools --config scr").contains("script.fish"));
+}

@@ -1,0 +1,157 @@
+//! What a tool said goes into a pipe byte for byte, and failures are JSON for scripts.
+
+use ropeway::testing::{Fault, On, Script};
+use serde_json::{Value, json};
+
+use crate::place::{Place, entry};
+use crate::real::filesystem;
+use crate::terminal::Terminal;
+use crate::trial::Site;
+
+/// Line ends of every kind, escape sequences, other control characters, and no line end at the end.
+const TEXT: &str =
+    "one\r\ntwo\n\r\n\u{1b}[31mred\u{1b}[0m\u{7}\ttab\u{b}\u{feff}\u{202e}\n\n日本 \u{1b}]0;title\u{7}end";
+
+fn answering(text: &str) -> Script {
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    Script::default().tool(json!({"name": "say", "inputSchema": {"type": "object"}}), result)
+}
+
+fn bytes(place: &Place, typed: &str) -> Vec<u8> {
+    let words = shlex::split(typed).expect("words of a shell");
+    let mut ropeway = place.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let output = ropeway.command.output().expect("ropeway runs");
+    assert!(output.status.success(), "{typed}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn a_file_of_the_filesystem_server_comes_out_as_it_is() {
+    let (files, folder) = filesystem("files");
+    let place = Place::with(&[files]);
+    for text in [TEXT, "ends\n", "ends\r\n\n\n", "\n", "no end"] {
+        let path = folder.path().join("text");
+        std::fs::write(&path, text).expect("a file");
+        for raw in ["", " --raw"] {
+            let printed = bytes(&place, &format!("call files.read_text_file path={}{raw}", path.display()));
+            assert_eq!(printed, std::fs::read(&path).expect("a file"), "{text:?}{raw}");
+        }
+    }
+    // As a script would compare them.
+    let path = folder.path().join("text");
+    std::fs::write(&path, TEXT).expect("a file");
+    let script = format!(
+        "'{}' call files.read_text_file path='{1}' | sha256sum; sha256sum < '{1}'",
+        env!("CARGO_BIN_EXE_ropeway"),
+        path.display()
+    );
+    let mut shell = place.ropeway(&[]);
+    shell.command = {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).current_dir(place.path()).env("HOME", place.path()).env("ROPEWAY_TRUST", "1");
+        command
+    };
+    let sums = shell.run().expect(0).stdout;
+    let sums: Vec<&str> = sums.lines().collect();
+    assert_eq!((sums.len(), sums.first()), (2, sums.last()));
+}
+
+#[test]
+fn a_terminal_gets_no_escapes_unless_raw_asks_for_them() {
+    let place = Place::with(&[entry("a", &answering("\u{1b}[2J\u{9b}31mred\u{7}\r\nend"))]);
+    let show = |words: &[&str]| Terminal { columns: 80, coloured: true }.show(place.ropeway(words)).text;
+    assert_eq!(show(&["call", "a.say"]), "red\nend\n");
+    assert_eq!(show(&["call", "a.say", "--raw"]), "\u{1b}[2J\u{9b}31mred\u{7}\r\nend");
+}
+
+#[test]
+fn resources_and_prompts_go_into_a_pipe_as_they_are() {
+    let resource = json!({"contents": [{"uri": "test://hello", "text": TEXT}]});
+    let message = json!({"messages": [{"role": "user", "content": {"type": "text", "text": TEXT}}]});
+    let script = Script::default()
+        .fault(On::method("resources/read"), Fault::Body(format!("\"result\":{resource}")))
+        .fault(On::method("prompts/get"), Fault::Body(format!("\"result\":{message}")));
+    let place = Place::with(&[entry("a", &script)]);
+    assert_eq!(bytes(&place, "read a test://hello"), TEXT.as_bytes());
+    assert_eq!(bytes(&place, "prompt a.plain --raw"), TEXT.as_bytes());
+    assert_eq!(bytes(&place, "prompt a.plain"), format!("user:\n{TEXT}\n").as_bytes());
+}
+
+#[test]
+fn raw_writes_one_binary_resource_as_bytes_into_a_pipe_and_not_to_a_terminal() {
+    let place = Place::with(&[entry("a", &Script::default())]);
+    assert_eq!(bytes(&place, "read a test://picture --raw"), b"\x89PNG\r\n\x1a\n");
+    assert_eq!(bytes(&place, "read a test://picture"), b"test://picture\nimage/png, 8 B\n");
+    let read = place.ropeway(&["read", "a", "test://picture", "--raw"]);
+    let screen = Terminal { columns: 80, coloured: false }.show(read);
+    assert!(screen.text.starts_with("test://picture\nimage/png, 8 B\n"), "{}", screen.text);
+}
+
+/// The document of a failed run, which also says to a person what is wrong.
+fn failed(place: &Place, typed: &str, code: i32) -> Value {
+    let run = place.run(&format!("{typed} --json")).expect(code);
+    assert!(code == 1 || run.stderr.contains("error: "), "{typed}: {}", run.stderr);
+    let mut document = run.json();
+    assert_eq!(document["error"]["exit_code"], code, "{document}");
+    document["error"].take()
+}
+
+#[test]
+fn every_failure_has_one_shape_as_json() {
+    let place = Place::with(&[
+        entry("good", &Script::default()),
+        json!({"alias": "gone", "command": "/no/such/program"}),
+        json!({"alias": "off", "command": "true", "enabled": false}),
+    ]);
+    for (typed, code, kind, retryable, words) in [
+        ("call gone.echo", 3, "unavailable", true, "could not start `/no/such/program`"),
+        ("tools gone --config nowhere.yaml", 2, "config", false, "nowhere.yaml"),
+        ("call good.ecoh", 2, "unknown_tool", false, "there is no tool `ecoh`"),
+        ("call good.echo", 2, "invalid_arguments", false, "the arguments do not fit tool `good.echo`"),
+        ("call good.echo x", 2, "invalid_arguments", false, "`x` is no argument"),
+        ("call good.refuse", 1, "refused", false, "refuse"),
+        ("call good.fail message=sorry", 1, "tool_error", false, "reports a failure"),
+        ("call off.echo", 2, "usage", false, "off"),
+        ("read good nope://x", 1, "refused", false, ""),
+        ("call", 2, "usage", false, "TOOL"),
+        ("call good.echo --timeout soon", 2, "usage", false, "soon"),
+    ] {
+        let error = failed(&place, typed, code);
+        assert_eq!((&error["kind"], &error["retryable"]), (&json!(kind), &json!(retryable)), "{typed}: {error}");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(words)), "{typed}: {error}");
+    }
+    let hints = failed(&place, "call good.ecoh", 2);
+    assert_eq!(hints["hints"], json!(["did you mean `echo`?"]));
+    let answer = place.run("call good.fail message=sorry --json").expect(1).json();
+    assert_eq!((&answer["data"], &answer["meta"]["is_error"]), (&json!("sorry"), &json!(true)));
+    let broken = place.write("broken.yaml", "servers: [");
+    let error = failed(&place, &format!("tools --config {}", broken.display()), 2);
+    assert_eq!(error["kind"], "config");
+}
+
+#[test]
+fn a_failure_as_json_shows_no_secret() {
+    let error = json!({"code": -32000, "message": "it is t0ken-t0ken-t0ken"});
+    let site = Site::start(&Script::default().fault(On::tool("refuse"), Fault::Error(error)));
+    let run = crate::Run::of(&["call", "refuse", "--url", &site.url, "--bearer", "t0ken-t0ken-t0ken", "--json"]);
+    let run = run.expect(1);
+    assert!(!run.stdout.contains("t0ken-t0ken") && run.stdout.contains("***"), "{}", run.stdout);
+}
+
+#[test]
+fn a_timeout_is_one_document_however_it_ends_the_command() {
+    let hangs = Script::default().fault(On::tool("echo"), Fault::Hang);
+    let place = Place::with(&[entry("a", &hangs)]);
+    let error = failed(&place, "call a.echo message=hi --timeout 1s", 5);
+    assert_eq!((&error["kind"], &error["retryable"]), (&json!("timeout"), &json!(true)));
+}
+
+#[test]
+fn an_answer_whose_files_cannot_be_saved_is_still_printed() {
+    let place = Place::new();
+    place.write("file", "");
+    let run = place.run("call chart values=[1] --save file/out --json").expect(2);
+    let document = run.json();
+    assert!(document["data"][1]["data"].as_str().is_some_and(|data| !data.is_empty()), "{document}");
+    assert_eq!(document["error"]["exit_code"], 2);
+}
