@@ -230,7 +230,13 @@ fn npx_and_uvx_download_a_server_at_its_first_start() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let node = Path::new(&Launch::of("memory", 0).command[0]).with_file_name("");
     let path = std::env::join_paths(std::iter::once(node).chain(std::env::split_paths(&path))).expect("folders");
-    let run = place.ropeway(&["tools"]).with(|command| drop(command.env("PATH", path))).run().expect(0);
+    let run = place
+        .ropeway(&["tools"])
+        .with(|command| {
+            command.env("PATH", path);
+        })
+        .run()
+        .expect(0);
     for words in ["● memory · 9 tools", "● clock · 2 tools"] {
         assert!(run.stdout.contains(words), "{words}\n{}{}", run.stdout, run.stderr);
     }
