@@ -120,7 +120,9 @@ impl Quiet {
         if let Some(mut quiet) = now.clone() {
             quiet.local_modes.remove(LocalModes::ECHO);
             // Enter stays a carriage return, as at the prompt: a line feed is Ctrl-J there.
-            quiet.input_modes.remove(InputModes::ICRNL);
+            if is_edited() {
+                quiet.input_modes.remove(InputModes::ICRNL);
+            }
             *kept = now.clone();
             // A terminal that is gone shows nothing anyway.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet);
@@ -137,6 +139,12 @@ impl Drop for Quiet {
             *kept = None;
         }
     }
+}
+
+/// Returns true if keys are read one by one: rustyline leaves the lines of these terminals to the kernel.
+fn is_edited() -> bool {
+    let is_plain = |terminal: &std::ffi::OsStr| ["dumb", "cons25", "emacs"].iter().any(|name| terminal == *name);
+    !std::env::var_os("TERM").is_some_and(|terminal| is_plain(&terminal))
 }
 
 /// Gives the terminal back as it was, should it be changed right now.

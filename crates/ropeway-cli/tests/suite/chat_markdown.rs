@@ -170,19 +170,23 @@ fn a_message_has_line_breaks_by_three_keys() {
 fn a_line_that_is_typed_ahead_is_sent_at_the_next_prompt() {
     let events = Saying::text("It was a dark night").events(Dialect::Chat);
     let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
-    let first = ModelAnswer::events(&events[..at]).wait().then(&events[at..]);
-    let model = Model::answering([first, Saying::text("Heard.").answer(Dialect::Chat)]);
-    let mut window = Window::open(model.chat(&["--no-tools"]));
-    window.say("tell");
-    window.see("It was a dark ");
-    window.press("and then?\r");
-    model.server.go_on();
-    window.see("Heard.");
-    window.see(PROMPT);
-    window.press(CTRL_D);
-    window.end().expect(0);
-    let said: Vec<Value> = model.server.bodies()[1]["messages"].as_array().expect("messages").clone();
-    assert_eq!(said.last().expect("a message")["content"], "and then?");
+    for terminal in ["xterm-256color", "dumb"] {
+        let first = ModelAnswer::events(&events[..at]).wait().then(&events[at..]);
+        let model = Model::answering([first, Saying::text("Heard.").answer(Dialect::Chat)]);
+        let mut window = Window::sized(model.chat(&["--no-tools"]), 80, |command| {
+            command.env("TERM", terminal);
+        });
+        window.say("tell");
+        window.see("It was a dark ");
+        window.press("and then?\r");
+        model.server.go_on();
+        window.see("Heard.");
+        window.see(PROMPT);
+        window.press(CTRL_D);
+        window.end().expect(0);
+        let said: Vec<Value> = model.server.bodies()[1]["messages"].as_array().expect("messages").clone();
+        assert_eq!(said.last().expect("a message")["content"], "and then?");
+    }
 }
 
 fn models(names: &[&str]) -> ModelAnswer {
