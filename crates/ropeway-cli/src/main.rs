@@ -17,6 +17,7 @@ mod failure;
 mod file;
 #[cfg(test)]
 mod fuzz;
+mod gitignore;
 mod help;
 mod literal;
 mod lockfile;

@@ -16,6 +16,7 @@ mod examples;
 mod exit_codes;
 mod home;
 mod import;
+mod import_again;
 mod interrupt;
 mod listing;
 mod lock;
