@@ -14,13 +14,19 @@ pub(crate) fn beside(config: &Path) -> PathBuf {
     config.with_file_name(".env")
 }
 
-/// The names that are set in the text, each with its value where we wrote it.
+/// The names that are set in the text, each with its value where that is plain: in simple quotes, or without any.
 pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
     let name = |line: &str| {
         let line = line.trim();
         let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-        let plain = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
-        Some((name.trim().to_owned(), plain.filter(|plain| !plain.contains('\'')).map(Secret::new)))
+        let (value, quoted) = match value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')) {
+            Some(value) => (value, true),
+            None => (value.trim(), false),
+        };
+        // Other quotes, escapes, references and comments mean something else than they say.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+=,%".contains(c);
+        let is_known = if quoted { !value.contains('\'') } else { value.chars().all(is_plain) };
+        Some((name.trim().to_owned(), is_known.then(|| Secret::new(value))))
     };
     text.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(name).collect()
 }
@@ -86,7 +92,7 @@ mod tests {
         let text = with(Some("# mine\nexport A=1\nB='two'"), &[taken("B", "x"), taken("C", "3"), taken("C", "3")]);
         assert_eq!(text, "# mine\nexport A=1\nB='two'\nC='3'\n");
         let known = names(&text);
-        let expected = [("A", None), ("B", Some("two")), ("C", Some("3"))];
+        let expected = [("A", Some("1")), ("B", Some("two")), ("C", Some("3"))];
         assert_eq!(known, expected.map(|(name, value)| (name.to_owned(), value.map(Secret::new))));
     }
 }

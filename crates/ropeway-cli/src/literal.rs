@@ -82,6 +82,13 @@ impl Names {
         Self(names.into_iter().collect())
     }
 
+    /// Adds a name and its value, unless the name is known.
+    pub(crate) fn learn(&mut self, name: &str, value: &Secret) {
+        if !self.0.iter().any(|(known, _)| known == name) {
+            self.0.push((name.to_owned(), Some(value.clone())));
+        }
+    }
+
     fn name(&mut self, wanted: &str, value: &Secret) -> String {
         let mut name = wanted.to_owned();
         for number in 2.. {
@@ -127,6 +134,28 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
     }
     taking.arguments(&mut server.args);
     taking.taken
+}
+
+/// The text at a place where [`take_out`] finds secrets, such as `env.TOKEN` or `args[2]`.
+pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
+    let of = |pairs: &'a [(String, Text)], name: &str| {
+        pairs.iter().find(|(known, _)| known == name).map(|(_, Text(value))| value.as_str())
+    };
+    if let Some(name) = key.strip_prefix("env.") {
+        return of(&server.env.0, name);
+    }
+    if let Some(name) = key.strip_prefix("headers.") {
+        return of(&server.headers.0, name);
+    }
+    if let Some(index) = key.strip_prefix("args[").and_then(|rest| rest.strip_suffix(']')) {
+        return server.args.get(index.parse::<usize>().ok()?).map(|Text(text)| text.as_str());
+    }
+    match (key, &server.auth) {
+        ("url", _) => server.url.as_ref().map(|Text(url)| url.as_str()),
+        ("auth.bearer", Some(RawAuth::Bearer(Text(token)))) => Some(token),
+        ("auth.basic.password", Some(RawAuth::Basic(basic))) => Some(&basic.password.0),
+        _ => None,
+    }
 }
 
 struct Taking<'a> {

@@ -24,6 +24,7 @@ mod failure;
 mod file;
 #[cfg(test)]
 mod fuzz;
+mod gitignore;
 mod help;
 mod json_output;
 mod likely_servers;

@@ -12,6 +12,8 @@ use crate::literal::{self, Names, Taken};
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
     pub(crate) servers: Vec<MergedServer>,
+    /// Servers whose names our file has already; they are left alone.
+    pub(crate) known: Vec<MergedServer>,
     /// What a person should know.
     pub(crate) notes: Vec<String>,
 }
@@ -27,7 +29,7 @@ pub(crate) struct MergedServer {
     pub(crate) taken: Vec<Taken>,
     /// As it was read, but for its name.
     read: RawServer,
-    title: &'static str,
+    pub(super) title: &'static str,
 }
 
 /// The file that the servers go to.
@@ -136,7 +138,7 @@ impl Merging<'_> {
             let names: Vec<String> = here.iter().map(|server| format!("`{}`", server.server.alias)).collect();
             self.notes.push(format!("in the file already, and left alone: {}", names.join(", ")));
         }
-        Merged { servers, notes: self.notes }
+        Merged { servers, known: here, notes: self.notes }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Other clients: where they keep the servers that they know.
 
+mod known;
 mod merge;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ropeway::config::{ConfigError, Foreign, read_foreign, read_regular, read_text};
+use ropeway::config::{ConfigError, Foreign, is_manifest, read_foreign_in, read_regular, read_text};
 
 use crate::failure;
 
+pub(crate) use self::known::KnownSecrets;
 pub(crate) use self::merge::{Merged, MergedServer, Ours, merge};
 
 /// Where the clients keep the servers of a project, from its folder.
@@ -133,6 +135,18 @@ impl Around {
 }
 
 impl Around {
+    /// The folder of the project that a file belongs to, if it is one that clients keep in a project.
+    fn project_of(&self, file: &Path) -> Option<PathBuf> {
+        let file = std::path::absolute(file).ok()?;
+        let project = PROJECT_FILES.iter().find_map(|below| {
+            let depth = Path::new(below).components().count();
+            file.ends_with(below).then(|| file.ancestors().nth(depth)).flatten()
+        })?;
+        let is_home = |home: &PathBuf| std::fs::canonicalize(home).ok() == std::fs::canonicalize(project).ok();
+        // In the home folder these are the user's own.
+        (!self.home.as_ref().is_some_and(is_home)).then(|| project.to_owned())
+    }
+
     /// Returns true for a file of the project in the current folder. In the home folder these are the user's own.
     fn is_project(&self, path: &Path) -> bool {
         let files = PROJECT_FILES.iter().any(|file| self.here.join(file) == path);
@@ -159,8 +173,11 @@ impl Found {
     }
 }
 
+/// Says which folder `${workspaceFolder}` stands for in a file that belongs to no project, for the servers of these names.
+pub(crate) type Workspace<'a> = dyn FnMut(&Path, &[String]) -> Option<PathBuf> + 'a;
+
 /// The files of these clients that are there and hold servers.
-pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
+pub(crate) fn find(clients: &[Client], around: &Around, workspace: &mut Workspace<'_>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for client in clients {
         for path in client.places(around) {
@@ -173,7 +190,8 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
             if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
-            let servers = text.as_ref().map_err(ToString::to_string).and_then(|text| servers(text, &path));
+            let servers =
+                text.as_ref().map_err(ToString::to_string).and_then(|text| servers(text, &path, around, workspace));
             let project = text.ok().filter(|_| around.is_project(&path));
             found.push(Found { client: Some(*client), servers, path, project });
         }
@@ -182,13 +200,24 @@ pub(crate) fn find(clients: &[Client], around: &Around) -> Vec<Found> {
 }
 
 /// A file that is named. It may be a pipe: the output of a program is named like this.
-pub(crate) fn open(path: &Path, client: Option<Client>) -> Found {
-    let servers = read_text(path).map_err(|error| words(&error)).and_then(|text| servers(&text, path));
+pub(crate) fn open(path: &Path, client: Option<Client>, around: &Around, workspace: &mut Workspace<'_>) -> Found {
+    let text = read_text(path).map_err(|error| words(&error));
+    let servers = text.and_then(|text| servers(&text, path, around, workspace));
     Found { client, path: path.to_owned(), servers, project: None }
 }
 
-fn servers(text: &str, path: &Path) -> Result<Foreign, String> {
-    read_foreign(text, path).map_err(|error| words(&error))
+fn servers(text: &str, path: &Path, around: &Around, workspace: &mut Workspace<'_>) -> Result<Foreign, String> {
+    let read = |folder: Option<&Path>| read_foreign_in(text, path, folder).map_err(|error| words(&error));
+    // A manifest is a file of ours, and so is its folder.
+    let own = if is_manifest(text, path) { path.parent().map(Path::to_owned) } else { around.project_of(path) };
+    let foreign = read(own.as_deref())?;
+    if foreign.without_workspace.is_empty() {
+        return Ok(foreign);
+    }
+    match workspace(path, &foreign.without_workspace) {
+        Some(folder) => read(Some(&folder)),
+        None => Ok(foreign),
+    }
 }
 
 /// The first problem of a file, and how many more there are.

@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::literal::{self, Names, Taken};
 use crate::target::{self, Target};
 use crate::text::{clean, terminal_width, wrap};
-use crate::{dotenv, file, veil};
+use crate::{dotenv, file, gitignore, trust, veil};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -118,6 +118,11 @@ impl Add {
                 file::replace(&secrets_file, secrets_before.as_deref(), &secrets, file::PRIVATE)?;
             }
             target.write(&text)?;
+            if let Some(words) =
+                (self.secrets && !taken.is_empty()).then(|| gitignore::warning(&secrets_file)).flatten()
+            {
+                trust::warning(&words);
+            }
         }
         // Secrets that were just written are found by now.
         let config = target.meaning(&text)?;

@@ -1,16 +1,17 @@
 //! `ropeway import`: the servers that other clients know, in one file of ours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 use clap::ValueEnum as _;
 use ropeway::config::raw::RawServer;
 use ropeway::config::{Config, Review, Secrets, Settings, edit, review};
 use serde_json::{Value, json};
 
 use super::{Setting, print, print_answer, print_json, say};
-use crate::clients::{self, Around, Client, Found, Merged, Ours};
+use crate::clients::{self, Around, Client, Found, KnownSecrets, Merged, Ours};
 use crate::failure::{Exit, Failure};
 use crate::literal::{Names, Taken};
 use crate::mark::Mark;
@@ -18,7 +19,7 @@ use crate::table::{Cell, Overflow, Table};
 use crate::target::Target;
 use crate::text::{clean_line, terminal_width, wrap};
 use crate::trust::TrustReview;
-use crate::{dotenv, file, suggest, trust};
+use crate::{dotenv, file, gitignore, suggest, trust};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -26,10 +27,15 @@ Examples:
   ropeway import --dry-run
   ropeway import --from cursor --only github linear
   ropeway import ~/backup/claude_desktop_config.json --to ropeway.yaml
-  ropeway import --global --secrets";
+  ropeway import --global --secrets
+  ropeway import --from cursor --workspace ~/code/shop";
 
 const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+
+/// How often a folder is asked for.
+const MOST_QUESTIONS: usize = 3;
 
 /// Take over the servers of other clients
 ///
@@ -53,7 +59,10 @@ pub(super) struct Import {
     /// Write to the user's own file, for every folder
     #[arg(long, help_heading = "File")]
     global: bool,
-    /// Write the secrets that were found into the .env beside the file
+    /// Folder for `${workspaceFolder}` in files that belong to no project; without it, servers that refer to it are left out
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Write secrets to the .env beside the file, also those of servers that the file has already
     #[arg(long, help_heading = "File")]
     secrets: bool,
     /// Only print what would be written
@@ -63,7 +72,10 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
-        let found = self.find()?;
+        if let Some(folder) = self.workspace.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+        }
+        let found = self.find(setting)?;
         let target = Target::find(self.to.clone(), self.global)?.admitted(setting)?.sound()?;
         // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
@@ -72,7 +84,8 @@ impl Import {
         let is_unread = self.dry_run && !projects.is_empty();
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
-        let mut names = Names::taken(secrets_before.as_deref().map(dotenv::names).unwrap_or_default());
+        let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
+        let mut names = Names::taken(kept.clone());
         if !self.dry_run {
             for (found, text) in &projects {
                 let review = || {
@@ -90,26 +103,52 @@ impl Import {
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
         let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
-        let merged = clients::merge(&found, ours, &self.only, &mut names);
-        let text = written(&target, &merged)?;
-        let is_changed = !merged.servers.is_empty();
+        let mut merged = clients::merge(&found, ours, &self.only, &mut names);
+        let KnownSecrets { text: base, taken: of_known, notes } =
+            KnownSecrets::find(target.text(), &merged.known, &kept, &mut names)
+                .map_err(|error| target.refused(error))?;
+        let base = if self.secrets { base } else { target.text().to_owned() };
+        match self.secrets {
+            true => merged.notes.extend(notes),
+            false if of_known.is_empty() => {}
+            false => merged.notes.push(format!(
+                "{} of servers that are in the file already can be moved to .env with --secrets",
+                secrets_in_words(&of_known)
+            )),
+        }
+        if found.iter().any(|found| self.left_out(found).next().is_some()) {
+            merged.notes.push("--workspace DIR says which folder `${workspaceFolder}` stands for".to_owned());
+        }
+        let text = written(&target, &base, &merged)?;
+        let is_changed = !merged.servers.is_empty() || base != target.text();
         let meaning = |text: &str| if is_unread { target.meaning_unread(text) } else { target.meaning(text) };
         if is_changed {
             meaning(&text)?;
             target.check_review(&text)?;
         }
-        let taken: Vec<Taken> = merged.servers.iter().flat_map(|server| server.taken.clone()).collect();
-        if is_changed && !self.dry_run {
-            if self.secrets && !taken.is_empty() {
+        let of_known = if self.secrets { of_known } else { Vec::new() };
+        let taken = merged.servers.iter().flat_map(|server| server.taken.clone()).chain(of_known.clone());
+        let taken: Vec<Taken> = taken.collect();
+        let writes_secrets = self.secrets && !taken.is_empty();
+        if !self.dry_run {
+            if writes_secrets {
                 let secrets = dotenv::with(secrets_before.as_deref(), &taken);
                 file::replace(&secrets_file, secrets_before.as_deref(), &secrets, file::PRIVATE)?;
             }
-            target.write(&text)?;
+            if is_changed {
+                target.write(&text)?;
+            }
         }
         let outcome = Outcome {
-            missing: if is_changed { missing(&meaning(&text)?, &merged) } else { BTreeMap::new() },
+            missing: match is_changed || writes_secrets {
+                true => missing(&meaning(&text)?, &merged, self.secrets),
+                false => BTreeMap::new(),
+            },
             other: other_values(&taken),
-            secrets_file: (self.secrets && !taken.is_empty()).then_some(secrets_file),
+            warning: writes_secrets.then(|| gitignore::warning(&secrets_file)).flatten(),
+            secrets_file: writes_secrets.then_some(secrets_file),
+            of_known,
+            is_changed,
             dry_run: self.dry_run,
             target: &target,
             found: &found,
@@ -131,16 +170,43 @@ impl Import {
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
     }
 
-    fn find(&self) -> Result<Vec<Found>, Failure> {
+    /// The servers of a file that are left out, since their folder is not known.
+    fn left_out<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a String> {
+        let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
+        names.filter(|name| self.only.is_empty() || self.only.contains(name))
+    }
+
+    /// The folder that `${workspaceFolder}` stands for in a file that belongs to no project: as given, or as a person says.
+    fn workspace_of(&self, setting: &Setting, file: &Path, servers: &[String]) -> Option<PathBuf> {
+        let wanted = |name: &&String| self.only.is_empty() || self.only.contains(name);
+        let servers: Vec<String> =
+            servers.iter().filter(wanted).map(|name| format!("`{}`", clean_line(name))).collect();
+        if servers.is_empty() || self.workspace.is_some() || setting.json || !trust::can_ask() {
+            return self.workspace.clone();
+        }
+        let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
+        let words = format!(
+            "{} refers to ${{workspaceFolder}} for {}, but belongs to no project.",
+            clean_line(&short(file)),
+            servers.join(", ")
+        );
+        say(&wrap(&words, width, 0));
+        ask_folder()
+    }
+
+    fn find(&self, setting: &Setting) -> Result<Vec<Found>, Failure> {
+        let around = Around::of_process();
+        let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(setting, file, servers);
         if !self.files.is_empty() {
             if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
                 return Err(Failure::usage(format!("there is no file `{}`", missing.display())));
             }
             let client = self.from.first().copied();
-            return Ok(self.files.iter().map(|path| clients::open(path, client)).collect());
+            let open = |path: &PathBuf| clients::open(path, client, &around, &mut workspace);
+            return Ok(self.files.iter().map(open).collect());
         }
         let clients = if self.from.is_empty() { Client::value_variants() } else { &self.from };
-        Ok(clients::find(clients, &Around::of_process()))
+        Ok(clients::find(clients, &around, &mut workspace))
     }
 
     /// The servers of a file that are taken over.
@@ -153,7 +219,8 @@ impl Import {
     /// Every name that is asked for has to be there.
     fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
-        let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).collect();
+        let left_out = found.iter().flat_map(|found| self.left_out(found)).map(String::as_str);
+        let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).chain(left_out).collect();
         let all = Vec::from_iter(all);
         match self.only.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
@@ -183,20 +250,52 @@ fn new_file(merged: &Merged) -> String {
     edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
 }
 
+/// Asks for a folder until one is named that is there; nothing leaves the servers out.
+fn ask_folder() -> Option<PathBuf> {
+    for _ in 0..MOST_QUESTIONS {
+        say("Folder [leave them out]: ");
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        let answer = answer.trim();
+        if !read.is_ok_and(|length| length > 0) || answer.is_empty() {
+            return None;
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let folder = match (answer.strip_prefix("~/"), home) {
+            (Some(below), Some(home)) => home.join(below),
+            _ => PathBuf::from(answer),
+        };
+        if folder.is_dir() {
+            return Some(folder);
+        }
+        say(&format!("`{}` is not a folder\n", clean_line(answer)));
+    }
+    None
+}
+
+/// The variables of secrets, in words.
+fn secrets_in_words(taken: &[Taken]) -> String {
+    let names: BTreeSet<String> = taken.iter().map(|taken| format!("`{}`", taken.name)).collect();
+    Vec::from_iter(names).join(", ")
+}
+
 /// The file with all servers in it.
-fn written(target: &Target, merged: &Merged) -> Result<String, Failure> {
+fn written(target: &Target, base: &str, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(new_file(merged));
     }
     let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
-    merged.servers.iter().try_fold(target.text().to_owned(), add).map_err(|error| target.refused(error))
+    merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.refused(error))
 }
 
 /// The variables that have to be set before the new servers work, and who wants them.
-fn missing(config: &Config, merged: &Merged) -> BTreeMap<String, Vec<String>> {
+fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<String, Vec<String>> {
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let is_new = |alias: &str| merged.servers.iter().any(|one| one.server.alias == alias);
-    for entry in config.servers.iter().filter(|entry| is_new(entry.alias.as_str())) {
+    let is_named = |alias: &str| {
+        let known = merged.known.iter().filter(|_| with_known);
+        merged.servers.iter().chain(known).any(|one| one.server.alias == alias)
+    };
+    for entry in config.servers.iter().filter(|entry| is_named(entry.alias.as_str())) {
         if let Settings::Missing { secrets } = &entry.settings {
             secrets.iter().for_each(|name| missing.entry(name.clone()).or_default().push(entry.alias.to_string()));
         }
@@ -221,6 +320,11 @@ struct Outcome<'a> {
     other: Vec<String>,
     /// Where secrets went.
     secrets_file: Option<PathBuf>,
+    /// The secrets of servers that the file had already.
+    of_known: Vec<Taken>,
+    /// Why that file is not safe there.
+    warning: Option<String>,
+    is_changed: bool,
     dry_run: bool,
 }
 
@@ -243,6 +347,8 @@ impl Outcome<'_> {
             count => format!("{count} servers"),
         };
         let words = match (self.merged.servers.is_empty(), self.dry_run) {
+            (true, true) if self.is_changed => format!("{file} would get references in place of secrets:"),
+            (true, false) if self.is_changed => format!("{file} has references in place of secrets now"),
             (true, _) => format!("{file} stays as it is: {count}"),
             (false, true) => format!("{file} would get {count}:"),
             (false, false) => format!("Added {count} to {file}"),
@@ -252,6 +358,14 @@ impl Outcome<'_> {
             let verb = if self.dry_run { "would be" } else { "are" };
             let file = clean_line(&file.display().to_string());
             end.push_str(&wrap(&format!("The secrets {verb} in {file}, which only you can read."), wide, 0));
+            if !self.of_known.is_empty() {
+                let words = format!("Also of servers that were there: {}", secrets_in_words(&self.of_known));
+                end.push_str(&wrap(&words, wide, 0));
+            }
+        }
+        if let Some(warning) = &self.warning {
+            let text = wrap(&format!("warning: {warning}"), wide, 0);
+            end.push_str(&text.replacen("warning:", &format!("{WARNING}warning:{WARNING:#}"), 1));
         }
         // In a dry run they are not there yet.
         let missing: Vec<_> = self.missing.iter().filter(|(name, _)| !(self.dry_run && self.is_kept(name))).collect();
@@ -283,7 +397,7 @@ impl Outcome<'_> {
     }
 
     fn is_kept(&self, name: &str) -> bool {
-        let mut taken = self.merged.servers.iter().flat_map(|server| &server.taken);
+        let mut taken = self.merged.servers.iter().flat_map(|server| &server.taken).chain(&self.of_known);
         self.secrets_file.is_some() && taken.any(|taken| taken.name == *name)
     }
 
@@ -324,11 +438,12 @@ impl Outcome<'_> {
             record
         };
         let servers: Vec<&str> = self.merged.servers.iter().map(|one| one.server.alias.as_str()).collect();
-        let is_written = !self.dry_run && !servers.is_empty();
+        let is_written = !self.dry_run && self.is_changed;
+        let moved: BTreeSet<&str> = self.of_known.iter().map(|taken| taken.name.as_str()).collect();
         json!({
             "file": self.target.path, "written": is_written, "found": self.found.iter().map(found).collect::<Vec<_>>(),
             "servers": servers, "notes": self.merged.notes, "missing": self.missing, "secrets_file": self.secrets_file,
-            "text": self.dry_run.then_some(text),
+            "moved": moved, "warning": self.warning, "text": self.dry_run.then_some(text),
         })
     }
 }

@@ -24,6 +24,7 @@ mod exit_codes;
 mod hanging;
 mod home;
 mod import;
+mod import_again;
 mod interrupt;
 mod likely_servers;
 mod listing;

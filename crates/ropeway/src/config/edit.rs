@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::emit::{dashed, map_lines};
+use super::emit::{dashed, map_lines, scalar};
 use super::node::{Entry, Kind, Node, Place};
 use super::problem::{ConfigError, in_backticks, nearest};
 use super::raw::RawServer;
@@ -127,6 +127,103 @@ pub fn add_with(text: &str, server: &RawServer, notes: &[String]) -> Result<Stri
         meant && same(edited, &tree, &expected)
     });
     added.map(|_| edited).ok_or_else(by_hand)
+}
+
+/// The servers of a file as they are written, without what the rest of the file says of all servers. Entries that cannot be
+/// understood are left out.
+pub fn servers_of(text: &str) -> Result<Vec<RawServer>, EditError> {
+    let tree = parse(text)?;
+    Ok(servers(&tree).iter().filter_map(|server| decode::decode(server, "").ok()).collect())
+}
+
+/// The text with other values in the entry of a server, such as references in place of secrets; everything else stays as it is.
+///
+/// Only texts may differ from what is written. A text on several lines has to be changed by hand.
+pub fn update(text: &str, server: &RawServer) -> Result<String, EditError> {
+    let tree = parse(text)?;
+    let alias = &server.alias;
+    let Some(index) = position(&tree, alias) else {
+        return Err(EditError::Unknown { alias: alias.clone(), suggestion: None });
+    };
+    let node = &servers(&tree)[index];
+    let by_hand = || EditError::ByHand {
+        what: format!("change the server `{alias}`"),
+        lines: format!("line {}", node.place.line),
+    };
+    let written = decode::decode::<RawServer>(node, "").map_err(|_| by_hand())?;
+    let values = |server: &RawServer| serde_json::to_value(server).map_err(|_| by_hand());
+    let mut changes = Vec::new();
+    changed_texts(&values(&written)?, &values(server)?, &mut changes);
+    let mut scalars = Vec::new();
+    scalars_of(node, &mut scalars);
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    // From the end of each line, so that places before stay where they are.
+    scalars.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+    for (place, old) in scalars {
+        let Some((_, new)) = changes.iter().find(|(changed, _)| changed == old) else { continue };
+        let line = lines.get_mut(place.line - 1).ok_or_else(by_hand)?;
+        let start = line.char_indices().nth(place.column - 1).map(|(at, _)| at).ok_or_else(by_hand)?;
+        let length = scalar_length(&line[start..], old).ok_or_else(by_hand)?;
+        line.replace_range(start..start + length, &scalar(new));
+    }
+    let edited = lines.concat();
+    let is_right = parse(&edited).is_ok_and(|after| {
+        let mut expected: Vec<Node> = servers(&tree).iter().map(bare).collect();
+        let Some(new) = servers(&after).get(index) else { return false };
+        expected[index] = bare(new);
+        decode::decode::<RawServer>(new, "").is_ok_and(|new| new == *server) && same(&after, &tree, &expected)
+    });
+    if is_right { Ok(edited) } else { Err(by_hand()) }
+}
+
+/// The texts that differ between two values of one shape: as they were, and as they are to be.
+fn changed_texts(before: &Value, after: &Value, changes: &mut Vec<(String, String)>) {
+    match (before, after) {
+        (Value::String(before), Value::String(after)) if before != after => {
+            changes.push((before.clone(), after.clone()));
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            before.iter().zip(after).for_each(|(before, after)| changed_texts(before, after, changes));
+        }
+        (Value::Object(before), Value::Object(after)) => {
+            for (key, before) in before {
+                if let Some(after) = after.get(key) {
+                    changed_texts(before, after, changes);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The texts below a node, each with its place.
+fn scalars_of<'a>(node: &'a Node, scalars: &mut Vec<(Place, &'a str)>) {
+    match &node.kind {
+        Kind::Scalar { text, .. } => scalars.push((node.place, text)),
+        Kind::List(items) => items.iter().for_each(|item| scalars_of(item, scalars)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| scalars_of(&entry.value, scalars)),
+    }
+}
+
+/// How many bytes the beginning of a line takes to say a text: plain, or in quotes.
+fn scalar_length(line: &str, text: &str) -> Option<usize> {
+    match line.chars().next()? {
+        '\'' => {
+            let quoted = format!("'{}'", text.replace('\'', "''"));
+            line.starts_with(&quoted).then_some(quoted.len())
+        }
+        '"' => {
+            // Whatever the escapes are, the text that they mean is compared when all is done.
+            let mut escaped = false;
+            let end = line.char_indices().skip(1).find(|(_, c)| {
+                let ends = *c == '"' && !escaped;
+                escaped = *c == '\\' && !escaped;
+                ends
+            });
+            end.map(|(at, _)| at + 1)
+        }
+        _ => line.starts_with(text).then_some(text.len()),
+    }
 }
 
 /// The text without the server of that name, and without the comment right above it.

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::problem::{ConfigError, ConfigProblem, in_backticks};
 use super::raw::{RawAuth, RawServer, Text};
 use super::read::{Document, parse_tree};
-use super::reference::{rewrite, workspace};
+use super::reference::{has_workspace, rewrite, workspace};
 use super::{Config, Secrets, decode, manifest};
 
 /// The servers in a file of another client.
@@ -18,6 +18,8 @@ pub struct Foreign {
     pub servers: Vec<ForeignServer>,
     /// What could not be taken over.
     pub warnings: Vec<String>,
+    /// The servers that are left out because they refer to `${workspaceFolder}` and no folder was given.
+    pub without_workspace: Vec<String>,
 }
 
 /// A server in a file of another client.
@@ -34,11 +36,20 @@ pub struct ForeignServer {
 /// broken is left out with a warning.
 ///
 /// Of a manifest, the settings of the file as a whole become settings of its servers, and a file with a problem is an error.
+///
+/// `${workspaceFolder}` stands for the folder of the file, or for the project of a file such as `.vscode/mcp.json`.
+/// [`read_foreign_in`] takes the folder from the caller.
 pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
+    read_foreign_in(text, origin, Some(workspace(origin)))
+}
+
+/// The same with this folder for `${workspaceFolder}`. Without one, servers that refer to it are left out with a warning and listed in
+/// [`Foreign::without_workspace`]: the user-level file of a client belongs to no project.
+pub fn read_foreign_in(text: &str, origin: &Path, folder: Option<&Path>) -> Result<Foreign, ConfigError> {
     let tree = parse_tree(text, origin)?;
     if !manifest::collections(&tree).is_empty() {
         Config::parse(text, origin, &Secrets::unread())?;
-        return Ok(read_manifest(Document::parse(text, origin)?, origin));
+        return Ok(read_manifest(Document::parse(text, origin)?, origin, folder));
     }
     let Some(translation) = translate(&tree) else {
         let problem = ConfigProblem::at(tree.place, "", "no servers of another client", "`mcpServers` or the like");
@@ -55,7 +66,7 @@ pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
             continue;
         }
         match decode::decode::<RawServer>(&written.node, &written.path) {
-            Ok(server) => foreign.servers.push(portable(server, origin, &translation.inputs)),
+            Ok(server) => foreign.push(portable(server, origin, folder, &translation.inputs)),
             Err(problem) => {
                 let (line, column) = (problem.line, problem.column);
                 foreign.warnings.push(format!("a server is left out: {line}:{column}: {problem}"));
@@ -71,7 +82,7 @@ pub fn is_manifest(text: &str, origin: &Path) -> bool {
 }
 
 /// The servers of a manifest without problems, each with what the file says of all.
-fn read_manifest(document: Document, origin: &Path) -> Foreign {
+fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Foreign {
     let mut foreign = Foreign { warnings: document.warnings.clone(), ..Foreign::default() };
     for written in &document.servers {
         let Some(mut server) = document.decode(written).0 else { continue };
@@ -89,7 +100,7 @@ fn read_manifest(document: Document, origin: &Path) -> Foreign {
             }
             _ => {}
         }
-        foreign.servers.push(portable(server, origin, &[]));
+        foreign.push(portable(server, origin, folder, &[]));
     }
     let others = [
         ("collisions", document.collisions.is_some()),
@@ -103,13 +114,38 @@ fn read_manifest(document: Document, origin: &Path) -> Foreign {
     foreign
 }
 
+impl Foreign {
+    /// Adds a server, or why it is left out.
+    fn push(&mut self, portable: Portable) {
+        match portable {
+            Portable::Server(server) => self.servers.push(*server),
+            Portable::NeedsWorkspace(alias) => {
+                self.warnings.push(format!(
+                    "server {} is left out: it refers to `${{workspaceFolder}}`, and the file belongs to no project",
+                    in_backticks(&alias)
+                ));
+                self.without_workspace.push(alias);
+            }
+        }
+    }
+}
+
+/// A server on its way into another file.
+enum Portable {
+    Server(Box<ForeignServer>),
+    /// The server of this name refers to a folder that is not known.
+    NeedsWorkspace(String),
+}
+
 /// A server that means the same in any file.
-fn portable(mut server: RawServer, origin: &Path, inputs: &[(String, String)]) -> ForeignServer {
+fn portable(mut server: RawServer, origin: &Path, workspace: Option<&Path>, inputs: &[(String, String)]) -> Portable {
     let folder = absolute(origin.parent().unwrap_or(Path::new("")));
-    let workspace = absolute(workspace(origin));
+    let known = workspace.map(absolute);
+    let mut needs_workspace = false;
     let mut notes = Vec::new();
     let mut move_text = |text: &mut String| {
-        *text = rewrite(text, &workspace, |input| {
+        needs_workspace |= known.is_none() && has_workspace(text);
+        *text = rewrite(text, known.as_deref().unwrap_or(Path::new("")), |input| {
             let name = input.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
             let what = inputs.iter().find(|(id, _)| id == input).map_or("", |(_, what)| what.as_str());
             let note = if what.is_empty() { format!("${{{name}}}") } else { format!("${{{name}}}: {what}") };
@@ -137,7 +173,10 @@ fn portable(mut server: RawServer, origin: &Path, inputs: &[(String, String)]) -
             *path = folder.join(&path).to_string_lossy().into_owned();
         }
     }
-    ForeignServer { server, notes }
+    if needs_workspace {
+        return Portable::NeedsWorkspace(server.alias);
+    }
+    Portable::Server(Box::new(ForeignServer { server, notes }))
 }
 
 fn absolute(path: &Path) -> PathBuf {

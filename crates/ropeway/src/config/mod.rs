@@ -69,7 +69,7 @@ pub use self::file::{open_regular, read_regular};
 #[cfg(feature = "bridge")]
 pub(crate) use self::glob::Glob;
 #[cfg(feature = "bridge")]
-pub use self::import::{Foreign, ForeignServer, is_manifest, read_foreign};
+pub use self::import::{Foreign, ForeignServer, is_manifest, read_foreign, read_foreign_in};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]

@@ -111,6 +111,11 @@ pub(super) fn rewrite(text: &str, workspace: &Path, mut input: impl FnMut(&str) 
     rewritten
 }
 
+/// Whether a text refers to the folder that its file belongs to.
+pub(super) fn has_workspace(text: &str) -> bool {
+    parts(text).is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Workspace | Part::WorkspaceName)))
+}
+
 /// A text that means itself: what would be a reference is none.
 pub(super) fn literal(text: &str) -> String {
     let refers = text.contains("$$") || text.contains("${");

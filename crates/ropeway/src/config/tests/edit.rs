@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::parse;
-use crate::config::edit::{EditError, add, add_with, remove, write};
+use crate::config::edit::{EditError, add, add_with, remove, servers_of, update, write};
 use crate::config::raw::{Pairs, RawAuth, RawServer, RawTransport, Short, Wait};
 use crate::config::{Config, Secrets, json_schema};
 
@@ -277,4 +277,31 @@ proptest! {
         let text = add("servers: []\n", &server).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert!(text.starts_with("servers:\n  - alias: a\n"));
     }
+}
+
+#[test]
+fn values_of_a_server_are_changed_where_they_are_written_and_nothing_else_is() {
+    let text = "# mine\nservers:\n  - alias: a\n    command: x\n    args: [--key, 'it''s', \"two\\twords\"] # why\n    env:\n      T: plain # because\n      \
+                U: plain\n  - {alias: b, command: y, env: {T: plain}}\n";
+    let mut server = servers_of(text).expect("servers").remove(0);
+    server.args = ["--key", "${A}", "${B}"].map(Into::into).to_vec();
+    server.env = Pairs::from_iter([("T", "${C}"), ("U", "${C}")]);
+    let edited = update(text, &server).expect("edited");
+    let expected = "# mine\nservers:\n  - alias: a\n    command: x\n    args: [--key, \"${A}\", \"${B}\"] # why\n    env:\n      T: \"${C}\" # because\n      \
+                    U: \"${C}\"\n  - {alias: b, command: y, env: {T: plain}}\n";
+    assert_eq!(edited, expected);
+}
+
+#[test]
+fn a_value_that_cannot_be_changed_safely_is_left_to_a_person() {
+    let folded = "servers:\n  - alias: a\n    command: x\n    env:\n      T: |\n        one\n        two\n";
+    let mut server = servers_of(folded).expect("servers").remove(0);
+    server.env = Pairs::from_iter([("T", "${C}")]);
+    assert!(matches!(update(folded, &server), Err(EditError::ByHand { .. })));
+    // One text, but two values are wanted in its places.
+    let twice = "servers:\n  - {alias: a, command: x, env: {T: same, U: same}}\n";
+    let mut server = servers_of(twice).expect("servers").remove(0);
+    server.env = Pairs::from_iter([("T", "${C}"), ("U", "${D}")]);
+    assert!(matches!(update(twice, &server), Err(EditError::ByHand { .. })));
+    assert!(matches!(update(twice, &RawServer::new("b")), Err(EditError::Unknown { .. })));
 }

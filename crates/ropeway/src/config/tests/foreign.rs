@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::known;
 use crate::config::{
     Config, HttpServer, Secrets, ServerConfig, ServerEntry, Settings, StdioServer, Transport, read_foreign,
+    read_foreign_in,
 };
 
 fn load(origin: &str, text: &str) -> Config {
@@ -584,4 +585,24 @@ fn a_glob_in_a_foreign_list_of_tools_is_a_name_with_a_warning() {
     let config = one("disabledTools: ['calc*', '*', plain]");
     assert_eq!(config.servers[0].tools.deny, ["calc[*]", "*", "plain"]);
     assert_eq!(config.warnings, ["`disabledTools` of server `a`: `calc*` is the name of a tool here, not a glob"]);
+}
+
+#[test]
+fn a_server_that_needs_a_workspace_is_left_out_where_none_is_known() {
+    let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}, "b": {"command": "y"}}}"#;
+    let read = |folder: Option<&str>| {
+        let foreign =
+            read_foreign_in(text, Path::new("/home/ada/.cursor/mcp.json"), folder.map(Path::new)).expect("servers");
+        let names: Vec<String> = foreign.servers.iter().map(|server| server.server.alias.clone()).collect();
+        (names, foreign)
+    };
+    let (names, foreign) = read(None);
+    assert_eq!((names, foreign.without_workspace), (vec!["b".to_owned()], vec!["a".to_owned()]));
+    assert_eq!(
+        foreign.warnings,
+        ["server `a` is left out: it refers to `${workspaceFolder}`, and the file belongs to no project"]
+    );
+    let (names, foreign) = read(Some("/srv/shop"));
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(foreign.servers[0].server.args, ["/srv/shop".into()]);
 }

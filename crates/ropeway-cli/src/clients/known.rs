@@ -1,0 +1,123 @@
+//! Secrets of servers that are in our file already: literals become references, and references get the values of other clients.
+
+use ropeway::config::Secret;
+use ropeway::config::edit::{self, EditError};
+use ropeway::config::raw::RawServer;
+
+use super::MergedServer;
+use crate::literal::{self, Names, Taken};
+
+/// What became of the secrets of known servers.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSecrets {
+    /// The file, with references in place of literals.
+    pub(crate) text: String,
+    /// The variables that `.env` lacks, with their values.
+    pub(crate) taken: Vec<Taken>,
+    /// What a person should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl KnownSecrets {
+    /// Looks through the servers of other clients that the file has already. `kept` is what `.env` says so far: no value in it is changed.
+    pub(crate) fn find(
+        text: &str,
+        known: &[MergedServer],
+        kept: &[(String, Option<Secret>)],
+        names: &mut Names,
+    ) -> Result<Self, EditError> {
+        let mut found = Self { text: text.to_owned(), ..Self::default() };
+        let written = if known.is_empty() { Vec::new() } else { edit::servers_of(text)? };
+        for theirs in known {
+            let ours = written.iter().find(|ours| ours.alias == theirs.server.alias);
+            if let Some(ours) = ours.filter(|ours| is_same(ours, &theirs.server)) {
+                found.add(ours, theirs, kept, names);
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, ours: &RawServer, theirs: &MergedServer, kept: &[(String, Option<Secret>)], names: &mut Names) {
+        let alias = &ours.alias;
+        let mut changed = ours.clone();
+        let taken = literal::take_out(&mut changed, names);
+        if !taken.is_empty() {
+            match edit::update(&self.text, &changed) {
+                Ok(text) => {
+                    self.text = text;
+                    self.taken.extend(taken);
+                }
+                Err(_) => {
+                    let keys: Vec<String> = taken.iter().map(|taken| format!("`{}`", taken.key)).collect();
+                    let keys = keys.join(", ");
+                    self.notes.push(format!("the secrets of `{alias}` stay in the file: change {keys} by hand"));
+                    changed = ours.clone();
+                }
+            }
+        }
+        // The names are only placeholders here.
+        let mut read = theirs.server.clone();
+        for Taken { name, value, key } in literal::take_out(&mut read, &mut Names::default()) {
+            let (Some(ours), Some(theirs_text)) = (literal::text_at(&changed, &key), literal::text_at(&read, &key))
+            else {
+                continue;
+            };
+            let Some(variable) = reference(ours, theirs_text, &name) else { continue };
+            let mine = self.taken.iter().find(|taken| taken.name == variable).map(|taken| Some(&taken.value));
+            let kept = kept.iter().find(|(name, _)| name == variable).map(|(_, value)| value.as_ref());
+            match mine.or(kept) {
+                None => {
+                    names.learn(variable, &value);
+                    self.taken.push(Taken { name: variable.to_owned(), value, key });
+                }
+                Some(Some(same)) if *same == value => {}
+                Some(_) => {
+                    let title = theirs.title;
+                    let note = format!("`{variable}` of `{alias}` keeps its value, which is not that of {title}");
+                    if !self.notes.contains(&note) {
+                        self.notes.push(note);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether two entries start the same program, or reach the same address, whatever their secrets are.
+fn is_same(ours: &RawServer, theirs: &RawServer) -> bool {
+    let host = |server: &RawServer| {
+        let url = server.url.as_ref()?.0.clone();
+        Some(url.split(['?', '#', '$']).next().unwrap_or_default().to_owned())
+    };
+    ours.command == theirs.command && host(ours) == host(theirs)
+}
+
+/// The variable in our text that stands where their text has a secret: `Bearer ${TOKEN}` and `Bearer ${placeholder}`.
+fn reference<'a>(ours: &'a str, theirs: &str, placeholder: &str) -> Option<&'a str> {
+    let (before, after) = theirs.split_once(&format!("${{{placeholder}}}"))?;
+    let middle = ours.strip_prefix(before)?.strip_suffix(after)?;
+    let name = middle.strip_prefix("${")?.strip_suffix('}')?;
+    let name = name.strip_prefix("env:").unwrap_or(name);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_found_where_the_other_client_has_the_secret() {
+        assert_eq!(reference("Bearer ${TOKEN}", "Bearer ${A_TOKEN}", "A_TOKEN"), Some("TOKEN"));
+        assert_eq!(reference("${env:TOKEN}", "${X}", "X"), Some("TOKEN"));
+        for (ours, theirs) in [
+            ("Basic ${TOKEN}", "Bearer ${X}"),
+            ("${TOKEN:-usual}", "${X}"),
+            ("${file:/etc/token}", "${X}"),
+            ("a literal", "${X}"),
+            ("${A}-${B}", "${X}"),
+        ] {
+            assert_eq!(reference(ours, theirs, "X"), None, "{ours}");
+        }
+    }
+}
