@@ -8,10 +8,12 @@ mod clients;
 mod command;
 mod deadline;
 mod demo;
+mod describe;
 mod doctor;
 mod dotenv;
 mod duration;
 mod each;
+mod example;
 mod excerpt;
 mod failure;
 mod file;
@@ -23,8 +25,11 @@ mod lockfile;
 mod mark;
 mod model;
 mod names;
+mod outline;
+mod pager;
 mod places;
 mod schema;
+mod selector;
 mod server;
 mod servers;
 mod session;
@@ -41,8 +46,6 @@ mod veil;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    command::CommandLine::parse().run()
+    command::CommandLine::read().run()
 }

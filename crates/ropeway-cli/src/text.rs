@@ -381,7 +381,7 @@ pub(crate) fn width() -> usize {
 /// How many columns of a terminal to write in: not all of them when a line would be too long to read.
 pub(crate) fn terminal_width(stream: &impl AsFd) -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
-    Some(usize::from(columns).clamp(30, 110))
+    Some(usize::from(columns).clamp(20, 110))
 }
 
 #[cfg(test)]

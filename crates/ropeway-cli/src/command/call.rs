@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::tools::Tools;
 use super::{Setting, json_text, print_answer, say};
 use crate::answer::{Folder, save_parts, show};
 use crate::argument::Typed;
@@ -12,6 +13,7 @@ use crate::session::Session;
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  ropeway call chart --help
   ropeway call calculate expression='2^10 / 3'
   ropeway call chart values='[3, 1, 4, 1, 5]' title=Digits --save out
   ropeway call chart '{\"values\": [3, 1, 4]}' --json
@@ -25,7 +27,7 @@ A JSON object holds all arguments at once; `key=value` overrules its keys. --jso
 /// Call a tool
 #[derive(Debug, clap::Args)]
 pub(super) struct Call {
-    /// The tool, as `ropeway tools` shows it; SERVER.TOOL works too
+    /// The tool, as `ropeway tools` shows it; SERVER.TOOL works too. With --help, it is described in full
     #[arg(value_name = "TOOL")]
     tool: String,
     /// Arguments: key=value, or key:=json for a value that is JSON whatever the schema says; or all of them as one
@@ -43,8 +45,14 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Describes the tool instead of calling it.
+    pub(super) fn describing(self, no_pager: bool) -> Tools {
+        Tools::describing(self.tool, self.server, no_pager)
+    }
+
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers(&setting)?;
+        servers.check_owner(&self.tool)?;
         let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
         let typed = Typed::read(&self.words, self.args).map_err(|failure| match self.words.first() {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),

@@ -19,6 +19,7 @@ mod tools;
 mod trust;
 mod welcome;
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
@@ -31,6 +32,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals, end_children_on_termination, end_descendants,
+    ignore_interrupts,
 };
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -45,7 +47,7 @@ use crate::setting::Setting;
 use crate::text::clean_json;
 use crate::trust::{Mode, VARIABLE};
 use crate::veil::{Veiled, VeiledJson};
-use crate::{demo, duration, status, veil};
+use crate::{demo, duration, pager, status, veil};
 
 /// How long after its timeout a command is ended by force.
 const FORCE: Duration = Duration::from_millis(700);
@@ -128,6 +130,12 @@ enum Command {
 }
 
 impl CommandLine {
+    /// Reads what was typed. `ropeway call TOOL --help` describes the tool, as `ropeway tools` does.
+    pub(crate) fn read() -> Self {
+        let typed: Vec<OsString> = std::env::args_os().collect();
+        describing(&typed).unwrap_or_else(|| Self::parse_from(typed))
+    }
+
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
@@ -139,6 +147,7 @@ impl CommandLine {
             Err(failure) => return finish(Err(failure)),
         };
         let mut setting = Setting::new(json, timeout, verbose > 0, trust);
+        let pager = setting.pager.clone();
         if log_payloads {
             setting.events = setting.events.with_payloads();
         }
@@ -169,8 +178,39 @@ impl CommandLine {
         });
         // What was told last is written down before we end.
         drop(log);
-        finish(done.and_then(|done| done))
+        let done = done.and_then(|done| done);
+        finish(page(&pager.take()).and(done))
     }
+}
+
+/// The command line of `ropeway call TOOL … --help`, if this is one.
+fn describing(typed: &[OsString]) -> Option<CommandLine> {
+    let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let is_help = |word: &&OsString| *word == "--help" || *word == "-h";
+    let call = typed[..end].iter().position(|word| word == "call")?;
+    let help = typed[..end].iter().position(|word| is_help(&word))?;
+    if help < call {
+        return None;
+    }
+    let no_pager = |word: &&OsString| *word == "--no-pager";
+    let rest = typed[..end].iter().filter(|word| !is_help(word) && !no_pager(word)).chain(&typed[end..]);
+    let line = CommandLine::try_parse_from(rest).ok()?;
+    match line.command {
+        Some(Command::Call(call)) => {
+            let tools = call.describing(typed[..end].iter().any(|word| no_pager(&word)));
+            Some(CommandLine { command: Some(Command::Tools(tools)), ..line })
+        }
+        _ => None,
+    }
+}
+
+/// Shows the output of a command: page by page where a person reads it and it is longer than the screen.
+fn page(text: &str) -> Result<(), Failure> {
+    let Some(words) = pager::wanted(text) else { return print_answer(text) };
+    ignore_interrupts(true);
+    let is_shown = pager::show(&words, text);
+    ignore_interrupts(false);
+    if is_shown { Ok(()) } else { print_answer(text) }
 }
 
 /// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
@@ -230,6 +270,10 @@ fn watch(deadline: Deadline) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        // Everything is done, and a person reads it.
+        if pager::is_open() {
+            return;
+        }
         end_children();
         leave();
         say(&deadline.failure().render());
@@ -241,6 +285,7 @@ fn watch(deadline: Deadline) {
 
 /// Leaves nothing behind when the process ends in the midst of something.
 fn leave() {
+    pager::end();
     end_descendants();
     leave_terminal();
 }
@@ -249,6 +294,7 @@ fn leave() {
 fn leave_terminal() {
     status::wipe();
     line::restore();
+    pager::restore();
 }
 
 fn show_logs(verbose: u8) {
@@ -268,6 +314,16 @@ fn show_logs(verbose: u8) {
 /// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
 fn print(text: &str) -> Result<(), Failure> {
     print_answer(&veil::over(text))
+}
+
+/// Writes the result to standard output once the servers have ended, page by page where it is longer than the screen.
+fn print_paged(setting: &Setting, text: &str) -> Result<(), Failure> {
+    let text = veil::over(text);
+    match pager::wanted(&text) {
+        Some(_) => setting.pager.push(&text),
+        None => print_answer(&text)?,
+    }
+    Ok(())
 }
 
 /// The same for a tool's own answer, which may say whatever it was asked for.

@@ -145,6 +145,13 @@ fn entry(alias: &str, launch: &Launch) -> Value {
     json!({"alias": alias, "command": launch.command[0], "args": launch.command[1..], "env": env})
 }
 
+/// A place whose configuration names real servers, which live as long as what comes with it.
+pub(crate) fn configured(names: &[&str]) -> (Place, impl Sized) {
+    let launches: Vec<Launch> = names.iter().map(|name| Launch::of(name, 0)).collect();
+    let servers: Vec<Value> = names.iter().zip(&launches).map(|(name, launch)| entry(name, launch)).collect();
+    (Place::with(&servers), launches)
+}
+
 /// All that can be asked of the five servers, and what they say.
 fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
