@@ -1,36 +1,90 @@
 //! A JSON Schema as a person reads it: types that look like code.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// How deep a type is spelled out; below, it is named by its kind.
-const DEPTH: usize = 3;
+use crate::text::{columns, cut};
+
+/// How deep objects within objects are spelled out at most.
+const DEPTH: usize = 5;
+/// Maximum columns of a type in a signature. Deeper levels are left out until it fits.
+const WIDEST: usize = 160;
+/// Maximum columns of one choice, one name or one default within a type.
+const LONGEST_WORD: usize = 60;
+/// Maximum fields that an object within a type spells out.
+const MOST_FIELDS: usize = 40;
+/// Maximum nesting of schemas that is followed.
+const NESTING: usize = 64;
 /// How many choices of an enumeration are spelled out.
 const CHOICES: usize = 8;
 /// How many types are spelled out for one schema. References let a small schema describe very many.
-const MOST_TYPES: usize = 5_000;
+const MOST_TYPES: usize = 10_000;
 /// How many alternatives of a type are spelled out.
 const ALTERNATIVES: usize = 50;
 
-/// The schema that references point into, and how many more types are spelled out.
-struct Root<'a> {
+/// The schema that references point into, and what is left of the budget for following them.
+pub(crate) struct Root<'a> {
     schema: &'a Value,
     left: Cell<usize>,
+    nesting: Cell<usize>,
+    /// The referenced schemas that are being read: one that is met again within itself ends with its name.
+    open: RefCell<Vec<&'a Value>>,
+}
+
+/// A schema whose references were followed.
+pub(crate) enum Entered<'a> {
+    /// The schema that is meant.
+    Schema(&'a Value),
+    /// The name of a schema that contains itself, or that is nested too deeply.
+    Name(String),
 }
 
 impl<'a> Root<'a> {
-    fn new(schema: &'a Value) -> Self {
-        Self { schema, left: Cell::new(MOST_TYPES) }
+    pub(crate) fn new(schema: &'a Value) -> Self {
+        Self { schema, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open: RefCell::new(vec![schema]) }
     }
 
-    /// Takes one of them, if any is left.
+    /// Takes one type from the budget. Returns false if none is left.
     fn spells(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
     }
+
+    /// Returns how many references are being followed, for [`leave`](Self::leave).
+    pub(crate) fn mark(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// Forgets the references that were followed since `mark`.
+    pub(crate) fn leave(&self, mark: usize) {
+        self.open.borrow_mut().truncate(mark);
+    }
+
+    /// Follows the references of a schema; one that leads out of the document is left as it is.
+    pub(crate) fn enter(&self, schema: &'a Value) -> Entered<'a> {
+        let mut schema = schema;
+        while let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+            let Some(target) = target else { return Entered::Schema(schema) };
+            let mut open = self.open.borrow_mut();
+            if open.len() >= NESTING || open.iter().any(|known| std::ptr::eq(*known, target)) {
+                return Entered::Name(reference_name(reference, target));
+            }
+            open.push(target);
+            schema = target;
+        }
+        Entered::Schema(schema)
+    }
+}
+
+/// The name of a referenced schema: the last part of the reference, or the title.
+fn reference_name(reference: &str, target: &Value) -> String {
+    let last = reference.rsplit(['/', '#']).next().filter(|name| !name.is_empty());
+    let title = target.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
+    cut(last.or(title).unwrap_or("object"), LONGEST_WORD)
 }
 
 /// One argument of a tool, or one field of its result.
@@ -42,40 +96,161 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     /// Its type as code.
     pub(crate) kind: String,
+    /// The same with fewer levels spelled out, longest first.
+    pub(crate) shorter: Vec<String>,
     /// What it is when it is not given, as code.
     pub(crate) default: Option<String>,
     /// What the server says about it.
     pub(crate) description: Option<String>,
 }
 
+impl Field {
+    /// Returns the most detailed type that fits into so many columns, or the shortest.
+    pub(crate) fn kind_within(&self, most: usize) -> &str {
+        let mut kinds = std::iter::once(&self.kind).chain(&self.shorter);
+        kinds.find(|kind| columns(kind) <= most).or(self.shorter.last()).unwrap_or(&self.kind)
+    }
+}
+
 /// The fields of an object schema: required ones first, else in the schema's own order.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     let root = &Root::new(schema);
-    let schema = resolve(schema, schema);
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
-    let required = required(schema.get("required"));
-    let mut fields: Vec<Field> = properties
-        .iter()
-        .map(|(name, property)| Field {
-            name: name.clone(),
-            required: required.contains(name.as_str()),
-            kind: type_at(property, root, DEPTH),
-            default: property.get("default").and_then(short_literal),
-            description: resolve(property, root.schema).get("description").and_then(Value::as_str).map(str::to_owned),
-        })
-        .collect();
+    let Members { properties, required, .. } = members(resolve(schema, schema), root);
+    let mut fields: Vec<Field> = Vec::with_capacity(properties.len());
+    for (name, property) in properties {
+        let mut kinds = types_at(property, root).into_iter();
+        fields.push(Field {
+            name: name.to_owned(),
+            required: required.contains(name),
+            kind: kinds.next().unwrap_or_default(),
+            shorter: kinds.collect(),
+            default: keyword(property, resolve(property, schema), "default").and_then(short_literal),
+            description: description(property, resolve(property, schema)).map(str::to_owned),
+        });
+    }
     fields.sort_by_key(|field| !field.required);
     fields
 }
 
-/// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`.
-pub(crate) fn type_name(schema: &Value) -> String {
-    type_at(schema, &Root::new(schema), DEPTH)
+/// The value of a keyword: beside a reference, or in the schema that it leads to.
+pub(crate) fn keyword<'a>(schema: &'a Value, resolved: &'a Value, word: &str) -> Option<&'a Value> {
+    schema.get(word).or_else(|| resolved.get(word))
+}
+
+/// What is said about a schema: beside a reference, or in the schema that it leads to.
+pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<&'a str> {
+    let said = |schema: &'a Value| schema.get("description").and_then(Value::as_str);
+    said(schema).or_else(|| said(resolved))
+}
+
+/// The fields of an object, those of all parts of `allOf` together.
+#[derive(Default)]
+pub(crate) struct Members<'a> {
+    pub(crate) properties: Vec<(&'a str, &'a Value)>,
+    pub(crate) required: HashSet<&'a str>,
+    /// The schema of fields that are not named.
+    pub(crate) others: Option<&'a Value>,
+    /// The schemas of fields whose names match a pattern.
+    pub(crate) patterns: Vec<(&'a str, &'a Value)>,
+    most: usize,
+}
+
+impl Members<'_> {
+    /// Returns true if the schema says nothing about any field.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.properties.is_empty() && self.patterns.is_empty() && self.others.is_none()
+    }
+}
+
+/// Collects the fields of an object schema.
+pub(crate) fn members<'a>(schema: &'a Value, root: &Root<'a>) -> Members<'a> {
+    first_members(schema, root, usize::MAX)
+}
+
+/// Collects so many fields of an object schema, or a few more.
+fn first_members<'a>(schema: &'a Value, root: &Root<'a>, most: usize) -> Members<'a> {
+    let mut members = Members { most, ..Members::default() };
+    collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
+    members
+}
+
+fn collect_members<'a>(
+    schema: &'a Value,
+    root: &Root<'a>,
+    depth: usize,
+    seen: &mut HashSet<&'a str>,
+    members: &mut Members<'a>,
+) {
+    let object = |word: &str| schema.get(word).and_then(Value::as_object).into_iter().flatten();
+    for (name, property) in object("properties") {
+        if members.properties.len() == members.most {
+            break;
+        }
+        if seen.insert(name) {
+            members.properties.push((name, property));
+        }
+    }
+    members.required.extend(required(schema.get("required")));
+    let patterns = object("patternProperties").map(|(name, property)| (name.as_str(), property));
+    members.patterns.extend(patterns.take(MOST_FIELDS.saturating_sub(members.patterns.len())));
+    members.others = members.others.or(schema.get("additionalProperties").filter(|others| others.is_object()));
+    if depth == 0 {
+        return;
+    }
+    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(ALTERNATIVES) {
+        if root.spells() {
+            collect_members(resolve(part, root.schema), root, depth - 1, seen, members);
+        }
+    }
+}
+
+/// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. The most detailed that fits into so many columns.
+pub(crate) fn type_within(schema: &Value, most: usize) -> String {
+    let mut kinds = types_at(schema, &Root::new(schema));
+    let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
+    kinds.swap_remove(fits)
+}
+
+/// The type of a schema with ever fewer levels spelled out. Never empty.
+pub(crate) fn types_at<'a>(schema: &'a Value, root: &Root<'a>) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for depth in (0..=DEPTH).rev() {
+        let kind = cut(&type_at(schema, root, depth), 4 * WIDEST);
+        let is_simple = !kind.contains('{');
+        if (depth == 0 || is_simple || columns(&kind) <= WIDEST) && kinds.last() != Some(&kind) {
+            kinds.push(kind);
+        }
+        if is_simple {
+            break;
+        }
+    }
+    kinds
+}
+
+/// The type of a schema with so many levels of objects spelled out.
+pub(crate) fn type_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+    if !root.spells() || root.nesting.get() >= NESTING {
+        return "any".to_owned();
+    }
+    root.nesting.set(root.nesting.get() + 1);
+    let mark = root.mark();
+    let kind = match root.enter(schema) {
+        Entered::Schema(schema) => spelled(schema, root, depth),
+        Entered::Name(name) => name,
+    };
+    root.leave(mark);
+    root.nesting.set(root.nesting.get() - 1);
+    kind
 }
 
 /// The schema of one property of an object schema, and the schema that its references point into.
 pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
-    resolve(schema, schema).get("properties")?.get(name)
+    let resolved = resolve(schema, schema);
+    let own = resolved.get("properties").and_then(|properties| properties.get(name));
+    own.or_else(|| {
+        let members = members(resolved, &Root::new(schema));
+        members.properties.into_iter().find(|(known, _)| *known == name).map(|(_, property)| property)
+    })
 }
 
 /// May the object hold fields that its schema does not name?
@@ -91,11 +266,11 @@ fn required(names: Option<&Value>) -> HashSet<&str> {
 /// The JSON types that a schema allows; none when it does not say.
 pub(crate) fn kinds(schema: &Value, root: &Value) -> Vec<String> {
     let mut kinds = Vec::new();
-    collect_kinds(schema, &Root::new(root), DEPTH * 2, &mut kinds);
+    collect_kinds(schema, &Root::new(root), 6, &mut kinds);
     kinds
 }
 
-fn collect_kinds(schema: &Value, root: &Root<'_>, depth: usize, kinds: &mut Vec<String>) {
+fn collect_kinds<'a>(schema: &'a Value, root: &Root<'a>, depth: usize, kinds: &mut Vec<String>) {
     if !root.spells() {
         return;
     }
@@ -176,7 +351,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Follows references within the schema; one that leads elsewhere, or in a circle, is left as it is.
-fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..16 {
         let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return schema };
@@ -187,11 +362,7 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
-fn type_at(schema: &Value, root: &Root<'_>, depth: usize) -> String {
-    if !root.spells() {
-        return "any".to_owned();
-    }
-    let schema = resolve(schema, root.schema);
+fn spelled<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
     let Some(words) = schema.as_object() else { return "any".to_owned() };
     if let Some(choices) = words.get("enum").and_then(Value::as_array) {
         return enumeration(choices);
@@ -199,75 +370,96 @@ fn type_at(schema: &Value, root: &Root<'_>, depth: usize) -> String {
     if let Some(literal) = words.get("const") {
         return short_literal(literal).unwrap_or_else(|| kind_of(literal).to_owned());
     }
-    match words.get("type") {
-        Some(Value::String(kind)) => return kind_at(kind, words, root, depth),
-        Some(Value::Array(kinds)) => {
-            return union(kinds.iter().filter_map(Value::as_str).map(|kind| kind_at(kind, words, root, depth)));
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| words.get(word).and_then(Value::as_array));
+    match (words.get("type"), alternatives) {
+        // Alternatives beside `type: object` say which objects; without fields of its own, they are the type.
+        (Some(Value::String(kind)), Some(parts)) if kind == "object" && first_members(schema, root, 1).is_empty() => {
+            return union(parts.iter().map(|part| match part.get("type") {
+                None if part.get("properties").is_none() && part.get("$ref").is_none() => "object".to_owned(),
+                _ => type_at(part, root, depth),
+            }));
         }
-        _ => {}
-    }
-    for word in ["anyOf", "oneOf"] {
-        if let Some(Value::Array(parts)) = words.get(word) {
-            return match depth {
-                0 => "any".to_owned(),
-                _ => union(parts.iter().map(|part| type_at(part, root, depth - 1))),
-            };
+        (Some(Value::String(kind)), _) => return kind_at(kind, schema, root, depth),
+        (Some(Value::Array(kinds)), _) => {
+            let kinds = kinds.iter().filter_map(Value::as_str).take(ALTERNATIVES);
+            return union(kinds.map(|kind| kind_at(kind, schema, root, depth)));
         }
-    }
-    match words.get("allOf") {
-        Some(Value::Array(parts)) if parts.len() == 1 && depth > 0 => return type_at(&parts[0], root, depth - 1),
+        (_, Some(parts)) => return union(parts.iter().map(|part| type_at(part, root, depth))),
         _ => {}
     }
     if words.contains_key("properties") {
-        return kind_at("object", words, root, depth);
+        return object_at(schema, root, depth);
     }
-    if words.contains_key("items") {
-        return kind_at("array", words, root, depth);
+    if words.contains_key("items") || words.contains_key("prefixItems") {
+        return kind_at("array", schema, root, depth);
+    }
+    if let Some(parts) = words.get("allOf").and_then(Value::as_array) {
+        return match &parts[..] {
+            [part] => type_at(part, root, depth),
+            _ if !first_members(schema, root, 1).is_empty() => object_at(schema, root, depth),
+            parts => {
+                let kinds = parts.iter().take(ALTERNATIVES).map(|part| type_at(part, root, depth));
+                kinds.into_iter().find(|kind| kind != "any").unwrap_or_else(|| "any".to_owned())
+            }
+        };
     }
     match words.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next()) {
-        Some(name) if !name.is_empty() && name != "#" => name.to_owned(),
+        Some(name) if !name.is_empty() && name != "#" => cut(name, LONGEST_WORD),
         _ => "any".to_owned(),
     }
 }
 
-fn kind_at(kind: &str, words: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String {
+fn kind_at<'a>(kind: &str, schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
     match kind {
-        "array" => match words.get("items") {
-            Some(items) if depth > 0 => match type_at(items, root, depth - 1) {
-                item if item.contains(" | ") && !item.starts_with('{') => format!("({item})[]"),
-                item => format!("{item}[]"),
-            },
-            _ => "any[]".to_owned(),
-        },
-        "object" => object_at(words, root, depth),
-        kind => kind.to_owned(),
+        "array" => {
+            let tuple = schema.get("prefixItems").or(schema.get("items")).and_then(Value::as_array);
+            if let Some(items) = tuple.filter(|items| !items.is_empty()) {
+                let more = if items.len() > CHOICES { ", …" } else { "" };
+                let items: Vec<String> = items.iter().take(CHOICES).map(|item| type_at(item, root, depth)).collect();
+                return format!("[{}{more}]", items.join(", "));
+            }
+            match schema.get("items").filter(|items| items.is_object()) {
+                Some(items) => match type_at(items, root, depth) {
+                    item if item.contains(" | ") && !item.starts_with(['{', '[']) => format!("({item})[]"),
+                    item => format!("{item}[]"),
+                },
+                None => "any[]".to_owned(),
+            }
+        }
+        "object" => object_at(schema, root, depth),
+        kind => cut(kind, LONGEST_WORD),
     }
 }
 
-fn object_at(words: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String {
-    let properties = words.get("properties").and_then(Value::as_object).filter(|properties| !properties.is_empty());
+fn object_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
     if depth == 0 {
         return "object".to_owned();
     }
-    let Some(properties) = properties else {
-        return match words.get("additionalProperties") {
-            Some(values @ Value::Object(_)) => format!("{{[name]: {}}}", type_at(values, root, depth - 1)),
-            _ => "object".to_owned(),
+    let Members { properties, required, others, .. } = first_members(schema, root, MOST_FIELDS + 1);
+    if properties.is_empty() {
+        return match others.filter(|others| others.as_object().is_some_and(|words| !words.is_empty())) {
+            Some(others) => format!("{{[name]: {}}}", type_at(others, root, depth - 1)),
+            None => "object".to_owned(),
         };
-    };
-    let required = required(words.get("required"));
-    let fields: Vec<String> = properties
-        .iter()
-        .map(|(name, property)| {
-            let mark = if required.contains(name.as_str()) { "" } else { "?" };
-            format!("{name}{mark}: {}", type_at(property, root, depth - 1))
-        })
-        .collect();
+    }
+    let mut fields = Vec::new();
+    let mut length = 0;
+    for (name, property) in &properties {
+        // What is longer than any line says no more than its beginning does.
+        if fields.len() == MOST_FIELDS || length > 4 * WIDEST {
+            fields.push("…".to_owned());
+            break;
+        }
+        let mark = if required.contains(name) { "" } else { "?" };
+        let field = format!("{}{mark}: {}", cut(name, LONGEST_WORD), type_at(property, root, depth - 1));
+        length += field.len();
+        fields.push(field);
+    }
     format!("{{{}}}", fields.join(", "))
 }
 
 fn enumeration(choices: &[Value]) -> String {
-    let spelled = choices.iter().take(CHOICES).map(|choice| choice.to_string());
+    let spelled = choices.iter().take(CHOICES).map(|choice| cut(&choice.to_string(), LONGEST_WORD));
     let more = (choices.len() > CHOICES).then(|| "…".to_owned());
     match choices {
         [] => "never".to_owned(),
@@ -277,13 +469,18 @@ fn enumeration(choices: &[Value]) -> String {
 
 fn union(types: impl Iterator<Item = String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
-    for part in types {
-        if distinct.len() == ALTERNATIVES {
-            distinct.push("…".to_owned());
-            break;
-        }
-        if !distinct.contains(&part) {
-            distinct.push(part);
+    for kind in types {
+        // The alternatives of an alternative are alternatives.
+        let is_plain = !kind.contains(['"', '{', '(', '[']);
+        let parts: Vec<&str> = if is_plain { kind.split(" | ").collect() } else { vec![kind.as_str()] };
+        for part in parts {
+            if distinct.len() == ALTERNATIVES {
+                distinct.push("…".to_owned());
+                return distinct.join(" | ");
+            }
+            if !distinct.iter().any(|known| known == part) {
+                distinct.push(part.to_owned());
+            }
         }
     }
     match distinct.len() {
@@ -300,9 +497,85 @@ fn short_literal(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
+
+    fn type_name(schema: &Value) -> String {
+        type_within(schema, usize::MAX)
+    }
+
+    #[test]
+    fn deep_types_are_spelled_out_as_far_as_they_fit() {
+        let leaf = json!({"type": "array", "items": {"type": "array", "items": {"type": "string"}}});
+        let point = json!({"type": "object", "required": ["x"], "properties": {"x": leaf}});
+        let deep = json!({"type": "array", "items": {"properties": {"a": {"properties": {"b": point}}}}});
+        assert_eq!(type_name(&deep), "{a?: {b?: {x: string[][]}}}[]");
+        let within = |most| type_within(&deep, most);
+        assert_eq!(within(26), "{a?: {b?: object}}[]");
+        assert_eq!([within(19), within(12)], ["{a?: object}[]", "object[]"]);
+        assert_eq!(within(1), "object[]");
+    }
+
+    #[test]
+    fn parts_of_a_schema_are_one_type() {
+        let both = json!({"allOf": [{"$ref": "#/$defs/A"}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}],
+            "$defs": {"A": {"properties": {"a": {"type": "string"}}}}});
+        assert_eq!(type_name(&both), "{a?: string, b: null}");
+        assert_eq!(fields(&both).iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        let tuple = json!({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]});
+        assert_eq!(type_name(&tuple), "[number, string]");
+        let either = json!({"type": "object", "oneOf": [{"properties": {"a": {}}}, {"required": ["b"]}]});
+        assert_eq!(type_name(&either), "{a?: any} | object");
+    }
+
+    /// Schemas whose every keyword has a wrong type, or very much of it.
+    #[test]
+    fn hostile_schemas_are_read_within_bounds() {
+        let words = [
+            "type",
+            "properties",
+            "required",
+            "items",
+            "prefixItems",
+            "enum",
+            "const",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "$ref",
+            "additionalProperties",
+            "patternProperties",
+            "default",
+            "description",
+            "title",
+        ];
+        let long = "x".repeat(100_000);
+        let wrong =
+            [json!(null), json!(true), json!(-1), json!(long), json!([1, null, [], {}]), json!({"a": 7, "b": null})];
+        for word in words {
+            for value in &wrong {
+                let schema = json!({"properties": {"p": {word: value}}, "required": ["p"], word: value});
+                fields(&schema);
+                for most in [1, 20, 500] {
+                    assert!(columns(&type_within(&schema, most)) <= 4 * WIDEST, "{word}");
+                }
+                kinds(&schema, &schema);
+            }
+        }
+        let mut deep = json!({"type": "string"});
+        for _ in 0..100 {
+            deep = json!({"anyOf": [{"properties": {"a": deep}}, {"type": "array", "items": {"type": "null"}}]});
+        }
+        assert!(columns(&type_name(&deep)) <= WIDEST, "{}", type_name(&deep));
+        let defs: Map<String, Value> = (0..3000)
+            .map(|at| {
+                (format!("d{at}"), json!({"anyOf": [{"$ref": format!("#/$defs/d{}", at + 1)}, {"type": "null"}]}))
+            })
+            .collect();
+        let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        assert!(columns(&type_name(&chain)) <= WIDEST);
+    }
 
     #[test]
     fn a_small_schema_that_describes_very_many_types_is_read_quickly() {
@@ -312,7 +585,7 @@ mod tests {
         let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": node, "any": any}});
         let began = std::time::Instant::now();
         assert_eq!(fields(&schema).len(), 3000);
-        assert!(type_name(&schema).len() < 10_000_000);
+        assert!(columns(&type_name(&schema)) <= WIDEST);
         assert!(kinds(&json!({"$ref": "#/$defs/any"}), &schema).is_empty());
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
@@ -352,8 +625,9 @@ mod tests {
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}},
             "Loop": {"$ref": "#/$defs/Loop"}
         }});
-        assert_eq!(type_name(&tree), "{next?: {next?: {next?: object}}}");
-        assert_eq!(type_name(&json!({"$ref": "#"})), "any");
+        assert_eq!(type_name(&tree), "{next?: Node}");
+        assert_eq!(type_name(&json!({"$ref": "#"})), "object");
+        assert_eq!(type_name(&json!({"title": "Tree", "properties": {"next": {"$ref": "#"}}})), "{next?: Tree}");
     }
 
     #[test]

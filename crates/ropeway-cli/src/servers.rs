@@ -11,7 +11,7 @@ use crate::command::say;
 use crate::failure::Failure;
 use crate::names::filled;
 use crate::places::Origin;
-use crate::server::ServerOptions;
+use crate::server::{DEMO, ServerOptions};
 use crate::setting::Setting;
 use crate::{help, places, suggest, trust, veil};
 
@@ -112,6 +112,19 @@ impl ServerOptions {
         Ok(servers)
     }
 
+    /// Returns the options that name the same servers in another command. Headers and tokens are left out.
+    pub(crate) fn for_example(&self, source: &Source) -> Vec<String> {
+        let option = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+        match (source, &self.stdio, &self.url) {
+            (Source::File(path), ..) if find().as_ref() != Some(path) => {
+                option("--config", &path.display().to_string())
+            }
+            (Source::Line, Some(command), _) => option("--stdio", command),
+            (Source::Line, None, Some(url)) => option("--url", url),
+            _ => Vec::new(),
+        }
+    }
+
     fn is_given(&self) -> bool {
         self.stdio.is_some() || self.url.is_some()
     }
@@ -131,6 +144,33 @@ fn speak(entry: &mut ServerEntry, era: EraChoice) {
     if let Settings::Known(config) = &mut entry.settings {
         config.era = era;
     }
+}
+
+/// A failure about a server that is named where no configuration file was found.
+fn no_file(server: &str, places: &[places::Place]) -> Failure {
+    let failure = Failure::usage(format!("no configuration file found, so server `{server}` is not known"));
+    let failure = match suggest::question(server, [DEMO]) {
+        Some(question) => failure.hint(question),
+        None => failure,
+    };
+    let folders: Vec<&places::Place> = places.iter().filter(|place| place.reason == places::Reason::Folder).collect();
+    let here = folders.first().map(|place| match folders.len() {
+        1 => format!("`{}`", place.path.display()),
+        _ => format!("`{}` and the folders above", place.path.display()),
+    });
+    let own = places.iter().find(|place| place.reason == places::Reason::User);
+    let own = own.map(|place| format!("`{}`", place.path.display()));
+    let variable = format!("`{}` (not set)", places::VARIABLE);
+    let searched: Vec<String> = [Some(variable), here, own].into_iter().flatten().collect();
+    let failure = failure.hint(format!("searched: {}", searched.join(", ")));
+    let strange = places.iter().filter(|place| place.is_strange).fold(failure, |failure, place| {
+        failure.hint(format!("ignored `{}`, which belongs to another user", place.path.display()))
+    });
+    let name = shlex::try_quote(server).map_or_else(|_| "NAME".into(), |name| name.into_owned());
+    strange.hint(format!(
+        "try `ropeway add {name} -- COMMAND` to add it, `ropeway import` to import the servers of other clients, or \
+         `--config FILE`"
+    ))
 }
 
 /// The configuration file of this place: named by a variable, in this folder or above it, or the user's own.
@@ -296,6 +336,25 @@ impl Servers {
         self
     }
 
+    /// Returns the server that a name of the form `SERVER.TOOL` begins with.
+    pub(crate) fn owner(&self, name: &str) -> Option<&str> {
+        let is_owner =
+            |alias: &&str| name.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1);
+        // An alias may hold a dot: the longest one is meant.
+        self.names().into_iter().map(Alias::as_str).filter(is_owner).max_by_key(|alias| alias.len())
+    }
+
+    /// Refuses a name of the form `SERVER.TOOL` where no configuration file says which server that is. The demo server would
+    /// answer for another one.
+    pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
+        match name.split_once('.') {
+            Some((server, _)) if self.source == Source::Demo && !server.is_empty() && self.owner(name).is_none() => {
+                Err(self.unknown(server))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The names of all servers.
     pub(crate) fn names(&self) -> Vec<&Alias> {
         self.config.servers.iter().map(|entry| &entry.alias).collect()
@@ -309,7 +368,11 @@ impl Servers {
         }
     }
 
-    fn unknown(&self, name: &str) -> Failure {
+    /// A failure about a server that is not known, with what helps.
+    pub(crate) fn unknown(&self, name: &str) -> Failure {
+        if self.source == Source::Demo {
+            return no_file(name, &places::all());
+        }
         let failure = Failure::usage(format!("there is no server `{name}`"));
         let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
         match suggest::question(name, names.iter().copied()) {

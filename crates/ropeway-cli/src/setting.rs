@@ -5,6 +5,7 @@ use std::time::Duration;
 use ropeway::event::Events;
 
 use crate::deadline::{Deadline, Waiting};
+use crate::pager::Pager;
 use crate::status::Status;
 use crate::trust::Mode;
 
@@ -24,12 +25,15 @@ pub(crate) struct Setting {
     pub(crate) events: Events,
     /// Whether project files are trusted for this run.
     pub(crate) trust: Mode,
+    /// Output that is paged when the command is done.
+    pub(crate) pager: Pager,
 }
 
 impl Setting {
     pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: Mode) -> Self {
         let waiting = Waiting::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
-        Self { json, verbose, deadline, waiting, status: Status::new(verbose), events: Events::default(), trust }
+        let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());
+        Self { json, verbose, deadline, waiting, status, events, trust, pager }
     }
 }

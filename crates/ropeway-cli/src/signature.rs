@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
 
-use crate::schema::{Field, fields, type_name};
+use crate::schema::{Field, fields, type_within};
 use crate::text::{clean, clean_line, columns, wrap};
 
 const NAME: Style = Style::new().bold();
@@ -11,56 +11,72 @@ const TYPE: Style = AnsiColor::Cyan.on_default();
 const REQUIRED: Style = Style::new();
 const FAINT: Style = Style::new().dimmed();
 
-/// A result type longer than this says no more than `object` would.
+/// Maximum columns of a result type.
 const LONGEST_RESULT: usize = 200;
+
+/// Columns of a type in a line that has room for little.
+const SHORT_TYPE: usize = 16;
+
+/// Maximum arguments that a signature names.
+const MOST_ARGUMENTS: usize = 100;
 
 /// The tool as code: on one line when it fits into `width`, else one argument per line.
 pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
     signature_as(&tool.name, tool, width)
 }
 
-/// The tool as code in one line behind its server's name. Where it does not fit, less is said: types and values of
-/// optional arguments go first, then all types, then optional arguments are only counted.
+/// The tool as code in one line behind its server's name. Where it does not fit, less is said: types and values of optional
+/// arguments go first, then nested types, then all types, then optional arguments are only counted, and at last all arguments.
 pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usize) -> String {
     let (server, name) = (clean_line(server), clean_line(name));
     let all = fields(&tool.input_schema);
     let (required, optional): (Vec<&Field>, Vec<&Field>) = all.iter().partition(|field| field.required);
-    let counted = (!optional.is_empty()).then(|| Piece::faint(&format!("{} optional", optional.len())));
-    let less = |field: &Field| if field.required { argument(field) } else { Piece::name(field) };
-    let ways: [Vec<Piece>; 4] = [
-        all.iter().map(argument).collect(),
-        all.iter().map(less).collect(),
-        all.iter().map(Piece::name).collect(),
-        required.iter().map(|field| Piece::name(field)).chain(counted).collect(),
-    ];
+    let counted =
+        |fields: &[&Field], word: &str| (!fields.is_empty()).then(|| Piece::faint(&format!("{} {word}", fields.len())));
+    let within = |most: usize| all.iter().map(move |field| argument(field, most)).collect::<Vec<_>>();
+    let less = |field: &Field, most: usize| if field.required { argument(field, most) } else { Piece::name(field) };
     let room = width.saturating_sub(columns(&server) + columns(&name) + 3);
-    let fits = |way: &&Vec<Piece>| way.iter().map(|piece| piece.width + 2).sum::<usize>() <= room + 2;
-    let pieces: Vec<&str> =
-        ways.iter().find(fits).unwrap_or(&ways[3]).iter().map(|piece| piece.styled.as_str()).collect();
+    let fits = |way: &Vec<Piece>| way.iter().map(|piece| piece.width + 2).sum::<usize>() <= room + 2;
+    let ways: [&dyn Fn() -> Vec<Piece>; 7] = [
+        &|| within(usize::MAX),
+        &|| all.iter().map(|field| less(field, usize::MAX)).collect(),
+        &|| within(SHORT_TYPE),
+        &|| all.iter().map(|field| less(field, SHORT_TYPE)).collect(),
+        &|| all.iter().map(Piece::name).collect(),
+        &|| required.iter().map(|field| Piece::name(field)).chain(counted(&optional, "optional")).collect(),
+        &|| counted(&required, "required").into_iter().chain(counted(&optional, "optional")).collect(),
+    ];
+    // What has more arguments than there are columns fits in no way that names them.
+    let skipped = if all.len() > width { ways.len() - 1 } else { 0 };
+    let way = ways[skipped..].iter().map(|way| way()).find(fits).unwrap_or_else(ways[ways.len() - 1]);
+    let pieces: Vec<&str> = way.iter().map(|piece| piece.styled.as_str()).collect();
     format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})", pieces.join(", "))
 }
 
 /// The same under another name.
 pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let name = clean_line(name);
-    let arguments: Vec<Piece> = fields(&tool.input_schema).iter().map(argument).collect();
-    let result = tool.output_schema.as_deref().map(|schema| match clean_line(&type_name(schema)) {
-        long if columns(&long) > LONGEST_RESULT => "object".to_owned(),
-        short => short,
+    let fields = fields(&tool.input_schema);
+    let shown = &fields[..fields.len().min(MOST_ARGUMENTS)];
+    let arguments: Vec<Piece> = shown.iter().map(|field| argument(field, usize::MAX)).collect();
+    let result = tool.output_schema.as_deref().map(|schema| {
+        let full = clean_line(&type_within(schema, LONGEST_RESULT));
+        if columns(&full) <= 2 * width { full } else { clean_line(&type_within(schema, 2 * width)) }
     });
     let result_width = result.as_ref().map_or(0, |result| 4 + columns(result));
     let arguments_width: usize = arguments.iter().map(|argument| argument.width + 2).sum();
-    let fits = |result_width| columns(&name) + arguments_width + result_width <= width;
+    let fits = |result_width| columns(&name) + arguments_width + result_width <= width && shown.len() == fields.len();
 
     let mut code = format!("{NAME}{name}{NAME:#}(");
     if fits(0) || arguments.is_empty() {
         let styled: Vec<&str> = arguments.iter().map(|argument| argument.styled.as_str()).collect();
         code.push_str(&styled.join(", "));
     } else {
-        for argument in &arguments {
-            code.push_str("\n    ");
-            code.push_str(&argument.styled);
-            code.push(',');
+        for field in shown {
+            code.push_str(&format!("\n{}", argument_line(field, width)));
+        }
+        if fields.len() > shown.len() {
+            code.push_str(&format!("\n    {FAINT}… {} more{FAINT:#}", fields.len() - shown.len()));
         }
         code.push('\n');
     }
@@ -80,7 +96,7 @@ pub(crate) fn arguments(tool: &ToolDefinition, width: usize, indent: usize) -> S
         let (name, description) = (clean_line(&field.name), clean(&field.description?));
         Some(format!("{:indent$}{NAME}{name}{NAME:#}\n{}", "", wrap(&description, width, indent + 4)))
     };
-    fields(&tool.input_schema).into_iter().filter_map(described).collect()
+    fields(&tool.input_schema).into_iter().take(MOST_ARGUMENTS).filter_map(described).collect()
 }
 
 /// What the server hints about the tool's behaviour, as far as it says anything.
@@ -120,9 +136,10 @@ impl Piece {
     }
 }
 
-fn argument(field: &Field) -> Piece {
+/// An argument with its type in so many columns, if that can be.
+fn argument(field: &Field, most: usize) -> Piece {
     let name = clean_line(&field.name);
-    let kind = clean_line(&field.kind);
+    let kind = clean_line(field.kind_within(most));
     let default = field.default.as_deref().map(clean_line);
     let (style, mark) = if field.required { (REQUIRED, "") } else { (FAINT, "?") };
     let mut styled = format!("{style}{name}{mark}:{style:#} {TYPE}{kind}{TYPE:#}");
@@ -132,6 +149,23 @@ fn argument(field: &Field) -> Piece {
         width += 3 + columns(&default);
     }
     Piece { styled, width }
+}
+
+/// An argument on a line of its own. Its type says less where it does not fit, and is wrapped where that is too much still.
+fn argument_line(field: &Field, width: usize) -> String {
+    let around = columns(&clean_line(&field.name)) + 4 + usize::from(!field.required) + 3;
+    let default = field.default.as_deref().map_or(0, |default| 3 + columns(&clean_line(default)));
+    let piece = argument(field, width.saturating_sub(around + default));
+    if piece.width + 5 <= width {
+        return format!("    {},", piece.styled);
+    }
+    let name = clean_line(&field.name);
+    let (style, mark) = if field.required { (REQUIRED, "") } else { (FAINT, "?") };
+    let default = field.default.as_deref().map(|default| format!(" = {}", clean_line(default))).unwrap_or_default();
+    let kind = clean_line(field.kind_within(width.saturating_sub(9)));
+    let lines = wrap(&format!("{kind}{default},"), width, 8);
+    let lines: Vec<String> = lines.lines().map(|line| format!("        {TYPE}{}{TYPE:#}", line.trim())).collect();
+    format!("    {style}{name}{mark}:{style:#}\n{}", lines.join("\n"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ropeway::envelope::Envelope;
 
+use super::tools::Tools;
 use super::{Setting, json_text, print_answer, print_bytes, say};
 use crate::answer::{Folder, show};
 use crate::argument::Typed;
@@ -21,6 +22,7 @@ use crate::session::Session;
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  ropeway call chart --help
   ropeway call calculate expression='2^10 / 3'
   ropeway call calculate --expression '2^10 / 3'
   ropeway call 'calculate(expression: \"2^10 / 3\")'
@@ -47,7 +49,7 @@ questions are declined.";
 #[derive(Debug, clap::Args)]
 pub(super) struct Call {
     /// The tool, as `ropeway tools` shows it; SERVER.TOOL and 'TOOL(name: value)' work too, and a URL or a command
-    /// before the tool is the server
+    /// before the tool is the server. With --help, the tool is described in full
     #[arg(value_name = "TOOL")]
     tool: String,
     /// Arguments: key=value, --key value, or key:=json for a value that is JSON whatever the schema says; or all of
@@ -68,8 +70,14 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Describes the tool instead of calling it.
+    pub(super) fn describing(self, no_pager: bool) -> Tools {
+        Tools::describing(self.tool, self.server, no_pager)
+    }
+
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         let servers = self.server.servers(&setting)?;
+        servers.check_owner(&self.tool)?;
         let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
         let typed = Typed::read(&self.words, self.args).map_err(|failure| match self.words.first() {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),

@@ -35,6 +35,7 @@ use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
+    ignore_interrupts,
 };
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -52,7 +53,7 @@ use crate::setting::Setting;
 use crate::text::{clean_json, clean_line};
 use crate::trust::{Mode, VARIABLE};
 use crate::veil::VeiledJson;
-use crate::{completion, demo, duration, status, veil, verbose_log};
+use crate::{completion, demo, duration, pager, status, veil, verbose_log};
 
 /// Something was written to standard output.
 static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -150,6 +151,9 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
         return completion::run(&root, &words[2..]);
     }
     let words = rewrite(&root, words);
+    if let Some(line) = describing(&words) {
+        return line.run();
+    }
     match CommandLine::try_parse_from(words) {
         Ok(line) => line.run(),
         Err(error) => {
@@ -180,6 +184,7 @@ impl CommandLine {
             Err(failure) => return finish(Err(failure), is_document),
         };
         let mut setting = Setting::new(json, timeout, verbose > 0, trust);
+        let pager = setting.pager.clone();
         if log_payloads {
             setting.events = setting.events.with_payloads();
         }
@@ -216,8 +221,39 @@ impl CommandLine {
         });
         // What was told last is written down before we end.
         drop(log);
-        finish(done.and_then(|done| done), is_document)
+        let done = done.and_then(|done| done);
+        finish(page(&pager.take()).and(done), is_document)
     }
+}
+
+/// The command line of `ropeway call TOOL … --help`, if this is one.
+fn describing(typed: &[OsString]) -> Option<CommandLine> {
+    let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let is_help = |word: &&OsString| *word == "--help" || *word == "-h";
+    let call = typed[..end].iter().position(|word| word == "call")?;
+    let help = typed[..end].iter().position(|word| is_help(&word))?;
+    if help < call {
+        return None;
+    }
+    let no_pager = |word: &&OsString| *word == "--no-pager";
+    let rest = typed[..end].iter().filter(|word| !is_help(word) && !no_pager(word)).chain(&typed[end..]);
+    let line = CommandLine::try_parse_from(rest).ok()?;
+    match line.command {
+        Some(Command::Call(call)) => {
+            let tools = call.describing(typed[..end].iter().any(|word| no_pager(&word)));
+            Some(CommandLine { command: Some(Command::Tools(tools)), ..line })
+        }
+        _ => None,
+    }
+}
+
+/// Shows the output of a command: page by page where a person reads it and it is longer than the screen.
+fn page(text: &str) -> Result<(), Failure> {
+    let Some(words) = pager::wanted(text) else { return print_answer(text) };
+    ignore_interrupts(true);
+    let is_shown = pager::show(&words, text);
+    ignore_interrupts(false);
+    if is_shown { Ok(()) } else { print_answer(text) }
 }
 
 /// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
@@ -287,6 +323,10 @@ fn watch(deadline: Deadline, is_document: bool) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        // Everything is done, and a person reads it.
+        if pager::is_open() {
+            return;
+        }
         end_children();
         leave();
         fail(&deadline.failure(), is_document);
@@ -298,6 +338,7 @@ fn watch(deadline: Deadline, is_document: bool) {
 
 /// Leaves nothing behind when the process ends in the midst of something.
 fn leave() {
+    pager::end();
     end_descendants();
     leave_terminal();
 }
@@ -306,11 +347,22 @@ fn leave() {
 fn leave_terminal() {
     status::leave();
     line::restore();
+    pager::restore();
 }
 
 /// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
 fn print(text: &str) -> Result<(), Failure> {
     print_answer(&veil::over(text))
+}
+
+/// Writes the result to standard output once the servers have ended, page by page where it is longer than the screen.
+fn print_paged(setting: &Setting, text: &str) -> Result<(), Failure> {
+    let text = veil::over(text);
+    match pager::wanted(&text) {
+        Some(_) => setting.pager.push(&text),
+        None => print_answer(&text)?,
+    }
+    Ok(())
 }
 
 /// The same for a tool's own answer, which may say whatever it was asked for.

@@ -36,7 +36,9 @@ pub(super) struct GetPrompt {
 
 impl GetPrompt {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.awake().only_for(&self.prompt);
+        let servers = self.server.servers(&setting)?.awake();
+        servers.check_owner(&self.prompt)?;
+        let servers = servers.only_for(&self.prompt);
         let typed = Typed::read(&self.words, None)?;
         Session::with(servers, &setting, async |session| {
             let result = get(session, &self.prompt, typed).await?;

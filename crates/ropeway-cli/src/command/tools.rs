@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use anstyle::Style;
 use ropeway::bridge::Listing;
+use ropeway::checked::CheckedTool;
 use ropeway::mcp::ServerInfo;
 use ropeway::registry::{Hit, Outcome, Verdict};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
-use super::{Setting, print, print_json};
+use super::{Setting, print, print_json, print_paged, say};
 use crate::arrival;
+use crate::describe::describe;
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, is_absent, is_there, tools as count};
 use crate::names::server_of;
+use crate::selector::Selector;
 use crate::server::ServerOptions;
 use crate::servers::Source;
 use crate::session::Session;
@@ -33,34 +36,89 @@ const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 /// How much is said about a tool among many.
 const LONGEST_SENTENCE: usize = 200;
 
-/// List the tools of the servers
+/// List tools, or describe one in full
 #[derive(Debug, clap::Args)]
 pub(super) struct Tools {
-    /// Only the tools of this server, with all that is said about them
-    #[arg(value_name = "SERVER")]
-    name: Option<String>,
+    /// Only list the tools of these servers, with everything that is said about them; or describe these tools in full
+    #[arg(value_name = "SERVER[.TOOL]")]
+    selected: Vec<String>,
     /// Only tools that these words describe, the best first
     #[arg(long, value_name = "WORDS")]
     find: Option<String>,
+    /// Print one SERVER.TOOL per line, for scripts
+    #[arg(long)]
+    names: bool,
+    /// Print long output without a pager; ROPEWAY_PAGER or PAGER names another one than less
+    #[arg(long)]
+    no_pager: bool,
+    /// The selectors are tools, as `ropeway call` takes them.
+    #[arg(skip)]
+    is_call: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Tools {
+    /// Describes one tool, as `ropeway call TOOL --help` asks.
+    pub(super) fn describing(tool: String, server: ServerOptions, no_pager: bool) -> Self {
+        Self { selected: vec![tool], find: None, names: false, no_pager, is_call: true, server }
+    }
+
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if self.find.as_deref().is_some_and(|words| words.trim().is_empty()) {
             return Err(Failure::usage("there are no words to find").hint("give some: --find 'read a file'"));
         }
-        let servers = self.server.servers(&setting)?.lists_servers().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&setting)?.lists_servers();
+        let (servers, selectors) = match &self.selected[..] {
+            [tool] if self.is_call => {
+                servers.check_owner(tool)?;
+                (servers.only_for(tool), vec![Selector::Tool(tool.clone())])
+            }
+            typed => servers.select(typed)?,
+        };
         let source = servers.source.clone();
+        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&setting, text) };
+        if selectors.iter().any(|selector| matches!(selector, Selector::Tool(_))) {
+            if self.find.is_some() {
+                return Err(
+                    Failure::usage("--find searches servers, and a tool is named").hint("name its server instead")
+                );
+            }
+            return Session::with(servers, &setting, async |session| {
+                session.arrive().await?;
+                let listing = session.listing();
+                let found = select(session, &selectors)?;
+                match (self.names, setting.json) {
+                    (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
+                    (false, true) => print_json(&selected_json(session, &listing, &found))?,
+                    (false, false) => {
+                        let options = self.server.for_example(&source);
+                        output(&selected_text(session, &listing, &found, &source, &options))?;
+                    }
+                }
+                Ok(Exit::Done)
+            })
+            .await;
+        }
         Session::with_list(servers, &setting, async |session| {
             match (&self.find, setting.json) {
+                (words, json) if self.names => {
+                    if words.is_none() && !json {
+                        print_names_as_they_arrive(session).await?;
+                    } else {
+                        session.arrive().await?;
+                        print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
+                    }
+                    let listing = session.listing();
+                    let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
+                    absent.for_each(|verdict| say(&session.help.trouble(verdict, width())));
+                }
                 (Some(words), is_json) => {
                     arrival::most(session, SEARCH_PATIENCE).await?;
                     let listing = session.listing();
                     match is_json {
                         true => print_json(&found_json(&listing, words))?,
-                        false => print(&found(session, &listing, words, width()))?,
+                        false => output(&found(session, &listing, words, width()))?,
                     }
                     // A server that is still connecting does not spoil what the others have.
                     let is_any_there = listing.verdicts.iter().any(|verdict| is_there(&verdict.outcome));
@@ -71,13 +129,13 @@ impl Tools {
                     print_json(&list_json(session, &session.listing()))?;
                 }
                 (None, false) if session.single().is_none() && session.listing().verdicts.len() > 1 => {
-                    print_as_they_arrive(session).await?;
+                    print_as_they_arrive(session, output).await?;
                 }
                 (None, false) => {
                     session.arrive().await?;
                     // Whoever names a server wants to know all about it.
-                    let whole = self.name.is_some() || source == Source::Line;
-                    print(&list(session, &session.listing(), &source, whole, width()))?;
+                    let whole = !selectors.is_empty() || source == Source::Line;
+                    output(&list(session, &session.listing(), &source, whole, width()))?;
                 }
             }
             Ok(session.exit(&session.listing().verdicts))
@@ -87,17 +145,134 @@ impl Tools {
 }
 
 /// Prints the tools of each server as soon as it is ready.
-async fn print_as_they_arrive(session: &Session) -> Result<(), Failure> {
+async fn print_as_they_arrive(
+    session: &Session,
+    print_whole: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut is_first = true;
     arrival::each_as_it_arrives(session, |servers| {
         let listing = session.listing();
         let groups = servers.iter().filter_map(|at| listing.verdicts.get(*at));
         let groups: Vec<String> = groups.map(|verdict| group(session, &listing, verdict, width())).collect();
         status::wipe();
-        let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
-        print(&format!("{gap}{}", groups.join("\n")))
+        // Only what is complete fits a pager.
+        match (std::mem::take(&mut is_first), groups.len() == listing.verdicts.len()) {
+            (true, true) => print_whole(&groups.join("\n")),
+            (true, false) => print(&groups.join("\n")),
+            (false, _) => print(&format!("\n{}", groups.join("\n"))),
+        }
     })
     .await
+}
+
+/// Prints the names of the tools of each server as soon as it is ready.
+async fn print_names_as_they_arrive(session: &Session) -> Result<(), Failure> {
+    arrival::each_as_it_arrives(session, |servers| {
+        let listing = session.listing();
+        let servers = servers.iter().filter_map(|at| listing.verdicts.get(*at)).map(|verdict| &verdict.server);
+        let tools = servers.flat_map(|server| listing.registry.of_server(server));
+        let names: Vec<String> = tools.map(|tool| session.names.dotted(tool.definition())).collect();
+        status::wipe();
+        print_names(&names, false)
+    })
+    .await
+}
+
+/// A server or a tool that is selected, and there.
+enum Selected {
+    Server(Alias),
+    Tool(CheckedTool),
+}
+
+fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
+    let one = |selector: &Selector| match selector {
+        Selector::Server(alias) => Ok(Selected::Server(Alias::from(alias.as_str()))),
+        Selector::Tool(name) => session.tool(name).map(Selected::Tool),
+    };
+    selectors.iter().map(one).collect()
+}
+
+/// The selected tools in full, and the selected servers with their tools, for people.
+fn selected_text(
+    session: &Session,
+    listing: &Listing,
+    selected: &[Selected],
+    source: &Source,
+    options: &[String],
+) -> String {
+    let one = |selected: &Selected| match selected {
+        Selected::Tool(tool) => {
+            let tool = tool.definition();
+            // The name of a server that is given on the spot is not typed.
+            let name = match source {
+                Source::Line => session.names.short(tool).to_owned(),
+                Source::File(_) | Source::Demo => session.names.dotted(tool),
+            };
+            describe(&name, tool, options, width())
+        }
+        Selected::Server(alias) => match listing.verdicts.iter().find(|verdict| verdict.server == *alias) {
+            Some(verdict) => one_server(session, listing, verdict, source, true, width()),
+            None => String::new(),
+        },
+    };
+    selected.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The definition of the one selected tool, the definitions of several, or the selected servers with their selected tools.
+fn selected_json(session: &Session, listing: &Listing, selected: &[Selected]) -> Value {
+    let tools: Vec<&ToolDefinition> = selected
+        .iter()
+        .filter_map(|selected| match selected {
+            Selected::Tool(tool) => Some(tool.definition()),
+            Selected::Server(_) => None,
+        })
+        .collect();
+    if tools.len() == selected.len() {
+        return if let [tool] = tools[..] { json!(tool) } else { json!(tools) };
+    }
+    let whole = |server: &str| {
+        selected.iter().any(|selected| matches!(selected, Selected::Server(alias) if alias.as_str() == server))
+    };
+    let mut list = list_json(session, listing);
+    for server in list["servers"].as_array_mut().into_iter().flatten() {
+        let alias = server["server"].as_str().unwrap_or_default().to_owned();
+        if !whole(&alias) {
+            let own = tools.iter().filter(|tool| server_of(tool).is_some_and(|owner| owner.as_str() == alias));
+            server["tools"] = json!(own.collect::<Vec<_>>());
+        }
+    }
+    list
+}
+
+fn selected_names(session: &Session, listing: &Listing, selected: &[Selected]) -> Vec<String> {
+    let one = |selected: &Selected| match selected {
+        Selected::Tool(tool) => vec![session.names.dotted(tool.definition())],
+        Selected::Server(alias) => {
+            listing.registry.of_server(alias).map(|tool| session.names.dotted(tool.definition())).collect()
+        }
+    };
+    selected.iter().flat_map(one).collect()
+}
+
+fn listed_names(session: &Session, listing: &Listing, words: Option<&str>) -> Vec<String> {
+    let name = |tool: &ToolDefinition| session.names.dotted(tool);
+    match words {
+        Some(words) => {
+            listing.registry.search(words, MOST_FOUND).iter().map(|hit| name(hit.tool.definition())).collect()
+        }
+        None => {
+            let servers = listing.verdicts.iter().map(|verdict| &verdict.server);
+            servers.flat_map(|server| listing.registry.of_server(server)).map(|tool| name(tool.definition())).collect()
+        }
+    }
+}
+
+/// Prints names, one per line, and nothing else.
+fn print_names(names: &[String], json: bool) -> Result<(), Failure> {
+    match json {
+        true => print_json(&names),
+        false => print(&names.iter().map(|name| format!("{}\n", clean_line(name))).collect::<String>()),
+    }
 }
 
 /// The tools by server, or those that some words describe, for people.
@@ -141,29 +316,39 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
 fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, width: usize) -> String {
     match &listing.verdicts[..] {
         [] => session.help.nobody(),
-        [verdict] => {
-            let mut text = title(session, verdict, source);
-            let info = session.server_info(&verdict.server);
-            let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
-            if let Some(instructions) = instructions.filter(|_| whole) {
-                text.push_str(&wrap(&clean(instructions), width, 2));
-            }
-            for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
-                text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
-                if whole {
-                    text.push_str(&arguments(tool, width, 4));
-                }
-            }
-            if let Some(advice) = session.help.advice(verdict) {
-                text.push_str(&wrap(&advice, width, 4));
-            }
-            text + &note(verdict, width)
-        }
+        [verdict] => one_server(session, listing, verdict, source, whole, width),
         verdicts => {
             let server = |verdict: &Verdict| group(session, listing, verdict, width);
             verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
+}
+
+/// A server that is alone, and its tools.
+fn one_server(
+    session: &Session,
+    listing: &Listing,
+    verdict: &Verdict,
+    source: &Source,
+    whole: bool,
+    width: usize,
+) -> String {
+    let mut text = title(session, verdict, source);
+    let info = session.server_info(&verdict.server);
+    let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
+    if let Some(instructions) = instructions.filter(|_| whole) {
+        text.push_str(&wrap(&clean(instructions), width, 2));
+    }
+    for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
+        text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
+        if whole {
+            text.push_str(&arguments(tool, width, 4));
+        }
+    }
+    if let Some(advice) = session.help.advice(verdict) {
+        text.push_str(&wrap(&advice, width, 4));
+    }
+    text + &note(verdict, width)
 }
 
 /// A server among others, and its tools.

@@ -41,7 +41,7 @@ impl Window {
     }
 
     /// A window, unless something of it goes elsewhere.
-    fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
+    pub(crate) fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
         Self::sized(ropeway, 100, |command| {
             command.env("NO_COLOR", "1");
             elsewhere(command);
@@ -91,6 +91,25 @@ impl Window {
             assert!(!shown.is_over && !left.is_zero(), "`{text}` is not shown, but {all:?}");
             shown = self.shown.1.wait_timeout(shown, left).expect("what is shown").0;
         }
+    }
+
+    /// Waits for the end of the output, and gives all that was shown since the last look.
+    pub(crate) fn rest(&mut self) -> String {
+        let began = Instant::now();
+        let mut shown = self.shown.0.lock().expect("what is shown");
+        while !shown.is_over {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            assert!(!left.is_zero(), "it does not end: {:?}", String::from_utf8_lossy(&shown.bytes));
+            shown = self.shown.1.wait_timeout(shown, left).expect("what is shown").0;
+        }
+        let all = String::from_utf8_lossy(&shown.bytes[self.seen..]).replace("\r\n", "\n");
+        self.seen = shown.bytes.len();
+        anstream::adapter::strip_str(&all).to_string()
+    }
+
+    /// The processes that the command has started.
+    pub(crate) fn others(&self) -> Vec<u32> {
+        self.running.others()
     }
 
     pub(crate) fn press(&mut self, keys: &str) {

@@ -216,3 +216,79 @@ fn commands_that_start_no_server_show_the_warnings_of_the_file_too() {
     let alone = Home::with_config("servers:\n  - {alias: skipped, command: x, env: {A: '${NOT_SET_HERE}'}}\n");
     assert_eq!(alone.run(&[]).expect(0).stderr, warning);
 }
+
+#[test]
+fn names_that_nothing_has_are_found_once_the_servers_are_connected() {
+    let server = format!("command: {}, args: [demo-server]", env!("CARGO_BIN_EXE_ropeway"));
+    let tools = "{allow: [calculate, chrat], hide: {calculate: [expresion]}, preset: {'*': {zone: UTC}}}";
+    let text = format!(
+        "servers:\n  - {{alias: clock, {server},\n     tools: {tools}}}\n  - {{alias: gone, command: /no/such/program, tools: [x]}}\n\
+         chat: {{tools: {{deny: [clock.calculat, 'gone.*']}}}}\n"
+    );
+    let home = Home::with_config(&text);
+    home.run(&["config", "check"]).expect(0);
+    let run = home.run(&["config", "check", "--connect"]).expect(2);
+    let file = home.path("work/ropeway.yaml").display().to_string();
+    for line in [
+        format!("{file}:3:33: servers[0].tools.allow[1]: server `clock` has no tool `chrat` (did you mean `chart`?)\n"),
+        "no argument `expresion` (did you mean `expression`?)\n".to_owned(),
+        format!(
+            "{file}:5:23: chat.tools.deny[0]: no tool matches `clock.calculat` (did you mean `clock.calculate`?)\n"
+        ),
+        "◐ `gone`: names of tools and arguments were not checked, the server is not connected\n".to_owned(),
+        format!("✗ {file} has 3 names that match nothing: "),
+    ] {
+        assert!(run.stdout.contains(&line), "{line}\n{}", run.stdout);
+    }
+    let report = home.run(&["config", "check", "--connect", "--json"]).expect(2).json();
+    assert_eq!(report["ok"], false);
+    let problems: Vec<&Value> =
+        report["problems"].as_array().expect("problems").iter().map(|it| &it["suggestion"]).collect();
+    assert_eq!(problems, ["chart", "expression", "clock.calculate"]);
+    assert_eq!(report["names"]["unchecked"], json!(["gone"]));
+}
+
+#[test]
+fn the_file_to_check_is_named_by_an_option_too() {
+    let home = Home::with_config("servers: []\n");
+    home.write("work/other.yaml", "servers:\n  - {alias: a, comand: x}\n");
+    let named = home.run(&["config", "check", "other.yaml"]).expect(2).stdout;
+    assert_eq!(home.run(&["config", "check", "--config", "other.yaml"]).expect(2).stdout, named);
+    assert!(named.contains("(did you mean `command`?)"), "{named}");
+    let both = home.run(&["config", "check", "other.yaml", "--config", "other.yaml"]).expect(2);
+    assert!(both.stderr.contains("cannot be used with"), "{}", both.stderr);
+}
+
+#[test]
+fn a_server_that_is_named_without_a_configuration_file_is_not_the_demo_server() {
+    let home = Home::new();
+    for words in [
+        &["tools", "github"][..],
+        &["tools", "github.search"],
+        &["call", "github.search", "q=x"],
+        &["call", "github.search", "--help"],
+        &["health", "github"],
+        &["doctor", "github"],
+        &["resources", "github"],
+        &["read", "github", "test://x"],
+        &["prompts", "github"],
+        &["prompt", "github.ask"],
+        &["events", "github"],
+    ] {
+        let run = home.run(words).expect(2);
+        assert_eq!(run.stdout, "", "{words:?}");
+        assert!(
+            run.stderr.starts_with("error: no configuration file found, so server `github` is not known\n"),
+            "{words:?}: {}",
+            run.stderr
+        );
+        let searched = format!("`{}` and the folders above", home.path("work/ropeway.yaml").display());
+        for words in [searched.as_str(), "`ropeway add github -- COMMAND`", "`ropeway import`", "`--config FILE`"] {
+            assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+        }
+    }
+    assert!(home.run(&["tools", "demmo"]).expect(2).stderr.contains("did you mean `demo`?"));
+    for words in [&["tools", "demo"][..], &["tools"], &["call", "demo.time"], &["call", "time"], &["health", "demo"]] {
+        home.run(words).expect(0);
+    }
+}

@@ -158,6 +158,13 @@ pub(crate) fn filesystem(alias: &str) -> (Value, TempDir) {
     (entry(alias, &launch), launch.folder)
 }
 
+/// A place whose configuration names real servers, which live as long as what comes with it.
+pub(crate) fn configured(names: &[&str]) -> (Place, impl Sized) {
+    let launches: Vec<Launch> = names.iter().map(|name| Launch::of(name, 0)).collect();
+    let servers: Vec<Value> = names.iter().zip(&launches).map(|(name, launch)| entry(name, launch)).collect();
+    (Place::with(&servers), launches)
+}
+
 /// All that can be asked of the five servers, and what they say.
 fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;

@@ -21,6 +21,9 @@ const CLOSED: &str = "http://127.0.0.1:1/mcp";
 fn snapshots_of_the_welcome_and_the_tools() {
     keep("welcome", "ropeway");
     keep("tools", "ropeway tools");
+    keep("tools-one", "ropeway tools demo.statistics");
+    keep("tools-names", "ropeway tools --names");
+    keep("tools-no-configuration", "ropeway tools github");
     keep("tools-json", "ropeway tools --json --era legacy");
 }
 
@@ -122,6 +125,9 @@ fn snapshots_of_many_servers() {
     keep_in("many-welcome", "ropeway", &well);
     keep_in("many-tools", "ropeway tools", &well);
     keep_in("many-tools-one", "ropeway tools files", &well);
+    keep_in("many-tools-tool", "ropeway tools files.edit_file", &well);
+    keep_in("many-call-help", "ropeway call files.read_file --help", &well);
+    keep_in("many-tools-unknown-tool", "ropeway tools files.raed_file", &well);
     keep_in("many-tools-find", "ropeway tools --find 'change a file'", &well);
     keep_in("many-tools-find-nothing", "ropeway tools --find xylophone", &well);
     keep_in("many-tools-json", "ropeway tools clock --json", &well);

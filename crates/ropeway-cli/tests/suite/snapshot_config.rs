@@ -26,6 +26,22 @@ servers:
   - {alias: web, url: 'http://127.0.0.1:1/mcp'}
 ";
 
+/// Names that nothing has.
+const UNMATCHED: &str = "\
+servers:
+  - alias: clock
+    command: ropeway
+    args: [demo-server]
+    tools:
+      allow: [calculate, chrat, 'stat*']
+      deny: ['rm_*']
+      preset:
+        time: {zoen: UTC}
+  - alias: gone
+    command: /no/such/program
+    tools: [anything]
+";
+
 /// A file with comments.
 const COMMENTED: &str = "\
 servers:
@@ -46,6 +62,7 @@ fn snapshots_of_the_configuration() {
     keep_after("config-path-used", "ropeway config path", &|place| file(place, COMMENTED));
     keep_after("config-check", "ropeway config check", &|place| file(place, MANY));
     keep_after("config-check-connect", "ropeway config check --connect", &|place| file(place, MANY));
+    keep_after("config-check-unmatched", "ropeway config check --connect", &|place| file(place, UNMATCHED));
     keep_after("config-check-problems", "ropeway config check", &|place| file(place, BROKEN));
     keep_after("config-check-json", "ropeway config check --json", &|place| file(place, BROKEN));
     keep_after("doctor-many", "ropeway doctor", &|place| file(place, MANY));

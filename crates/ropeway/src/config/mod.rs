@@ -53,6 +53,8 @@ mod tests;
 #[cfg(feature = "bridge")]
 mod toml;
 #[cfg(feature = "bridge")]
+mod tool_reference;
+#[cfg(feature = "bridge")]
 mod unit;
 #[cfg(feature = "bridge")]
 mod yaml;
@@ -85,4 +87,6 @@ pub(crate) use self::server::A_YEAR;
 pub use self::server::{
     EraChoice, HttpServer, InProcessServer, Limits, Reconnect, ServerConfig, StdioServer, Timeouts, Transport,
 };
+#[cfg(feature = "bridge")]
+pub use self::tool_reference::{ReferenceKind, ToolReference, tool_references};
 pub use crate::secret::Secret;

@@ -15,7 +15,7 @@ const WEIGHT: usize = 32;
 const KEY_SHOWN: usize = 100;
 
 /// Where something begins: line and column, both from one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) line: usize,
     pub(super) column: usize,

@@ -183,7 +183,7 @@ pub(super) struct Document {
     pub(super) servers: Vec<Written>,
     pub(super) is_foreign: bool,
     /// What the paths of settings begin with: `config.` in a manifest.
-    base: &'static str,
+    pub(super) base: &'static str,
     /// Where a manifest says that it is switched off.
     switched_off: Option<Place>,
     pub(super) warnings: Vec<String>,
@@ -438,7 +438,7 @@ impl Document {
         decode::decode_all(&self.with_defaults(&written.node), &written.path)
     }
 
-    fn with_defaults(&self, node: &Node) -> Node {
+    pub(super) fn with_defaults(&self, node: &Node) -> Node {
         match &self.defaults {
             Some(defaults) if node.is_map() => node.clone().over(defaults),
             _ => node.clone(),

@@ -48,7 +48,9 @@ pub use self::session::ServerInfo;
 pub use self::shared::State;
 #[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
-pub use self::signals::{end_children_on_signals, end_children_on_signals_with, end_children_on_termination};
+pub use self::signals::{
+    end_children_on_signals, end_children_on_signals_with, end_children_on_termination, ignore_interrupts,
+};
 #[cfg(feature = "agent")]
 pub(crate) use self::trace::is_seen;
 pub use self::transport::orphans::{become_subreaper, end_descendants};

@@ -2,11 +2,22 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::transport::stdio::end_children_for_good;
+
+/// Whether SIGINT is for another program.
+static INTERRUPTS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Ignores SIGINT, or stops ignoring it, once [`end_children_on_signals`] handles signals.
+///
+/// For a host that lets another program have the terminal, such as a pager: Ctrl-C goes to both, and means the other one.
+pub fn ignore_interrupts(ignore: bool) {
+    INTERRUPTS_IGNORED.store(ignore, Ordering::Relaxed);
+}
 
 /// From here on SIGINT, SIGTERM, SIGHUP and SIGQUIT end this process, and with it all servers that it has started.
 ///
@@ -54,8 +65,14 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce(i32)
 /// Waits for a signal.
 async fn received(mut signals: Vec<(SignalKind, Signal)>) -> SignalKind {
     let came = poll_fn(|cx| {
-        let came = signals.iter_mut().find_map(|(kind, signal)| signal.poll_recv(cx).is_ready().then_some(*kind));
-        came.map_or(Poll::Pending, Poll::Ready)
+        for (kind, signal) in &mut signals {
+            while let Poll::Ready(Some(())) = signal.poll_recv(cx) {
+                if *kind != SignalKind::interrupt() || !INTERRUPTS_IGNORED.load(Ordering::Relaxed) {
+                    return Poll::Ready(*kind);
+                }
+            }
+        }
+        Poll::Pending
     });
     came.await
 }

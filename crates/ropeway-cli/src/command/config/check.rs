@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
-use ropeway::config::{Collisions, Config, ConfigError, ConfigProblem, ServerEntry, Start};
+use ropeway::config::{
+    Collisions, Config, ConfigError, ConfigProblem, ServerEntry, Start, ToolReference, tool_references,
+};
+use ropeway::mcp::{Mcp, Prompt};
 use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
+use super::unmatched::{ChatTools, Known, Unmatched, unmatched};
 use super::{print, print_json};
 use crate::command::Setting;
 use crate::deadline::Deadline;
@@ -34,14 +38,17 @@ pub(super) struct Check {
     /// The file; the one that is used when absent
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Start the servers too, and look at the names of their tools
+    /// The same as FILE, as in other commands
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    /// Connect to the servers, and check the names of tools, arguments and resources in the file
     #[arg(long)]
     connect: bool,
 }
 
 impl Check {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let named = self.file.map(|path| (path, places::Origin::Named));
+        let named = self.file.or(self.config).map(|path| (path, places::Origin::Named));
         let (path, origin) = named.or_else(servers::found).ok_or_else(|| {
             Failure::usage("there is no configuration file")
                 .hint("`ropeway config path` shows where it is looked for, and `ropeway add` makes one")
@@ -54,6 +61,7 @@ impl Check {
         let is_trusted = self.connect || found.is_trusted(&setting);
         let json = setting.json;
         let file = found.path.clone();
+        let references = tool_references(&found.text, &found.path).unwrap_or_default();
         let config = match if is_trusted { found.parse() } else { found.parse_unread() } {
             Ok(config) => config,
             Err(error) if error.problems.is_empty() => return Err(Failure::config(&error)),
@@ -74,8 +82,8 @@ impl Check {
         let servers = Servers::new(config, Source::File(file.clone())).awake();
         servers.hide_secrets();
         let config = servers.config.clone();
-        let names = if self.connect { Some(names(servers, &setting).await?) } else { None };
-        let is_fine = names.as_ref().is_none_or(|names| names.problems(config.collisions).is_empty());
+        let names = if self.connect { Some(names(servers, &references, &setting).await?) } else { None };
+        let is_fine = names.as_ref().is_none_or(|names| names.is_fine(config.collisions));
         match json {
             true => {
                 let mut report = report_json(&file, &config, names.as_ref(), is_fine);
@@ -83,7 +91,9 @@ impl Check {
                 print_json(&report)?;
             }
             false => {
-                let mut text = report_text(&file, &config, names.as_ref(), is_fine);
+                let mut text =
+                    names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
+                text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
                 if !is_trusted {
                     let words = "not trusted yet: variables and other files were not looked at; run `ropeway trust` to review it";
                     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
@@ -107,10 +117,23 @@ struct Names {
     changed: Vec<[String; 3]>,
     /// What is odd about schemas: server, tool, and what.
     odd: Vec<[String; 3]>,
+    /// Names in the file that match nothing.
+    unmatched: Vec<Unmatched>,
+    /// The servers whose names in the file were not checked, since they are not connected.
+    unchecked: Vec<Alias>,
+}
+
+/// What a server has.
+struct Contents {
+    tools: Vec<Arc<dyn Tool>>,
+    /// `None` where they were not asked for, or could not be listed.
+    prompts: Option<Vec<Prompt>>,
+    resources: Option<Vec<String>>,
+    has_resources: bool,
 }
 
 /// Starts the servers and looks at their tools.
-async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure> {
+async fn names(mut servers: Servers, references: &[ToolReference], setting: &Setting) -> Result<Names, Failure> {
     // The report has them.
     servers.config.warnings.clear();
     for entry in &mut servers.config.servers {
@@ -118,17 +141,37 @@ async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure
         entry.start = Start::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
+    let wants_prompts = entries.iter().any(|entry| entry.prompts.tools);
+    let wants_resources = entries.iter().any(|entry| !entry.resources.context.is_empty());
     Session::with_any(servers, setting, async |session| {
         let until = session.deadline.as_ref().map(Deadline::at);
-        let answers = ask(session, "listing the tools of", until, async |server| server.list_tools(None).await).await;
+        let question = async |server: Mcp| {
+            let tools = server.list_tools(None).await?;
+            let can = |what: &str| server.server_info().is_some_and(|info| info.can(&[what]));
+            let (has_prompts, has_resources) = (can("prompts"), can("resources"));
+            let prompts = match wants_prompts && has_prompts {
+                true => server.list_prompts().await.ok(),
+                false => (!has_prompts).then(Vec::new),
+            };
+            let listed = match wants_resources && has_resources {
+                true => server.list_resources().await.ok(),
+                false => (!has_resources).then(Vec::new),
+            };
+            let resources = listed.map(|listed| listed.into_iter().map(|resource| resource.uri).collect());
+            Ok(Contents { tools, prompts, resources, has_resources })
+        };
+        let answers = ask(session, "listing the tools of", until, question).await;
         let mut unknown = Vec::new();
+        let mut known: Vec<Known> = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
         for (verdict, answer) in answers {
             let entry = entries.iter().find(|entry| entry.alias == verdict.server);
             match (entry, answer) {
-                (Some(entry), Answer::There(tools)) => {
+                (Some(entry), Answer::There(contents)) => {
                     let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
-                    groups.push(shape.apply_all(tools.into_iter().map(|tool| Owned::by(tool, &entry.alias))));
+                    known.extend(known_names(entry, &contents));
+                    let tools = contents.tools.into_iter().map(|tool| Owned::by(tool, &entry.alias));
+                    groups.push(shape.apply_all(tools));
                 }
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(
@@ -149,10 +192,45 @@ async fn names(mut servers: Servers, setting: &Setting) -> Result<Names, Failure
             let (server, own) = origin(tool)?;
             Some([server.to_string(), own.to_owned(), tool.warning()?])
         });
+        let odd = odd.collect();
+        let listing = session.listing();
+        let is_known = |alias: &Alias| known.iter().any(|known| known.alias == *alias);
+        let unseen = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias));
+        let chat = ChatTools {
+            // Those that are made of resources and prompts are in the list of the session.
+            tools: all.iter().map(|tool| tool.definition()).chain(listing.registry.definitions()).collect(),
+            unseen: unseen.map(|entry| (entry.alias.as_str(), filled(&entry.prefix, &entry.alias))).collect(),
+        };
+        let unmatched = unmatched(references, &known, &chat);
+        let is_named = |alias: &Alias| references.iter().any(|reference| reference.servers.contains(alias));
+        let off = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias) && is_named(&entry.alias));
+        let unchecked = off.map(|entry| entry.alias.clone()).collect();
         let (tools, help) = (registry.len(), session.help.clone());
-        Ok(Names { tools, collisions, unknown, help, changed, odd: odd.collect() })
+        Ok(Names { tools, collisions, unknown, help, changed, odd, unmatched, unchecked })
     })
     .await
+}
+
+/// The names that the file may use for what a server has. None where not all of them could be listed.
+fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<Known> {
+    let mut tools: Vec<ToolDefinition> = contents.tools.iter().map(|tool| tool.definition().clone()).collect();
+    let made = |name: &str, arguments: Vec<&str>| {
+        let properties: serde_json::Map<String, Value> =
+            arguments.into_iter().map(|name| (name.to_owned(), json!({}))).collect();
+        let closed = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        ToolDefinition::new(name).with_input_schema(closed)
+    };
+    // As the bridge names them.
+    if entry.resources.tools && contents.has_resources {
+        tools.extend([made("list_resources", Vec::new()), made("read_resource", vec!["uri"])]);
+    }
+    if entry.prompts.tools {
+        for prompt in contents.prompts.as_ref()? {
+            let arguments = prompt.arguments.iter().map(|argument| argument.name.as_str()).collect();
+            tools.push(made(&format!("get_prompt_{}", prompt.name), arguments));
+        }
+    }
+    Some(Known { alias: entry.alias.clone(), tools, resources: contents.resources.clone() })
 }
 
 /// A tool of the server that is meant: servers that are equal share a connection, which knows only one of them.
@@ -203,6 +281,26 @@ impl Names {
     fn problems(&self, policy: Collisions) -> &[Collision] {
         if policy == Collisions::Error { &self.collisions } else { &[] }
     }
+
+    /// Returns true if the file can stay as it is.
+    fn is_fine(&self, policy: Collisions) -> bool {
+        self.problems(policy).is_empty() && !self.unmatched.iter().any(|unmatched| unmatched.is_problem)
+    }
+}
+
+/// The names of a file that match nothing, each with its line.
+fn unmatched_text(file: &Path, written: &str, names: &Names) -> String {
+    let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
+    let file = clean_line(&file.display().to_string());
+    let one = |unmatched: &Unmatched| {
+        let place = format!("{file}:{}:{}:", unmatched.line, unmatched.column);
+        let warning = if unmatched.is_problem { "" } else { "warning: " };
+        let words = clean(&format!("{place} {warning}{}", unmatched.sentence()));
+        let lines = wrap(&words, width, 0).replacen(&place, &format!("{PLACE}{place}{PLACE:#}"), 1);
+        let beneath = excerpt(written, unmatched.line, unmatched.column, width);
+        format!("{lines}{beneath}\n")
+    };
+    names.unmatched.iter().map(one).collect()
 }
 
 /// All problems of a file, each with its line.
@@ -261,6 +359,11 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
         for verdict in &names.unknown {
             text.push_str(&names.help.trouble(verdict, width));
         }
+        if !names.unchecked.is_empty() {
+            let servers: Vec<String> = names.unchecked.iter().map(|server| format!("`{server}`")).collect();
+            let words = "names of tools and arguments were not checked, the server is not connected";
+            text.push_str(&line(Mark::Half, &format!("{}: {words}", servers.join(", "))));
+        }
         for [server, own, name] in &names.changed {
             let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server);
             let prefix = entry.map(|entry| filled(&entry.prefix, &entry.alias)).unwrap_or_default();
@@ -288,7 +391,18 @@ fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
     };
     text.push_str(&match is_fine {
         true => line(Mark::Good, &format!("{file} is fine: {servers}{off}{tools}")),
-        false => line(Mark::Bad, &format!("{file} has tools of one name: {servers}{off}{tools}")),
+        false => {
+            let collides = names.is_some_and(|names| !names.problems(config.collisions).is_empty());
+            let unmatched = names.map_or(0, |names| names.unmatched.iter().filter(|it| it.is_problem).count());
+            let collides = collides.then(|| "tools of one name".to_owned());
+            let unmatched = match unmatched {
+                0 => None,
+                1 => Some("1 name that matches nothing".to_owned()),
+                many => Some(format!("{many} names that match nothing")),
+            };
+            let what: Vec<String> = collides.into_iter().chain(unmatched).collect();
+            line(Mark::Bad, &format!("{file} has {}: {servers}{off}{tools}", what.join(" and ")))
+        }
     });
     if names.is_none() && config.servers.iter().filter(|entry| entry.enabled).count() > 0 {
         let words = "the names of tools were not checked: `ropeway config check --connect` starts the servers and does";
@@ -307,7 +421,7 @@ fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
     let mut report = json!({
         "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
     });
-    if let Some(Names { tools, collisions, unknown, changed, odd, .. }) = names {
+    if let Some(Names { tools, collisions, unknown, changed, odd, unmatched, unchecked, .. }) = names {
         let unknown: Vec<Value> = unknown
             .iter()
             .map(|Verdict { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
@@ -316,8 +430,13 @@ fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
         let odd: Vec<Value> =
             odd.iter().map(|[server, tool, why]| json!({"server": server, "tool": tool, "warning": why})).collect();
-        report["names"] =
-            json!({"tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": odd});
+        let problems = unmatched.iter().filter(|unmatched| unmatched.is_problem);
+        report["problems"] = problems.map(Unmatched::problem_json).collect();
+        let unmatched: Vec<Value> = unmatched.iter().map(Unmatched::json).collect();
+        report["names"] = json!({
+            "tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": odd,
+            "unmatched": unmatched, "unchecked": unchecked,
+        });
     }
     report
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod path;
+mod unmatched;
 
 use clap::Subcommand;
 

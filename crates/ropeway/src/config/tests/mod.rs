@@ -7,6 +7,7 @@ mod manifest;
 mod meaning;
 mod problems;
 mod secrets;
+mod tool_reference;
 
 use std::path::Path;
 

@@ -1,0 +1,163 @@
+//! Output that is longer than the screen, in a pager.
+
+use std::path::PathBuf;
+
+use ropeway::testing::Script;
+use rustix::process::Signal;
+use serde_json::{Map, Value, json};
+
+use crate::Ropeway;
+use crate::chat_terminal::Window;
+use crate::place::{Place, entry};
+
+/// A place with a tool whose description is longer than a screen.
+fn long() -> Place {
+    let many: Map<String, Value> = (0..100).map(|at| (format!("argument_{at}"), json!({"type": "string"}))).collect();
+    let tool = json!({"name": "long", "inputSchema": {"type": "object", "properties": many}});
+    let script = Script { builtin_tools: false, ..Script::legacy() };
+    Place::with(&[entry("s", &script.tool(tool, json!({"content": []})))])
+}
+
+/// A pager that tells what it was given, and waits for a line if it should.
+fn pager(place: &Place, waits: bool) -> String {
+    let wait = if waits { "echo reading; read line < /dev/stderr; echo left" } else { "" };
+    let kept = place.path().join("paged");
+    let script = format!("cat > {}; echo paged; {wait}\n", kept.display());
+    format!("sh {}", place.write("pager.sh", &script).display())
+}
+
+fn paged(place: &Place) -> Option<String> {
+    std::fs::read_to_string(place.path().join("paged")).ok()
+}
+
+fn with_pager(place: &Place, words: &[&str], pager: &str) -> Ropeway {
+    place.ropeway(words).with(|command| {
+        command.env("ROPEWAY_PAGER", pager);
+    })
+}
+
+/// Everything that is shown until the end, and how the command ended.
+fn shown(ropeway: Ropeway) -> (String, Option<i32>) {
+    let mut window = Window::open(ropeway);
+    let text = window.rest();
+    (text, window.end().code)
+}
+
+#[test]
+fn what_is_longer_than_the_screen_goes_to_the_pager() {
+    let place = long();
+    let pager = pager(&place, false);
+    for words in [&["tools", "s.long"][..], &["call", "s.long", "--help"], &["tools", "s"]] {
+        let (text, code) = shown(with_pager(&place, words, &pager));
+        assert_eq!((text.trim(), code), ("paged", Some(0)), "{words:?}");
+        let paged = paged(&place).expect("a text");
+        assert!(paged.contains("argument_99") && !paged.contains('\u{1b}'), "{paged}");
+        std::fs::remove_file(place.path().join("paged")).expect("the file");
+    }
+}
+
+#[test]
+fn what_fits_or_is_not_for_a_person_is_printed() {
+    let place = long();
+    let pager = pager(&place, false);
+    for words in [&["tools", "s.long", "--no-pager"][..], &["tools", "--names"], &["tools", "s.long", "--json"]] {
+        let (text, code) = shown(with_pager(&place, words, &pager));
+        assert!(code == Some(0) && !text.contains("paged"), "{words:?}: {text}");
+    }
+    let dumb = with_pager(&place, &["tools", "s.long"], &pager);
+    let mut window = Window::with(dumb, |command| {
+        command.env("TERM", "dumb");
+    });
+    assert!(window.rest().contains("argument_99"));
+    assert_eq!(window.end().code, Some(0));
+    let piped = with_pager(&place, &["tools", "s.long"], &pager).run().expect(0);
+    assert!(piped.stdout.contains("argument_99"));
+    assert_eq!(paged(&place), None);
+}
+
+#[test]
+fn a_pager_that_is_missing_or_switched_off_is_done_without() {
+    let place = long();
+    for pager in ["/no/such/pager --flag", "", "cat", "'open"] {
+        let (text, code) = shown(with_pager(&place, &["tools", "s.long"], pager));
+        assert!(code == Some(0) && text.contains("argument_99"), "{pager}: {text}");
+        assert!(!text.contains("error"), "{text}");
+    }
+}
+
+#[test]
+fn a_pager_that_ends_early_is_no_error() {
+    let place = long();
+    for pager in ["true", "head -n 2", "sh -c 'exit 3'"] {
+        let (text, code) = shown(with_pager(&place, &["tools", "s.long"], pager));
+        assert!(code == Some(0) && !text.contains("error") && !text.contains("argument_99"), "{pager}: {text}");
+    }
+}
+
+#[test]
+fn the_own_variable_wins_over_the_usual_one() {
+    let place = long();
+    let usual = |own: Option<&str>| {
+        shown(place.ropeway(&["tools", "s.long"]).with(|command| {
+            command.env("PAGER", "echo usual");
+            match own {
+                Some(own) => command.env("ROPEWAY_PAGER", own),
+                None => command.env_remove("ROPEWAY_PAGER"),
+            };
+        }))
+    };
+    assert_eq!(usual(None).0.trim(), "usual");
+    assert_eq!(usual(Some("echo own")).0.trim(), "own");
+    assert!(usual(Some("")).0.contains("argument_99"));
+}
+
+#[test]
+fn a_pager_ends_with_the_command_and_the_servers_before_it() {
+    let place = long();
+    let pager = pager(&place, true);
+    let mut window = Window::open(with_pager(&place, &["tools", "s.long"], &pager));
+    window.see("reading");
+    let servers = window.others().into_iter().filter(|id| crate::mark::command_line(*id).contains("scripted-server"));
+    assert_eq!(servers.count(), 0, "no server runs while a person reads");
+    window.signal(Signal::TERM);
+    // The window's mark fails the test should the pager live on.
+    assert_eq!(window.end().code, Some(143));
+}
+
+#[test]
+fn an_interrupt_is_for_the_pager() {
+    let place = long();
+    let pager = pager(&place, true);
+    let mut window = Window::open(with_pager(&place, &["tools", "s.long"], &pager));
+    window.see("reading");
+    // Only this process gets it; the pager goes on.
+    window.signal(Signal::INT);
+    window.press("\n");
+    window.see("left");
+    assert_eq!(window.end().code, Some(0));
+}
+
+#[test]
+fn less_shows_the_first_page_and_is_left_with_a_key() {
+    let (less, setsid) = (PathBuf::from("/usr/bin/less"), PathBuf::from("/usr/bin/setsid"));
+    if !less.exists() || !setsid.exists() {
+        return;
+    }
+    let place = long();
+    // A terminal of its own, whose keys less reads.
+    let words = ["--ctty", "--wait", env!("CARGO_BIN_EXE_ropeway"), "tools", "s.long"];
+    let ropeway = place.of(&setsid, &words).with(|command| {
+        command.env_remove("ROPEWAY_PAGER").env_remove("PAGER").env_remove("LESS");
+    });
+    let mut window = Window::open(ropeway);
+    // Less asks for a key again after an interrupt, which drops the keys before it.
+    let prompt = ":\u{1b}[K";
+    let page = window.see(prompt);
+    assert!(page.contains("s.long") && !page.contains("argument_99"), "{page}");
+    window.press("\u{3}");
+    window.see(prompt);
+    window.press("G");
+    window.see("argument_99");
+    window.press("q");
+    assert_eq!(window.end().code, Some(0));
+}
