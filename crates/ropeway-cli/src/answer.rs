@@ -9,7 +9,6 @@ use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, de
 use ropeway::envelope::{Data, Envelope};
 use serde_json::Value;
 
-use crate::exact_output::repeats;
 use crate::failure::{Failure, problem_line};
 use crate::text::{clean, clean_line, size};
 
@@ -108,6 +107,15 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
     let odd = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
     shown.notes.extend(envelope.warnings.iter().map(odd));
     Ok(shown)
+}
+
+/// Returns true if a text part is the structured content as JSON, as the specification recommends
+/// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
+pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
+    match part {
+        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
+        _ => false,
+    }
 }
 
 /// Is an object nothing but a name for the text beside it?

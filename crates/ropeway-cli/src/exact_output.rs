@@ -4,9 +4,8 @@ use std::io::IsTerminal as _;
 
 use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
 use ropeway::envelope::{Data, Envelope};
-use serde_json::Value;
 
-use crate::answer::{Folder, is_repeated, show_parts};
+use crate::answer::{Folder, is_repeated, repeats, show_parts};
 use crate::failure::{Failure, problem_line};
 
 /// How the text of a result is written.
@@ -125,21 +124,12 @@ fn is_all_repeated(envelope: &Envelope) -> bool {
         || envelope.meta.content.iter().any(|part| repeats(part, structured))
 }
 
-/// Returns true if a text part is the structured content as JSON, as the specification recommends
-/// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
-pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
-    match part {
-        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use ropeway::tool::{CallId, Origin};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

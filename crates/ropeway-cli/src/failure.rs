@@ -62,7 +62,7 @@ pub(crate) struct Failure {
     concerns: Concern,
     message: String,
     causes: Vec<String>,
-    server_said: Vec<String>,
+    server_said: Box<[String]>,
     hints: Vec<String>,
     tool: Option<Box<ToolDefinition>>,
     /// The kind that scripts match on, where it says more than the exit code.
@@ -74,7 +74,7 @@ impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let message = message.into();
         let concerns = Concern::Servers;
-        let (causes, server_said, hints) = (Vec::new(), Vec::new(), Vec::new());
+        let (causes, server_said, hints) = (Vec::new(), Box::default(), Vec::new());
         Self { exit, concerns, message, causes, server_said, hints, tool: None, kind: None }
     }
 
@@ -272,7 +272,7 @@ impl Failure {
             let cause = hang(&format!("caused by: {}", clean(cause)));
             lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));
         }
-        match self.server_said.as_slice() {
+        match &*self.server_said {
             [] => {}
             [line] => lines.push_str(&format!("  {FAINT}the server said:{FAINT:#} {}\n", clean_line(line))),
             said => {

@@ -6,8 +6,7 @@ use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, de
 use ropeway::envelope::Envelope;
 use serde_json::{Value, json};
 
-use crate::answer::{Folder, is_repeated};
-use crate::exact_output::repeats;
+use crate::answer::{Folder, is_repeated, repeats};
 use crate::failure::{Exit, Failure};
 
 /// The files that the parts of a result were saved to, in the order of the parts.

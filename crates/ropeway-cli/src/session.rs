@@ -28,6 +28,7 @@ use crate::servers::Servers;
 use crate::setting::Setting;
 use crate::status::Status;
 use crate::text::clean_line;
+use crate::veil;
 
 /// How long a server has to end by itself, unless the command's time ends sooner.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -134,6 +135,7 @@ impl Session {
         };
         let configs = servers.config.servers.iter().filter_map(known).collect();
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(setting.events.clone());
+        builder = builder.redact(veil::secrets());
         if let Some(locked) = &locked {
             builder = builder.lock(locked.lock.clone(), locked.policy);
         }

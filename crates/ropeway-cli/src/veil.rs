@@ -20,7 +20,7 @@ pub(crate) fn hide(secrets: &Mask) {
 }
 
 /// What hides the secrets that are known by now.
-fn secrets() -> Mask {
+pub(crate) fn secrets() -> Mask {
     SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 

@@ -34,16 +34,16 @@ Examples:
   ropeway call https://example.com/mcp search query=rust
   ropeway call files.read_text_file path=notes.txt | sha256sum
 
-A plain value becomes what the tool's schema says: a number, a boolean, a list; else text. Commas separate the items of
-a list of texts, numbers or booleans. A JSON object holds all arguments at once; `key=value` overrules its keys.
-The options above win over arguments of the same name: write `timeout=5` for an argument `timeout`.
+A plain value becomes what the tool's schema says: a number, a boolean, a list; else text. Commas separate the items of \
+a list of texts, numbers or booleans. A JSON object holds all arguments at once; `key=value` overrules its keys. The \
+options above win over arguments of the same name: write `timeout=5` for an argument `timeout`.
 
-Text goes into a pipe or a file byte for byte: nothing is added at its end. Several parts begin on lines of their own.
-On a terminal escape sequences are removed, unless --raw is given. With --json one JSON document is printed, also for
+Text goes into a pipe or a file byte for byte: nothing is added at its end. Several parts begin on lines of their own. \
+On a terminal escape sequences are removed, unless --raw is given. With --json one JSON document is printed, also for \
 a failure: `error` has `kind`, `message`, `retryable` and `exit_code`.
 
-A server that asks for input gets the answers that you type. Without a terminal, and with --json, its
-questions are declined.";
+A server that asks for input gets the answers that you type. Without a terminal, and with --json, its questions are \
+declined.";
 
 /// Call a tool
 #[derive(Debug, clap::Args)]

@@ -363,5 +363,6 @@ fn the_problems_of_a_file_come_before_those_of_its_servers() {
     let run = home.run(&["doctor"]).expect(2);
     assert!(run.stdout.contains("  3 │     comand: x\n    │     ^\n"), "{}", run.stdout);
     let run = home.run(&["doctor", "--json"]).expect(2);
-    assert!(run.stdout.is_empty() && run.stderr.contains("(did you mean `command`?)"), "{}", run.stderr);
+    assert!(run.stderr.contains("(did you mean `command`?)"), "{}", run.stderr);
+    assert_eq!(run.json()["error"]["kind"], "config");
 }

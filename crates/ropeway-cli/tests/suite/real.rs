@@ -41,7 +41,7 @@ impl Launch {
         let arguments = entry["args"].as_array().into_iter().flatten();
         let command = std::iter::once(&entry["command"]).chain(arguments).map(fill).collect();
         let env = entry["env"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), fill(value)));
-        Self { command, env: env.collect(), url: fill(&entry["url"]), folder: folder }
+        Self { command, env: env.collect(), url: fill(&entry["url"]), folder }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A memory of tools: what a server offered the last time, so that it need not be started to know.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,9 +17,10 @@ use super::private;
 use crate::config::{EraChoice, ServerConfig, ServerEntry, Settings, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
-use crate::mcp::{Era, Prompt};
+use crate::mcp::{Era, Prompt, redacted_entry};
 use crate::protocol::{tool_definition, wire_definition};
 use crate::registry::Shape;
+use crate::secret::Mask;
 use crate::tool::{Alias, ToolDefinition};
 
 /// No memory is larger than this; what is, is not ours.
@@ -65,10 +67,18 @@ impl Remembered {
         Some(Self { tools, has_resources, prompts })
     }
 
-    /// The text of a file.
-    pub(super) fn to_text(&self, server: &Alias) -> String {
+    /// The text of a file, without secrets. What holds one and cannot be redacted is left out.
+    pub(super) fn to_text(&self, server: &Alias, mask: &Mask) -> String {
         let Self { tools, has_resources, prompts } = self;
-        let tools: Vec<Value> = tools.iter().map(wire_definition).collect();
+        let redacted = |value: Value| {
+            let raw = serde_json::value::to_raw_value(&value).ok()?;
+            match redacted_entry(mask, &raw)? {
+                Cow::Borrowed(_) => Some(value),
+                Cow::Owned(entry) => serde_json::to_value(entry).ok(),
+            }
+        };
+        let tools: Vec<Value> = tools.iter().map(wire_definition).filter_map(redacted).collect();
+        let prompts: Vec<Value> = prompts.iter().map(|prompt| json!(prompt)).filter_map(redacted).collect();
         json!({"version": VERSION, "server": server, "has_resources": has_resources, "prompts": prompts, "tools": tools})
             .to_string()
     }
@@ -126,9 +136,9 @@ impl Memory {
         Remembered::read(&config.alias, text.as_bytes())
     }
 
-    /// Keeps what a server has.
-    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered) -> io::Result<()> {
-        let text = remembered.to_text(&config.alias);
+    /// Keeps what a server has, without these secrets.
+    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered, mask: &Mask) -> io::Result<()> {
+        let text = remembered.to_text(&config.alias, mask);
         if text.len() > LARGEST {
             // It would not be read. What was kept before is not what the server has now.
             return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {
@@ -265,7 +275,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path().join("new"));
         assert_eq!(memory.recall(&config("a")), None);
-        memory.keep(&config("a"), &remembered()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
         assert_eq!(memory.recall(&config("a")), Some(remembered()));
         assert_eq!(memory.recall(&config("b")), None);
     }
@@ -277,7 +287,7 @@ mod tests {
         let memory = Memory::new(folder.path().join("new"));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         for _ in 0..2 {
-            memory.keep(&config("a"), &remembered()).expect("kept");
+            memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
             let path = memory.path(&config("a"));
             assert_eq!((mode(&memory.folder), mode(&path)), (0o700, 0o600));
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("permissions");
@@ -286,17 +296,29 @@ mod tests {
     }
 
     #[test]
+    fn no_secret_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(folder.path());
+        let mut told = remembered();
+        told.tools[0].description = Some("it is t0ken-t0ken".to_owned());
+        memory.keep(&config("a"), &told, &Mask::new([&"t0ken-t0ken".into()])).expect("kept");
+        let kept = memory.recall(&config("a")).expect("it is remembered");
+        assert_eq!(kept.tools[0].description.as_deref(), Some("it is ***"));
+        assert_eq!(kept.prompts, remembered().prompts);
+    }
+
+    #[test]
     fn what_has_not_changed_is_not_written_again() {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
         let path = memory.path(&config("a"));
         let file = || fs::metadata(&path).map(|file| file.ino()).expect("a file");
         let before = file();
         let yesterday = SystemTime::now() - 2 * STALE;
         fs::File::open(&path).and_then(|file| file.set_modified(yesterday)).expect("a time");
-        memory.keep(&config("a"), &remembered()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
         assert_eq!(file(), before);
         assert!(fs::metadata(&path).and_then(|file| file.modified()).expect("a time") > yesterday);
     }
@@ -308,7 +330,7 @@ mod tests {
         fs::write(folder.path().join("eras.json"), "{}").expect("a file");
         for number in 0..5u64 {
             let config = config(&number.to_string());
-            memory.keep(&config, &remembered()).expect("kept");
+            memory.keep(&config, &remembered(), &Mask::default()).expect("kept");
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * number);
             fs::File::open(memory.path(&config)).and_then(|file| file.set_modified(time)).expect("a time");
         }
@@ -321,7 +343,7 @@ mod tests {
     #[test]
     fn remembered_tools_have_the_names_and_filters_of_the_entry() {
         let folder = tempfile::tempdir().expect("a folder");
-        Memory::new(folder.path()).keep(&config("a"), &remembered()).expect("kept");
+        Memory::new(folder.path()).keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
         let mut entry = ServerEntry::new(config("a"));
         let names = |entry: &ServerEntry| -> Option<Vec<String>> {
             Some(remembered_tools(folder.path(), entry)?.into_iter().map(|tool| tool.name).collect())
@@ -354,10 +376,10 @@ mod tests {
     fn what_is_too_large_to_be_read_again_is_not_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
         let mut large = remembered();
         large.tools[0].description = Some("d".repeat(LARGEST));
-        memory.keep(&config("a"), &large).expect("nothing to keep");
+        memory.keep(&config("a"), &large, &Mask::default()).expect("nothing to keep");
         assert_eq!(memory.recall(&config("a")), None);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }

@@ -37,6 +37,7 @@ use crate::mcp::{ConnectFailed, Handlers, Mcp};
 use crate::registry::{
     ContextItem, ContextSource, Outcome, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
 };
+use crate::secret::Mask;
 use crate::tool::{Alias, BoxError, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
@@ -173,6 +174,7 @@ pub struct BridgeBuilder {
     shaping: Shaping,
     memory: Option<PathBuf>,
     lock: Option<(Lock, LockPolicy)>,
+    secrets: Mask,
 }
 
 impl BridgeBuilder {
@@ -225,6 +227,13 @@ impl BridgeBuilder {
         self
     }
 
+    /// Remembers nothing of these secrets either. Those of the servers themselves are never remembered.
+    #[must_use]
+    pub fn redact(mut self, secrets: Mask) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
     /// Neither reads nor writes anything about servers on disk. A lazy server is then started with the others.
     #[must_use]
     pub fn remember_nothing(mut self) -> Self {
@@ -234,9 +243,10 @@ impl BridgeBuilder {
 
     /// Checks the settings. Nothing is started.
     pub fn build(self) -> Result<Bridge, StartError> {
-        let Self { config, handlers, events, shaping, memory, lock } = self;
-        let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new), lock));
+        let Self { config, handlers, events, shaping, memory, lock, secrets } = self;
+        let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new), lock, secrets));
         let slots = slots(config.servers, &shaping, &roof)?;
+        roof.set_secrets(&slots);
         roof.set_notices(config.warnings, &slots);
         let inner = Inner {
             roof,
@@ -289,6 +299,7 @@ impl Bridge {
             shaping: Shaping::default(),
             memory: default_memory(),
             lock: None,
+            secrets: Mask::default(),
         }
     }
 
@@ -535,6 +546,7 @@ impl Inner {
         let change =
             Change { fresh, old, is_started: crew.is_started, roof: self.roof.clone(), reloaded: reloaded.clone() };
         drop(crew);
+        self.roof.set_secrets(&slots);
         self.roof.set_notices(warnings, &slots);
         Ok((reloaded, change))
     }

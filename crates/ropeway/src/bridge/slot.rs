@@ -46,6 +46,10 @@ pub(super) struct Roof {
     /// Counts every change of a slot's tools or state.
     changes: watch::Sender<u64>,
     notices: Mutex<Notices>,
+    /// Secrets that are not the servers' own and are not remembered either.
+    extra_secrets: Mask,
+    /// All secrets that are not remembered.
+    secrets: Mutex<Mask>,
 }
 
 /// Warnings of the configuration.
@@ -62,9 +66,17 @@ impl Roof {
         events: Events,
         memory: Option<Memory>,
         lock: Option<(Lock, LockPolicy)>,
+        extra_secrets: Mask,
     ) -> Self {
         let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
-        Self { handlers, events, memory, lock, changes: watch::Sender::new(0), notices: Mutex::default() }
+        let (changes, notices, secrets) = (watch::Sender::new(0), Mutex::default(), Mutex::default());
+        Self { handlers, events, memory, lock, changes, notices, extra_secrets, secrets }
+    }
+
+    /// Takes the secrets of all servers: what one of them says is remembered without those of the others.
+    pub(super) fn set_secrets(&self, slots: &[Arc<Slot>]) {
+        let all = slots.iter().fold(self.extra_secrets.clone(), |all, slot| all.with(&slot.mask));
+        *lock(&self.secrets) = all;
     }
 
     /// Are tools hidden that differ from the lock?
@@ -465,7 +477,7 @@ impl Slot {
 
     fn keep(&self, remembered: &Remembered) {
         if let (Some(memory), Some(config)) = (&self.roof.memory, self.config())
-            && let Err(error) = memory.keep(config, remembered)
+            && let Err(error) = memory.keep(config, remembered, &lock(&self.roof.secrets).clone())
         {
             tracing::debug!(server = %self.alias(), "the tools could not be remembered: {error}");
         }

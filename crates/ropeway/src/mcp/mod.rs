@@ -43,6 +43,8 @@ pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, 
 #[cfg(feature = "bridge")]
 pub(crate) use self::pace::Backoff;
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
+#[cfg(feature = "bridge")]
+pub(crate) use self::redaction::entry as redacted_entry;
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
 pub use self::shared::State;
