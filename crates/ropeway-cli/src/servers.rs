@@ -253,10 +253,14 @@ impl Servers {
         }
     }
 
-    /// Prints all warnings of the configuration to standard error, each once, for a command that ends before it has shown any.
+    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Without a model, the failure says
+    /// what `chat` lacks.
     pub(crate) fn show_all_warnings(&self) {
         let mut shown = HashSet::new();
-        for warning in self.config.warnings.iter().filter(|warning| shown.insert(*warning)) {
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let warnings = self.config.warnings.iter().filter(|warning| !is_of_chat(warning));
+        for warning in warnings.filter(|warning| shown.insert(*warning)) {
             say(&help::warning(warning));
         }
     }

@@ -198,7 +198,7 @@ fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
     let words = "\n`enabled_servers` does not name `b`: until it does, it is switched off.\n";
     assert!(run.stdout.contains(words), "{}", run.stdout);
     assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
-    let report = home.run(&["doctor", "b", "--json"]).expect(0).json();
+    let report = home.run(&["doctor", "b", "--json"]).expect(2).json();
     let fix = &report["servers"][0]["findings"][0]["fix"];
     assert_eq!(fix, "add `b` to `enabled_servers`, which does not name it");
 }

@@ -15,6 +15,8 @@ fn interrupt(ropeway: Ropeway, words: &str) -> (String, Run) {
     window.see(words);
     // The terminal shows `^C`; the signal goes to its foreground group, which no test is in.
     window.press(CTRL_C);
+    // A terminal that reads it drops what was not shown yet, so that nothing may be written before.
+    window.see("^C");
     window.signal(rustix::process::Signal::INT);
     window.end_shown()
 }
@@ -41,7 +43,7 @@ fn ctrl_c_ends_the_line_of_a_question_and_of_events() {
     for (ropeway, words) in [(ask, "[y/N] "), (Ropeway::new(&["events"]), "ready")] {
         let (shown, run) = interrupt(ropeway, words);
         assert_eq!(run.code, Some(130), "{shown:?}");
-        assert!(shown.contains("^C") && is_at_start(&shown), "{shown:?}");
+        assert!(is_at_start(&shown), "{shown:?}");
     }
 }
 

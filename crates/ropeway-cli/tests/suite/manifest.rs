@@ -65,7 +65,7 @@ fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
         assert_eq!(run.stderr.matches(empty).count(), 1, "{arguments:?} ({code}): {}", run.stderr);
         // Commands that list servers show it in the list.
         let said = run.stderr.matches(skipped).count();
-        let lists = matches!(arguments[0], "tools" | "health" | "resources" | "prompts" | "doctor")
+        let lists = matches!(arguments[0], "tools" | "health" | "resources" | "prompts" | "doctor" | "lock")
             && arguments.get(1) != Some(&"b");
         assert_eq!(said, usize::from(!lists), "{arguments:?}: {}", run.stderr);
         assert!((run.stdout + &run.stderr).contains("NO_SUCH_SECRET"), "{arguments:?}");
