@@ -14,12 +14,17 @@ use crate::session::Session;
 /// How long a server that is ready waits for those before it in the file. Quick servers keep the order of the file.
 const HOLD: Duration = Duration::from_millis(500);
 
+/// How long a server is waited for whose tools are remembered.
+const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Waits for all servers, and calls `show` with the indexes of those that have become ready or have failed. Every server is shown
-/// once; those that are late are shown at the end.
+/// once; those that are late are shown at the end. `is_remembered` says which servers need not be waited for.
 pub(crate) async fn each_as_it_arrives(
     session: &Session,
+    is_remembered: impl Fn(usize) -> bool,
     mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let give_up = Instant::now() + REMEMBERED_PATIENCE;
     let mut order = Order::new(session.bridge.verdicts().len());
     {
         let mut arrive = pin!(session.arrive());
@@ -41,6 +46,7 @@ pub(crate) async fn each_as_it_arrives(
                 }
                 verdicts = changed => order.settle(settled(session, &verdicts), Instant::now()),
                 () = due => {}
+                () = tokio::time::sleep_until(give_up), if order.unsettled().all(&is_remembered) => break,
             }
             let due = order.take_due(Instant::now());
             if !due.is_empty() {
@@ -97,6 +103,10 @@ impl Order {
 
     fn settled(&self) -> BTreeSet<usize> {
         (0..self.since.len()).filter(|at| self.since[*at].is_some()).collect()
+    }
+
+    fn unsettled(&self) -> impl Iterator<Item = usize> {
+        (0..self.since.len()).filter(|at| self.since[*at].is_none())
     }
 
     /// Takes note of the servers that are settled now. One that was settled before may be on its way again.

@@ -1,6 +1,7 @@
 //! The servers that may have a tool, by the definitions that are remembered of them.
 
 use ropeway::bridge::{default_memory, remembered_tools};
+use ropeway::tool::ToolDefinition;
 
 use crate::names::Names;
 use crate::servers::Servers;
@@ -28,5 +29,20 @@ impl LikelyServers {
         let left = likely.config.servers.iter().filter(|entry| entry.enabled).count();
         let is_less = likely.config.servers.len() < servers.config.servers.len();
         (left > 0 && is_less).then_some(Self { servers: likely, is_known })
+    }
+}
+
+/// The tools that the servers of a command had the last time, by the index of the server.
+pub(crate) struct RememberedTools(Vec<Option<Vec<ToolDefinition>>>);
+
+impl RememberedTools {
+    pub(crate) fn new(servers: &Servers) -> Self {
+        let folder = default_memory();
+        let tools = |entry| remembered_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
+        Self(servers.config.servers.iter().map(tools).collect())
+    }
+
+    pub(crate) fn get(&self, server: usize) -> Option<&[ToolDefinition]> {
+        self.0.get(server)?.as_deref()
     }
 }

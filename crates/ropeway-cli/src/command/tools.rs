@@ -14,7 +14,9 @@ use super::{Setting, print, print_json, print_paged, say};
 use crate::arrival;
 use crate::describe::describe;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, is_there, tools as count};
+use crate::help::{faint, is_absent, is_on_its_way, is_there, line, tools as count};
+use crate::likely_servers::RememberedTools;
+use crate::mark::Mark;
 use crate::names::server_of;
 use crate::selector::Selector;
 use crate::server::ServerOptions;
@@ -77,6 +79,7 @@ impl Tools {
             typed => servers.select(typed)?,
         };
         let source = servers.source.clone();
+        let remembered = RememberedTools::new(&servers);
         let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&setting, text) };
         if selectors.iter().any(|selector| matches!(selector, Selector::Tool(_))) {
             if self.find.is_some() {
@@ -104,7 +107,7 @@ impl Tools {
             match (&self.find, setting.json) {
                 (words, json) if self.names => {
                     if words.is_none() && !json {
-                        print_names_as_they_arrive(session).await?;
+                        print_names_as_they_arrive(session, &remembered).await?;
                     } else {
                         session.arrive().await?;
                         print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
@@ -129,7 +132,7 @@ impl Tools {
                     print_json(&list_json(session, &session.listing()))?;
                 }
                 (None, false) if session.single().is_none() && session.listing().verdicts.len() > 1 => {
-                    print_as_they_arrive(session, output).await?;
+                    print_as_they_arrive(session, &remembered, output).await?;
                 }
                 (None, false) => {
                     session.arrive().await?;
@@ -147,13 +150,21 @@ impl Tools {
 /// Prints the tools of each server as soon as it is ready.
 async fn print_as_they_arrive(
     session: &Session,
+    remembered: &RememberedTools,
     print_whole: impl Fn(&str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut is_first = true;
-    arrival::each_as_it_arrives(session, |servers| {
+    let is_remembered = |at: usize| remembered.get(at).is_some();
+    arrival::each_as_it_arrives(session, is_remembered, |servers| {
         let listing = session.listing();
-        let groups = servers.iter().filter_map(|at| listing.verdicts.get(*at));
-        let groups: Vec<String> = groups.map(|verdict| group(session, &listing, verdict, width())).collect();
+        let show = |at: &usize| {
+            let verdict = listing.verdicts.get(*at)?;
+            Some(match remembered.get(*at).filter(|_| is_on_its_way(&verdict.outcome)) {
+                Some(tools) => remembered_group(session, verdict, tools, width()),
+                None => group(session, &listing, verdict, width()),
+            })
+        };
+        let groups: Vec<String> = servers.iter().filter_map(show).collect();
         status::wipe();
         // Only what is complete fits a pager.
         match (std::mem::take(&mut is_first), groups.len() == listing.verdicts.len()) {
@@ -166,12 +177,20 @@ async fn print_as_they_arrive(
 }
 
 /// Prints the names of the tools of each server as soon as it is ready.
-async fn print_names_as_they_arrive(session: &Session) -> Result<(), Failure> {
-    arrival::each_as_it_arrives(session, |servers| {
+async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTools) -> Result<(), Failure> {
+    let is_remembered = |at: usize| remembered.get(at).is_some();
+    arrival::each_as_it_arrives(session, is_remembered, |servers| {
         let listing = session.listing();
-        let servers = servers.iter().filter_map(|at| listing.verdicts.get(*at)).map(|verdict| &verdict.server);
-        let tools = servers.flat_map(|server| listing.registry.of_server(server));
-        let names: Vec<String> = tools.map(|tool| session.names.dotted(tool.definition())).collect();
+        let names = servers.iter().filter_map(|at| Some((listing.verdicts.get(*at)?, remembered.get(*at))));
+        let names: Vec<String> = names
+            .flat_map(|(verdict, remembered)| match remembered.filter(|_| is_on_its_way(&verdict.outcome)) {
+                Some(tools) => tools.iter().map(|tool| session.names.dotted(tool)).collect::<Vec<_>>(),
+                None => {
+                    let tools = listing.registry.of_server(&verdict.server);
+                    tools.map(|tool| session.names.dotted(tool.definition())).collect()
+                }
+            })
+            .collect();
         status::wipe();
         print_names(&names, false)
     })
@@ -365,6 +384,13 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
         text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
     }
     text + &note(verdict, width)
+}
+
+/// A server that is still connecting, and the tools that it had the last time.
+fn remembered_group(session: &Session, verdict: &Verdict, tools: &[ToolDefinition], width: usize) -> String {
+    let words = format!("still connecting; {}, remembered", count(tools.len()));
+    let tools = tools.iter().map(|tool| among_many(session, tool, width));
+    line(Mark::Half, &verdict.server, &words, "") + &tools.collect::<String>()
 }
 
 /// Why the list of a server is not complete, if it is not.

@@ -35,6 +35,21 @@ fn tools_lists_a_ready_server_while_another_one_hangs() {
 }
 
 #[test]
+fn tools_of_a_server_that_hangs_are_listed_from_memory() {
+    let place = Place::new();
+    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
+    place.configure(&[slow, entry("good", &Script::default())]);
+    place.run("tools").expect(0);
+    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    let run = place.run("tools").expect(5);
+    assert!(run.stdout.contains("◐ slow · still connecting; 6 tools, remembered\n  slow.calculate("), "{}", run.stdout);
+    let run = place.run("tools --names").expect(5);
+    assert!(run.stdout.contains("good.echo\n") && run.stdout.contains("slow.time\n"), "{}", run.stdout);
+}
+
+#[test]
 fn a_search_goes_on_without_a_server_that_hangs() {
     let run = beside_a_stuck_one().run("tools --find echo").expect(0);
     assert!(run.stdout.contains("good.echo(") && run.stdout.contains("Not searched: stuck"), "{}", run.stdout);
