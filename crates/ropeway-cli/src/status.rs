@@ -132,6 +132,7 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// terminal shows, and any other line, which may hold a part of the result, is ended.
 pub(crate) fn end_interrupted_line() {
     IS_OVER.store(true, Ordering::Release);
+    keep_line(false);
     if IS_SHOWN.load(Ordering::Acquire) {
         wipe();
     } else if std::io::stderr().is_terminal() {

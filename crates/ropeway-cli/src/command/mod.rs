@@ -204,6 +204,7 @@ impl CommandLine {
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
             _ => end_children_on_signals_with(|signal| {
+                pager::end();
                 end_descendants();
                 if signal == SignalKind::interrupt().as_raw_value() {
                     status::end_interrupted_line();
@@ -249,6 +250,9 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
 
 /// Shows the output of a command: page by page where a person reads it and it is longer than the screen.
 fn page(text: &str) -> Result<(), Failure> {
+    if text.is_empty() {
+        return Ok(());
+    }
     let Some(words) = pager::wanted(text) else { return print_answer(text) };
     ignore_interrupts(true);
     let is_shown = pager::show(&words, text);

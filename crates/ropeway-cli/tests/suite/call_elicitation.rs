@@ -103,7 +103,7 @@ fn without_a_terminal_questions_are_declined_and_that_is_told() {
         assert!(run.stdout.contains("decline"), "{}", run.stdout);
         assert_eq!(run.stderr, told);
         let run = asking(&script).run("call scripted.elicit --json").expect(0);
-        assert!(run.json()["meta"]["content"].to_string().contains("decline"), "{}", run.stdout);
+        assert!(run.json()["data"].to_string().contains("decline"), "{}", run.stdout);
         assert_eq!(run.stderr, told);
     }
 }

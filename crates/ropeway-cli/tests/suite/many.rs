@@ -93,7 +93,7 @@ fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
     for words in [
         "● good · 16 tools · scripted",
         "  good.echo(message: string)\n      Says it back\n",
-        "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    `ropeway doctor broken` looks for the cause\n",
+        "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    correct the path of the command\n    `ropeway doctor broken` looks for the cause\n",
         "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a file .env beside",
         "○ off · disabled\n",
         "◐ unwanted · none of its 16 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `unwanted`\n",

@@ -253,9 +253,7 @@ impl Body {
 
 /// Returns true for HTML: a login page of a proxy, or a URL whose path is wrong.
 fn is_web_page(body: &[u8]) -> bool {
-    let start = String::from_utf8_lossy(&body[..body.len().min(1 << 10)]).to_lowercase();
-    start.trim_start().starts_with('<')
-        && ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| start.contains(tag))
+    matches!(body.trim_ascii_start(), [b'<', tag, ..] if *tag == b'!' || tag.is_ascii_alphabetic())
 }
 
 async fn whole(
