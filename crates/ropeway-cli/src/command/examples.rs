@@ -88,9 +88,12 @@ pub(super) fn with_exit_codes(examples: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::{Command, CommandFactory as _, Parser as _};
 
     use super::super::CommandLine;
+    use crate::command_rewrite::rewrite;
 
     /// All commands, each with its words: `config`, `config check`.
     fn commands() -> Vec<(String, Command)> {
@@ -124,6 +127,8 @@ mod tests {
 
     #[test]
     fn every_example_is_a_command_line_that_is_understood() {
+        let mut root = CommandLine::command();
+        root.build();
         let mut count = 0;
         for (words, command) in commands() {
             for example in examples(&command) {
@@ -133,6 +138,7 @@ mod tests {
                 let typed = shlex::split(ours).filter(|typed| !typed.is_empty());
                 let typed = typed.unwrap_or_else(|| panic!("`{words}`: `{example}` does not begin with ropeway"));
                 let is_help = |error: &clap::Error| error.kind() == clap::error::ErrorKind::DisplayHelp;
+                let typed = rewrite(&root, typed.into_iter().map(OsString::from).collect());
                 if let Err(error) = CommandLine::try_parse_from(typed)
                     && !is_help(&error)
                 {

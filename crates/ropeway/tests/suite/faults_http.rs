@@ -292,7 +292,7 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
             spoiled(EraChoice::Modern, Answers::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: neither JSON nor an event stream: `Please log in`"
+            "server `peer` broke the protocol: the answer is a web page, not MCP: `Please log in`"
         );
         still_works(&server).await;
         server.close().await;

@@ -572,7 +572,7 @@ fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
         let mut events = bridge.events();
         bridge.start().await.expect("a start");
         let warning = next_warning(&mut events).await;
-        assert!(warning.contains("input schema of tool `mcp_a_odd`") && warning.contains("strin"), "{warning}");
+        assert!(warning.contains("input schema of tool `odd`") && warning.contains("strin"), "{warning}");
         bridge.stop().await;
     });
 }

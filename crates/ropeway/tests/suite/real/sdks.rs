@@ -190,12 +190,17 @@ fn ours(reply: &Reply) -> Value {
         ropeway::message::AssistantPart::Reasoning(reasoning) => Some(reasoning.text.as_str()),
         _ => None,
     });
+    let mut usage = json!(reply.usage);
+    if let Some(usage) = usage.as_object_mut() {
+        // The SDKs drop what their types do not have.
+        usage.remove("cost");
+    }
     json!({
         "text": reply.message.to_text(),
         "reasoning": thoughts.collect::<String>(),
         "calls": calls,
         "stop": reply.stop,
-        "usage": reply.usage,
+        "usage": usage,
     })
 }
 
