@@ -83,8 +83,13 @@ fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static
     if needs_another && (!is_before_tool || word.contains('(')) {
         return None;
     }
-    let is_command = word.trim().contains(char::is_whitespace) || (word.contains('/') && is_program(Path::new(word)));
+    let is_command = word.trim().contains(char::is_whitespace) || (is_path(word) && is_program(Path::new(word)));
     is_command.then_some("stdio")
+}
+
+/// Is a word written as a path? `files/read` is the name of a tool as well, and must not run what a folder holds.
+fn is_path(word: &str) -> bool {
+    ["/", "./", "../"].iter().any(|start| word.starts_with(start))
 }
 
 /// Can a word be the name of a tool?

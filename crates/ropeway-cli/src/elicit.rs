@@ -81,7 +81,7 @@ impl CallQuestions {
             }
             let editor: &Editor = match &mut editor {
                 Some(editor) => editor,
-                none => none.insert(Editor::start()?),
+                none => none.insert(Editor::start(false)?),
             };
             let paused = status.pause();
             let given = tokio::select! {

@@ -180,6 +180,10 @@ fn text(schema: &Value) -> String {
 /// Returns the words of a call as they are typed into a shell: the tool, its arguments, and options with their values. `None` where no line
 /// that is safe to show would call the tool.
 pub(crate) fn command(tool: &str, schema: &Value, more: &[String]) -> Option<Vec<String>> {
+    // A name that begins with `-` would be read as an option.
+    if tool.starts_with('-') {
+        return None;
+    }
     let mut words = vec!["ropeway".to_owned(), "call".to_owned(), quoted(tool)?];
     let arguments = arguments(schema);
     let pairs: Option<Vec<String>> = arguments.iter().map(|(name, value)| pair(schema, name, value)).collect();
@@ -260,6 +264,12 @@ pub(crate) fn lines(words: &[String], width: usize, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_example_has_a_name_that_is_an_option() {
+        let url = ["--url".to_owned(), "http://127.0.0.1:1/mcp".to_owned()];
+        assert_eq!(command("--bearer=@/etc/hostname", &json!({"type": "object"}), &url), None);
+    }
 
     #[test]
     fn an_example_has_what_is_required_and_fits_the_schema() {

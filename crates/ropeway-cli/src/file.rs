@@ -9,6 +9,14 @@ use ropeway::config::read_regular;
 
 use crate::failure::Failure;
 
+/// Opens a lock file, or makes it for this user only. A link is not followed, and a pipe not waited for.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` is not a regular file", path.display())));
+    }
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+}
+
 /// What everybody may read who may by the user's own mask.
 pub(crate) const SHARED: u32 = 0o666;
 

@@ -1,7 +1,8 @@
 //! The servers that may have a tool, by the definitions that are remembered of them.
 
 use ropeway::bridge::{default_memory, remembered_tools};
-use ropeway::tool::ToolDefinition;
+use ropeway::config::ServerEntry;
+use ropeway::tool::{Alias, ToolDefinition};
 
 use crate::names::Names;
 use crate::servers::Servers;
@@ -33,16 +34,22 @@ impl LikelyServers {
 }
 
 /// The tools that the servers of a command had the last time, by the index of the server.
-pub(crate) struct RememberedTools(Vec<Option<Vec<ToolDefinition>>>);
+pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
 
 impl RememberedTools {
     pub(crate) fn new(servers: &Servers) -> Self {
         let folder = default_memory();
-        let tools = |entry| remembered_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
-        Self(servers.config.servers.iter().map(tools).collect())
+        let tools = |entry: &ServerEntry| remembered_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
+        Self(servers.config.servers.iter().map(|entry| (entry.alias.clone(), tools(entry))).collect())
     }
 
     pub(crate) fn get(&self, server: usize) -> Option<&[ToolDefinition]> {
-        self.0.get(server)?.as_deref()
+        self.0.get(server)?.1.as_deref()
+    }
+
+    /// Returns whether a server had a tool of this name the last time, if that is known.
+    pub(crate) fn has(&self, server: &Alias, name: &str, names: &Names) -> Option<bool> {
+        let (_, tools) = self.0.iter().find(|(alias, _)| alias == server)?;
+        Some(tools.as_ref()?.iter().any(|tool| names.is_called(tool, name)))
     }
 }

@@ -22,6 +22,7 @@ use crate::deadline::{Deadline, Waiting};
 use crate::each::{Answer, ask};
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
 use crate::help::{self, Help, is_absent, is_on_its_way, warning};
+use crate::likely_servers::RememberedTools;
 use crate::lockfile::{self, Locked};
 use crate::names::{Names, server_of};
 use crate::servers::Servers;
@@ -39,6 +40,9 @@ const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// How long the name of a tool alone waits for all servers, since two of them may have a tool of that name.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much longer it waits for a server of which no tools are remembered.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Number of tools that differ from the lock and are told.
 const MOST_DIFFERENCES: usize = 20;
@@ -314,14 +318,26 @@ impl Session {
     }
 
     /// Waits for the tool that a person means by a name, but not for long for servers that do not become ready while another has it.
-    pub(crate) async fn find_tool(&self, name: &str) -> Result<CheckedTool, Failure> {
-        let has_it = |listing: &Listing| {
-            let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
-            self.names.choose(&tools, name).is_ok()
+    ///
+    /// A server that is still connecting may have a tool of the same name. It is waited for longer unless its remembered tools are
+    /// known, and if they have the name, nothing is called.
+    pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
+        let late = |listing: &Listing| -> Vec<Alias> {
+            let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
+            late.map(|verdict| verdict.server.clone()).collect()
         };
+        let choose = |listing: &Listing| {
+            let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
+            self.names.choose(&tools, name)
+        };
+        let is_known = |server: &Alias| remembered.has(server, name, &self.names).is_some();
         let found = async {
             tokio::time::sleep(CALL_PATIENCE).await;
-            self.bridge.until(has_it).await
+            let known = self.bridge.until(|listing| choose(listing).is_ok() && late(listing).iter().all(is_known));
+            tokio::select! {
+                listing = known => listing,
+                () = tokio::time::sleep(UNKNOWN_PATIENCE) => self.bridge.until(|listing| choose(listing).is_ok()).await,
+            }
         };
         let listing = tokio::select! {
             biased;
@@ -331,15 +347,18 @@ impl Session {
             }
             listing = found => listing,
         };
+        let chosen = choose(&listing)?;
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
-        let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
-        let chosen = self.names.choose(&definitions, name)?;
-        let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
-        let late: Vec<String> = late.map(|verdict| format!("`{}`", verdict.server)).collect();
+        let tool = self.names.dotted(tools[chosen].definition());
+        let late = late(&listing);
+        if let Some(server) = late.iter().find(|server| remembered.has(server, name, &self.names) == Some(true)) {
+            let message = format!("server `{server}` is still connecting, and had a tool `{name}` too");
+            return Err(Failure::usage(message).hint(format!("name the server: `{tool}` or `{server}.{name}`")));
+        }
         if !late.is_empty() {
+            let names: Vec<String> = late.iter().map(|server| format!("`{server}`")).collect();
             let (many, are) = if late.len() == 1 { ("", "is") } else { ("s", "are") };
-            let tool = self.names.dotted(definitions[chosen]);
-            say(&warning(&format!("calling `{tool}`; server{many} {} {are} still connecting", late.join(", "))));
+            say(&warning(&format!("calling `{tool}`; server{many} {} {are} still connecting", names.join(", "))));
         }
         Ok(tools[chosen].clone())
     }

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use anstyle::Style;
 use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::line::{Editor, Typed};
 use super::tell;
 use crate::help::faint;
-use crate::text::{clean, clean_line, cut, width, wrap};
+use crate::text::{clean, clean_line, cut, escape_unseen, width, wrap};
 
 const NAME: Style = Style::new().bold();
 
@@ -34,8 +35,15 @@ pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<El
     tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(start(&elicitation.message)), width(), 2)));
     match &elicitation.mode {
         ElicitationMode::Url { url } => {
-            tell(&format!("  {}\n{}", clean_line(start(url)), faint("  open it in a browser\n")));
-            agreed(editor, "Have you done so? [y]es / [n]o: ")
+            let host = match web_host(url) {
+                Ok(host) => host,
+                Err(reason) => {
+                    tell(&faint(&format!("  declined: {reason}\n")));
+                    return Some(ElicitationAnswer::Decline);
+                }
+            };
+            tell(&format!("\n  {NAME}URL:{NAME:#}  {}\n  {NAME}Host:{NAME:#} {host}\n", escape_unseen(url)));
+            agreed(editor, "Open the URL in a browser. Continue? [y]es / [n]o: ")
                 .await
                 .map_or_else(|unsent| unsent, |()| Some(ElicitationAnswer::Accept(Map::new())))
         }
@@ -43,6 +51,21 @@ pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<El
             tell(&faint("  Ctrl-C declines\n"));
             form(schema, editor).await.map_or_else(|unsent| unsent, |values| Some(ElicitationAnswer::Accept(values)))
         }
+    }
+}
+
+/// Returns the host of a URL that may be opened in a browser, as a person should read it.
+fn web_host(url: &str) -> Result<String, String> {
+    if url.len() > LONGEST_TEXT {
+        return Err(format!("the URL has {} bytes, more than {LONGEST_TEXT}", url.len()));
+    }
+    let parsed = Url::parse(url).map_err(|error| format!("the URL is not valid: {error}"))?;
+    match (parsed.scheme(), parsed.host_str()) {
+        ("http" | "https", Some(host)) if parsed.username().is_empty() && parsed.password().is_none() => {
+            Ok(escape_unseen(host))
+        }
+        ("http" | "https", Some(_)) => Err("the URL has a user name, which can hide its host".to_owned()),
+        (scheme, _) => Err(format!("`{}` URLs are not opened, only http and https", clean_line(scheme))),
     }
 }
 
@@ -280,6 +303,20 @@ mod tests {
     fn field(schema: Value, required: bool) -> Field {
         let required = if required { json!(["f"]) } else { json!([]) };
         fields(&json!({"properties": {"f": schema}, "required": required})).remove(0)
+    }
+
+    #[test]
+    fn only_web_addresses_are_opened_and_their_host_is_shown() {
+        assert_eq!(web_host("https://example.com/a?b").as_deref(), Ok("example.com"));
+        for (url, reason) in [
+            ("javascript:alert(1)", "`javascript` URLs are not opened, only http and https"),
+            ("file:///etc/passwd", "`file` URLs are not opened, only http and https"),
+            ("https://bank.example@evil.example/", "the URL has a user name, which can hide its host"),
+            ("https://", "the URL is not valid: empty host"),
+        ] {
+            assert_eq!(web_host(url), Err(reason.to_owned()), "{url}");
+        }
+        assert!(web_host(&format!("https://example.com/{}", "a".repeat(LONGEST_TEXT))).is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use super::slash;
 use crate::failure::Failure;
 use crate::servers::state_folder;
+use crate::veil;
 
 /// How many lines are remembered.
 const MOST_LINES: usize = 1000;
@@ -68,12 +69,12 @@ enum Kind {
 }
 
 impl Editor {
-    /// An editor on the terminal of this process.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    /// An editor on the terminal of this process. With `keeps_history`, messages are kept for the next one.
+    pub(crate) fn start(keeps_history: bool) -> Result<Self, Failure> {
         let (ask, asked) = mpsc::channel::<Ask>();
         let thread = std::thread::Builder::new().name("line".to_owned()).spawn(move || {
             // Without an editor nobody can be asked: whoever asks hears so.
-            if let Ok(mut desk) = Desk::new() {
+            if let Ok(mut desk) = Desk::new(keeps_history) {
                 asked.iter().for_each(|ask| desk.ask(ask));
             }
         });
@@ -166,13 +167,13 @@ struct Desk {
 }
 
 impl Desk {
-    fn new() -> rustyline::Result<Self> {
+    fn new(keeps_history: bool) -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
         let continued = Continued::default();
         let mut messages = editor(true, &is_empty)?;
         bind_newlines(&mut messages, &continued);
         let answers = editor(false, &is_empty)?;
-        let history = history_file();
+        let history = keeps_history.then(history_file).flatten();
         if let Some(file) = &history {
             // There need not be one.
             let _ = messages.load_history(file);
@@ -214,6 +215,10 @@ impl Desk {
     }
 
     fn remember(&mut self, line: &str) {
+        // A secret that was typed is not kept, neither here nor on disk.
+        if veil::over(line) != line {
+            return;
+        }
         let is_new = self.messages.add_history_entry(line).unwrap_or(false);
         if let Some(file) = self.history.as_ref().filter(|_| is_new) {
             // A line that cannot be remembered was typed all the same.
@@ -282,7 +287,10 @@ fn joined(mut line: String, continued: &[String]) -> String {
 fn history_file() -> Option<PathBuf> {
     let folder = state_folder()?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    Some(folder.join("chat-history"))
+    let file = folder.join("chat-history");
+    // A link or a pipe is not what was written here.
+    let is_usable = std::fs::symlink_metadata(&file).map_or(true, |metadata| metadata.is_file());
+    is_usable.then_some(file)
 }
 
 /// What helps to type a line.

@@ -3,9 +3,9 @@
 //! A file has two lines of JSON. The first one is the [`Header`], which is all that a list reads; the second one is the
 //! conversation, as in a file of `--save`.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -114,6 +114,11 @@ pub(crate) struct Store {
 pub(crate) struct Stored {
     pub(crate) header: Header,
     pub(crate) conversation: Conversation,
+}
+
+/// Returns false if the user has turned the saving of conversations off.
+pub(crate) fn is_on() -> bool {
+    std::env::var_os(VARIABLE).is_none_or(|folder| !folder.is_empty())
 }
 
 impl Store {
@@ -252,9 +257,9 @@ impl Store {
         let unwritable =
             |error: &io::Error| Failure::usage(format!("could not write `{}`", self.folder.display())).caused_by(error);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.and_then(|()| keep_private(&self.folder)).map_err(|error| unwritable(&error))?;
+        made.map_err(|error| unwritable(&error))?;
         let path = self.folder.join(LOCK);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file::open_lock(&path);
         let file = file.map_err(|error| unwritable(&error))?;
         let began = Instant::now();
         loop {
@@ -268,12 +273,6 @@ impl Store {
             }
         }
     }
-}
-
-/// Takes the rights of others away, unless they have none.
-fn keep_private(folder: &Path) -> io::Result<()> {
-    let mode = std::fs::metadata(folder)?.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 { Ok(()) } else { std::fs::set_permissions(folder, Permissions::from_mode(0o700)) }
 }
 
 /// Adds what the ids may mean.
@@ -473,6 +472,9 @@ pub(crate) fn not_saved(failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     struct Bench {

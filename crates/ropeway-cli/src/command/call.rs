@@ -14,7 +14,7 @@ use crate::elicit::CallQuestions;
 use crate::exact_output::{TextMode, exact};
 use crate::failure::{Exit, Failure};
 use crate::json_output::{SavedParts, document};
-use crate::likely_servers::LikelyServers;
+use crate::likely_servers::{LikelyServers, RememberedTools};
 use crate::server::ServerOptions;
 use crate::servers::Servers;
 use crate::session::Session;
@@ -123,8 +123,9 @@ async fn call(
     is_found: &Cell<bool>,
 ) -> Result<Exit, Failure> {
     let (mut questions, handlers) = CallQuestions::new(setting.json);
+    let remembered = RememberedTools::new(&servers);
     Session::with(servers.answered_by(handlers), setting, async |session| {
-        let tool = session.find_tool(name).await?;
+        let tool = session.find_tool(name, &remembered).await?;
         is_found.set(true);
         let shown_tool = session.names.shown(tool.definition());
         let arguments = typed.for_tool(&shown_tool)?;

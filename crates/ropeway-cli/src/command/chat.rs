@@ -20,7 +20,7 @@ use crate::chat::approval::{Rules, unmatched};
 use crate::chat::attachment::Attachment;
 use crate::chat::line::Editor;
 use crate::chat::stdin::read_beside_prompt;
-use crate::chat::store::{Header, Saver, Store, Stored, not_saved, working_folder};
+use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
 use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, is_absent, tools, warning as warning_words};
@@ -36,6 +36,9 @@ const OPENING: Duration = Duration::from_millis(400);
 
 /// How long the first message waits for servers that are still connecting.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same without a terminal, where the servers were waited for before.
+const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long a chat without a terminal waits for servers once one of them is ready, and if one may have to be downloaded.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
@@ -187,7 +190,7 @@ impl Chat {
         let servers = self.server.servers(&setting)?;
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;
-        let person = Person { editor: Editor::start()?, interrupts: interrupts()? };
+        let person = Person { editor: Editor::start(!self.no_save && store::is_on())?, interrupts: interrupts()? };
         let is_ready = Cell::new(false);
         let left = async {
             loop {
@@ -330,7 +333,11 @@ impl Chat {
             provider,
             model,
             system: self.system.or(chat.system.clone()),
-            limits: limits(self.max_steps.or(chat.max_steps)).with_connect_time(TURN_PATIENCE),
+            limits: limits(self.max_steps.or(chat.max_steps)).with_connect_time(if person.is_some() {
+                TURN_PATIENCE
+            } else {
+                PROMPT_PATIENCE
+            }),
             options: options(&chat),
             rules: self.rules.and(&chat.tools),
             approvals: Approvals::new(),

@@ -67,11 +67,14 @@ impl Line {
         (words.len() > 1).then_some(Self { words, kept, quote })
     }
 
-    /// Returns what bash is to insert for a candidate of the last word.
-    pub(super) fn replacement(&self, candidate: &str, is_open: bool) -> String {
+    /// Returns what bash is to insert for a candidate of the last word. Between double quotes nothing keeps `!` from being history.
+    pub(super) fn replacement(&self, candidate: &str, is_open: bool) -> Option<String> {
         let rest = candidate.get(self.kept..).unwrap_or(candidate);
+        if self.quote == Some('"') && rest.contains('!') {
+            return None;
+        }
         let special = match self.quote {
-            Some('\'') => return rest.replace('\'', "'\\''"),
+            Some('\'') => return Some(rest.replace('\'', "'\\''")),
             Some(_) => "\"\\$`",
             None => SPECIAL,
         };
@@ -85,7 +88,7 @@ impl Line {
         if self.quote.is_none() && !is_open {
             quoted.push(' ');
         }
-        quoted
+        Some(quoted)
     }
 }
 
@@ -96,7 +99,14 @@ mod tests {
     const BREAKS: &str = " \t\n\"'@><=;|&(:";
 
     fn replaced(line: &str, candidate: &str) -> String {
-        Line::parse(line, BREAKS).expect("a line").replacement(candidate, false)
+        Line::parse(line, BREAKS).expect("a line").replacement(candidate, false).expect("a replacement")
+    }
+
+    #[test]
+    fn nothing_is_inserted_between_double_quotes_that_means_history() {
+        let line = |text: &str| Line::parse(text, BREAKS).expect("a line");
+        assert_eq!(line("ropeway call \"e.o").replacement("e.o!!", false), None);
+        assert_eq!(line("ropeway call e.o").replacement("e.o!!", false).as_deref(), Some("e.o\\!\\! "));
     }
 
     #[test]
@@ -124,7 +134,10 @@ mod tests {
         ] {
             assert_eq!(replaced(line, candidate), expected, "{line}");
         }
-        let open = Line::parse("ropeway call t ti", BREAKS).expect("a line").replacement("title=", true);
+        let open = Line::parse("ropeway call t ti", BREAKS)
+            .expect("a line")
+            .replacement("title=", true)
+            .expect("a replacement");
         assert_eq!(open, "title=");
     }
 }

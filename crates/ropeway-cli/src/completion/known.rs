@@ -88,6 +88,8 @@ impl KnownServers {
             let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
             let is_unique = |name: &str| all.iter().filter(|tool| names.short(tool) == name).count() == 1;
             let fitting = all.iter().filter(|tool| names.short(tool).starts_with(current));
+            // A name that begins with `-` would be read as an option.
+            let fitting = fitting.filter(|tool| !names.short(tool).starts_with('-'));
             let unique = fitting.filter(|tool| is_unique(names.short(tool)));
             candidates.extend(unique.map(|tool| Candidate::new(names.short(tool), &described(tool))));
         }

@@ -99,7 +99,9 @@ fn answer(root: &Command, arguments: &[String]) -> String {
         _ => return String::new(),
     };
     let text = |candidate: &Candidate| match &line {
-        Some(line) => line.replacement(&candidate.value, candidate.is_open()) + "\n",
+        Some(line) => {
+            line.replacement(&candidate.value, candidate.is_open()).map_or_else(String::new, |text| text + "\n")
+        }
         None => format!("{}\t{}\n", candidate.value, candidate.description),
     };
     match offer(root, &words) {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
+use crate::file::open_lock;
 use crate::servers::state_folder;
 
 /// The version of the store's format.
@@ -290,7 +291,7 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     let unwritable = |source| StoreError::Unwritable { path: folder.to_owned(), source };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.and_then(|()| keep_private(folder, 0o700)).map_err(unwritable)?;
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = open_lock(&path);
     let file = file.map_err(|source| StoreError::Unwritable { path: path.clone(), source })?;
     let began = Instant::now();
     loop {

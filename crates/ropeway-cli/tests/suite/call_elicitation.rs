@@ -38,7 +38,7 @@ fn a_page_is_opened_or_declined_during_a_call() {
         let place = asking(&Script::legacy());
         let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url"]));
         window.see("https://example.com/form");
-        window.see("Have you done so? [y]es / [n]o: ");
+        window.see("Continue? [y]es / [n]o: ");
         window.press(key);
         window.see(action);
         window.end().expect(0);

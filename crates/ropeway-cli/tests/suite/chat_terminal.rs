@@ -638,7 +638,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
     window.see("Send this? [y]es / [n]o: ");
     window.press("y\r");
     window.see("https://example.com/form");
-    window.see("open it in a browser");
+    window.see("Host: ");
     window.see("[n]o: ");
     window.press("n\r");
     window.see("name (empty: nobody): ");
@@ -664,7 +664,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
 #[test]
 fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
     for script in [Script::legacy(), Script::modern()] {
-        for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Have you done so? [y]es / [n]o: ")] {
+        for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Continue? [y]es / [n]o: ")] {
             let ask = Saying::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
             let model = Model::saying([ask]);
             model.place.configure(&[entry("scripted", &script)]);
@@ -691,7 +691,7 @@ fn a_server_asks_ten_questions_in_one_call_and_no_more() {
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
     for _ in 0..10 {
-        window.see("Have you done so? [y]es / [n]o: ");
+        window.see("Continue? [y]es / [n]o: ");
         window.press("n\r");
     }
     let rest = window.see("Enough.");

@@ -159,14 +159,20 @@ impl Shell {
         self.keys.write_all(keys.as_bytes()).expect("the shell reads");
     }
 
-    /// Waits until something stands on the screen that was not there before.
+    /// Waits until something stands on the screen behind what was waited for before.
     fn until(&self, words: &str) {
         let began = Instant::now();
-        while !self.screen.lock().expect("a screen").contains(words) {
-            assert!(began.elapsed() < PATIENCE, "no {words:?}:\n{}", self.screen.lock().expect("a screen"));
+        loop {
+            let mut screen = self.screen.lock().expect("a screen");
+            if let Some(at) = screen.find(words) {
+                screen.drain(..at + words.len());
+                return;
+            }
+            let shown = screen.clone();
+            drop(screen);
+            assert!(began.elapsed() < PATIENCE, "no {words:?}:\n{shown}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.screen.lock().expect("a screen").clear();
     }
 }
 

@@ -3,11 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use ropeway::testing::Saying;
+use ropeway::testing::{Saying, Script};
 use serde_json::{Value, json};
 
 use crate::chat::{Model, mode, said};
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
+use crate::place::{entry, having};
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
@@ -275,4 +276,44 @@ fn a_conversation_that_two_terminals_continue_becomes_two() {
     assert_eq!(turns, [3, 2]);
     let texts: Vec<String> = model.files().iter().map(|file| std::fs::read_to_string(file).expect("a file")).collect();
     assert_eq!(texts.iter().filter(|text| text.contains("here") && text.contains("To one.")).count(), 1);
+}
+
+#[test]
+fn a_folder_that_was_there_before_keeps_its_rights() {
+    let model = Model::saying([Saying::text("Hello!")]);
+    let folder = model.place.path().join("shared");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("rights");
+    let chat = model.chat(&["--no-tools", "-p", "hi"]).with(|command| {
+        command.env("ROPEWAY_CONVERSATIONS_DIR", &folder);
+    });
+    chat.run().expect(0);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o755);
+    let files = std::fs::read_dir(&folder).expect("a folder").flatten();
+    assert!(files.map(|file| mode(&file.path())).all(|mode| mode == 0o600));
+}
+
+#[test]
+fn lines_are_kept_for_the_next_chat_unless_they_hold_a_secret_or_nothing_is_saved() {
+    let talk = |arguments: &[&str]| {
+        let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
+        let token = having(entry("s", &Script::default()), json!({"env": {"TOKEN": "${KNOWN_TOKEN}"}}));
+        model.place.configure(&[token]);
+        let mut window = Window::open(model.chat(arguments).with(|command| {
+            command.env("KNOWN_TOKEN", "correct-horse-battery");
+        }));
+        for (line, answer) in [("first line", "One."), ("it is correct-horse-battery", "Two.")] {
+            window.see(PROMPT);
+            window.press(&format!("{line}\r"));
+            window.see(answer);
+        }
+        window.see(PROMPT);
+        window.press(CTRL_D);
+        window.end().expect(0);
+        std::fs::read_to_string(model.place.path().join(".local/state/ropeway/chat-history")).unwrap_or_default()
+    };
+    let kept = talk(&[]);
+    assert!(kept.contains("first line") && !kept.contains("correct-horse"), "{kept}");
+    assert_eq!(talk(&["--no-save"]), "");
 }

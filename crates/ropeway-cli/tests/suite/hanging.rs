@@ -63,6 +63,24 @@ fn a_call_by_the_name_of_a_tool_goes_on_without_a_server_that_hangs() {
 }
 
 #[test]
+fn a_call_is_refused_while_a_server_connects_that_had_a_tool_of_that_name() {
+    let place = Place::new();
+    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
+    let quick = json!({"alias": "quick", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
+    place.configure(&[slow, quick]);
+    place.run("tools").expect(0);
+    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    let run = place.run("call time").expect(2);
+    assert_eq!(
+        run.stderr,
+        "error: server `slow` is still connecting, and had a tool `time` too\n  name the server: `quick.time` or `slow.time`\n"
+    );
+    place.run("call quick.time").expect(0);
+}
+
+#[test]
 fn a_prompt_is_answered_without_a_server_that_hangs() {
     let model = Model::saying([Saying::text("Hello!")]);
     model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
