@@ -74,8 +74,8 @@ pub fn run() -> Result<()> {
 /// Returns what the servers need and this machine lacks, after trying to install it.
 pub fn missing() -> Option<Missing> {
     let is_due = parts(&place::servers()).iter().any(|part| !part.is_installed());
-    // Tests need git, too, so it has to be there even if all parts are installed.
-    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT, ZSH, FISH] } else { &[GIT, ZSH, FISH] };
+    // Tests need all but Python themselves, so they have to be there even if all parts are installed.
+    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT, ZSH, FISH, LESS] } else { &[NPM, GIT, ZSH, FISH, LESS] };
     let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
     (!missing.is_empty()).then_some(Missing(missing))
 }
@@ -203,6 +203,9 @@ const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &
 /// The shells besides bash whose completion is tested.
 const ZSH: Need = Need { name: "zsh", test: ("zsh", &["--version"]), packages: &["zsh"] };
 const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), packages: &["fish"] };
+
+/// The usual pager.
+const LESS: Need = Need { name: "less", test: ("less", &["--version"]), packages: &["less"] };
 
 impl Need {
     fn is_met(&self) -> bool {

@@ -139,10 +139,7 @@ fn an_interrupt_is_for_the_pager() {
 
 #[test]
 fn less_shows_the_first_page_and_is_left_with_a_key() {
-    let (less, setsid) = (PathBuf::from("/usr/bin/less"), PathBuf::from("/usr/bin/setsid"));
-    if !less.exists() || !setsid.exists() {
-        return;
-    }
+    let setsid = PathBuf::from("/usr/bin/setsid");
     let place = long();
     // A terminal of its own, whose keys less reads.
     let words = ["--ctty", "--wait", env!("CARGO_BIN_EXE_ropeway"), "tools", "s.long"];
