@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn the_line_that_names_the_cause_is_quoted() {
         let node = "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module '/srv/x.js'\n    at Module._load (node:internal/loader:1)\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v20.20.2";
-        let npm = "npm error code E404\nnpm error 404 Not Found - GET https://registry/x - Not found\nnpm error 404\nnpm error A complete log of this run can be found in: /root/x.log";
+        let npm = "npm error code E404\nnpm error 404 Not Found - GET https://registry/x - Not found\nnpm error 404\nnpm error A complete log of this run can be found in: x.log";
         let python = "Traceback (most recent call last):\n  File \"/a.py\", line 1, in <module>\n    import nothing\nModuleNotFoundError: No module named 'nothing'";
         let rust = "starting\nthread 'main' panicked at src/main.rs:1:2:\nDATABASE_URL must be set\nnote: run with `RUST_BACKTRACE=1`";
         let plain = "listening\n\nbye";
