@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
-use ropeway::envelope::{Data, Envelope};
+use ropeway::envelope::{Envelope, EnvelopeData};
 use serde_json::Value;
 
 use crate::failure::{Failure, problem_line};
@@ -98,7 +98,7 @@ pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown
     let structured = envelope.meta.structured_content.as_ref();
     let repeats = |part: &&ContentPart| structured.is_some_and(|value| repeats(part, value));
     let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
-    if let Data::Json(value) = envelope.data()
+    if let EnvelopeData::Json(value) = envelope.data()
         && !is_repeated(value, &envelope.meta.content)
     {
         shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));

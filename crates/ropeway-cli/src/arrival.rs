@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::registry::{ServerState, ServerStatus};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
@@ -80,10 +80,10 @@ pub(crate) async fn within(session: &Session, patience: Duration) -> Result<(), 
 }
 
 /// The indexes of the servers of which it is known what becomes of them.
-fn settled(session: &Session, verdicts: &[Verdict]) -> BTreeSet<usize> {
-    let is_settled = |verdict: &Verdict| match verdict.outcome {
+fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
+    let is_settled = |verdict: &ServerStatus| match verdict.outcome {
         // It is started now.
-        Outcome::Cached { .. } => !session.awake,
+        ServerState::Cached { .. } => !session.awake,
         ref outcome => !is_on_its_way(outcome),
     };
     (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()

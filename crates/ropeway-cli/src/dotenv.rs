@@ -65,7 +65,7 @@ fn quoted(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{Config, Secrets, Settings, Transport};
+    use ropeway::config::{Config, Secrets, ServerSettings, Transport};
 
     use super::*;
 
@@ -81,7 +81,9 @@ mod tests {
             std::fs::write(folder.path().join(".env"), with(None, &[taken("TOKEN", value)])).expect("a file");
             let text = "servers: [{alias: a, command: x, env: {T: '${TOKEN}'}}]";
             let config = Config::parse(text, &folder.path().join("ropeway.yaml"), &Secrets::none()).expect("a config");
-            let Settings::Known(config) = &config.servers[0].settings else { panic!("{value}: the secret is missing") };
+            let ServerSettings::Known(config) = &config.servers[0].settings else {
+                panic!("{value}: the secret is missing")
+            };
             let Transport::Stdio(server) = &config.transport else { panic!("a command") };
             assert_eq!(server.env[0].1.expose(), value);
         }

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use ropeway::duration::format_duration;
 use ropeway::mcp::Mcp;
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, CallError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub(crate) enum Answer<T> {
 
 /// The answers of all servers, and why some have none.
 pub(crate) struct Each<T> {
-    answers: Vec<(Verdict, Answer<T>)>,
+    answers: Vec<(ServerStatus, Answer<T>)>,
     help: Help,
     late: String,
 }
@@ -67,7 +67,7 @@ pub(crate) async fn ask<T>(
     what: &str,
     until: Option<Instant>,
     question: impl AsyncFn(Mcp) -> Result<T, CallError>,
-) -> Vec<(Verdict, Answer<T>)> {
+) -> Vec<(ServerStatus, Answer<T>)> {
     let verdicts = session.bridge.verdicts();
     let servers: Vec<Alias> = verdicts.iter().map(|verdict| verdict.server.clone()).collect();
     let (tell, told) = watch::channel(verdicts);
@@ -77,8 +77,9 @@ pub(crate) async fn ask<T>(
     });
     let one = async |at: usize| {
         let server = &servers[at];
-        let is_settled =
-            |verdicts: &Vec<Verdict>| verdicts.get(at).is_some_and(|verdict| !help::is_on_its_way(&verdict.outcome));
+        let is_settled = |verdicts: &Vec<ServerStatus>| {
+            verdicts.get(at).is_some_and(|verdict| !help::is_on_its_way(&verdict.outcome))
+        };
         // The other end lives as long as we do.
         let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_asleep(&verdicts[at]));
         if asleep && session.awake {
@@ -145,8 +146,8 @@ fn crowd(missing: &[Alias]) -> String {
     missing.iter().map(Alias::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn is_asleep(verdict: &Verdict) -> bool {
-    matches!(verdict.outcome, Outcome::Cached { .. })
+fn is_asleep(verdict: &ServerStatus) -> bool {
+    matches!(verdict.outcome, ServerState::Cached { .. })
 }
 
 impl<T> Each<T> {
@@ -171,7 +172,7 @@ impl<T> Each<T> {
 
     /// The servers that gave no answer, and what can be done about it.
     pub(crate) fn absent(&self) -> String {
-        let trouble = |(verdict, answer): &(Verdict, Answer<T>)| match answer {
+        let trouble = |(verdict, answer): &(ServerStatus, Answer<T>)| match answer {
             Answer::There(_) => match &verdict.note {
                 Some(note) => help::line(Mark::Half, &verdict.server, &clean_line(note), ""),
                 None => String::new(),
@@ -184,7 +185,7 @@ impl<T> Each<T> {
             Answer::Late if !help::is_on_its_way(&verdict.outcome) => {
                 help::line(Mark::Half, &verdict.server, &self.late, "")
             }
-            Answer::Absent if verdict.outcome == Outcome::Disabled => String::new(),
+            Answer::Absent if verdict.outcome == ServerState::Disabled => String::new(),
             Answer::Absent | Answer::Late => self.help.trouble(verdict, width()),
         };
         let text: String = self.answers.iter().map(trouble).collect();
@@ -193,7 +194,7 @@ impl<T> Each<T> {
 
     /// All answers by server, for scripts.
     pub(crate) fn json(&self, fields: impl Fn(&T) -> Value) -> Value {
-        let server = |(verdict, answer): &(Verdict, Answer<T>)| {
+        let server = |(verdict, answer): &(ServerStatus, Answer<T>)| {
             let mut record = json!({"server": verdict.server, "verdict": verdict.outcome});
             if let Some(note) = &verdict.note {
                 record["note"] = json!(note);

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 
 use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
-use ropeway::envelope::{Data, Envelope};
+use ropeway::envelope::{Envelope, EnvelopeData};
 
 use crate::answer::{Folder, is_repeated, repeats, show_parts};
 use crate::failure::{Failure, problem_line};
@@ -41,7 +41,7 @@ pub(crate) struct ExactOutput {
 /// Writes the result of a call. Its text is what the tool said; structured content is written only where the tool said no text.
 pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>) -> Result<ExactOutput, Failure> {
     let mut output = exact_parts(&envelope.meta.content, mode, folder)?;
-    if let Data::Json(value) = envelope.data() {
+    if let EnvelopeData::Json(value) = envelope.data() {
         if !envelope.meta.content.iter().any(|part| text_of(part).is_some()) {
             output.end_line();
             output.bytes.extend(serde_json::to_string_pretty(value).unwrap_or_default().into_bytes());

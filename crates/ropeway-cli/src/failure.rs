@@ -4,11 +4,11 @@ use std::error::Error;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::bridge::StartError;
+use ropeway::bridge::BridgeError;
 use ropeway::config::{ConfigError, ConfigProblem};
-use ropeway::mcp::ConnectError;
-use ropeway::provider::{ErrorKind, ProviderError};
-use ropeway::tool::{Alias, BoxError, CallError, Problem, ToolDefinition};
+use ropeway::mcp::ConnectErrorKind;
+use ropeway::provider::{ProviderError, ProviderErrorKind};
+use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::signature::{arguments, signature};
@@ -121,9 +121,9 @@ impl Failure {
     }
 
     /// A bridge that could not be started.
-    pub(crate) fn start(error: StartError) -> Self {
+    pub(crate) fn start(error: BridgeError) -> Self {
         match error {
-            StartError::Required { server, source } => Self::connect(&server, source),
+            BridgeError::Required { server, source } => Self::connect(&server, source),
             error => Self::usage(error.to_string()).caused_by_source(&error),
         }
     }
@@ -131,10 +131,12 @@ impl Failure {
     /// A provider of models that gives no answer.
     pub(crate) fn provider(message: impl Into<String>, error: &ProviderError) -> Self {
         let exit = match error.kind {
-            ErrorKind::Auth | ErrorKind::Quota => Exit::NeedsAuth,
-            ErrorKind::Timeout => Exit::Timeout,
-            ErrorKind::Unusable | ErrorKind::NotFound | ErrorKind::InvalidRequest => Exit::Usage,
-            ErrorKind::ContextLength | ErrorKind::TooLarge | ErrorKind::Media => Exit::Usage,
+            ProviderErrorKind::Auth | ProviderErrorKind::Quota => Exit::NeedsAuth,
+            ProviderErrorKind::Timeout => Exit::Timeout,
+            ProviderErrorKind::Unusable | ProviderErrorKind::NotFound | ProviderErrorKind::InvalidRequest => {
+                Exit::Usage
+            }
+            ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge | ProviderErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
         let mut failure = Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error);
@@ -329,7 +331,7 @@ impl From<&CallError> for Failure {
 }
 
 /// Where something does not fit, and what is wrong there, in one line.
-pub(crate) fn problem_line(problem: &Problem) -> String {
+pub(crate) fn problem_line(problem: &ArgumentProblem) -> String {
     let reason = clean_line(&problem.reason);
     match problem.path.as_str() {
         "" => reason,
@@ -359,16 +361,16 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 }
 
 /// The errors of a connection among an error and its causes; connections share theirs.
-fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectError> {
+fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectErrorKind> {
     chain(error).filter_map(|error| {
-        let shared = || error.downcast_ref::<Arc<ConnectError>>().map(Arc::as_ref);
-        error.downcast_ref::<ConnectError>().or_else(shared)
+        let shared = || error.downcast_ref::<Arc<ConnectErrorKind>>().map(Arc::as_ref);
+        error.downcast_ref::<ConnectErrorKind>().or_else(shared)
     })
 }
 
-fn challenge(error: &ConnectError) -> Option<Option<String>> {
+fn challenge(error: &ConnectErrorKind) -> Option<Option<String>> {
     match error {
-        ConnectError::NeedsAuth { challenge } => Some(challenge.clone()),
+        ConnectErrorKind::NeedsAuth { challenge } => Some(challenge.clone()),
         _ => None,
     }
 }
@@ -379,11 +381,13 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
 }
 
 /// The exit code of a connection that could not be made, in every command.
-pub(crate) fn exit_of_connect(error: &ConnectError) -> Exit {
+pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     match error {
-        ConnectError::NeedsAuth { .. } | ConnectError::Status { status: 401 | 403 | 407, .. } => Exit::NeedsAuth,
-        ConnectError::Timeout { .. } => Exit::Timeout,
-        ConnectError::Address { .. } => Exit::Usage,
+        ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
+            Exit::NeedsAuth
+        }
+        ConnectErrorKind::Timeout { .. } => Exit::Timeout,
+        ConnectErrorKind::Address { .. } => Exit::Usage,
         _ => Exit::Unreachable,
     }
 }
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn a_failure_prints_each_cause_once() {
         let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
-        let failure = Failure::connect(&"x".into(), ConnectError::Spawn { program: "npx".into(), source });
+        let failure = Failure::connect(&"x".into(), ConnectErrorKind::Spawn { program: "npx".into(), source });
         assert_eq!(failure.exit(), Exit::Unreachable);
         assert_eq!(
             plain(&failure),
@@ -421,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_server_that_asks_who_we_are_needs_auth_however_deep_that_is_said() {
-        let strict = || ConnectError::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
+        let strict = || ConnectErrorKind::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
         let shared: BoxError = Box::new(Arc::new(strict()));
         for error in [Box::new(strict()) as BoxError, shared] {
             let failure = Failure::connect(&"x".into(), error);
@@ -440,7 +444,7 @@ mod tests {
 
     #[test]
     fn arguments_that_do_not_fit_are_a_usage_error_with_a_line_for_each() {
-        let problem = |path: &str, reason: &str| Problem { path: path.into(), reason: reason.into() };
+        let problem = |path: &str, reason: &str| ArgumentProblem { path: path.into(), reason: reason.into() };
         let problems = vec![problem("/a", "must be a number"), problem("", "`b` is missing")];
         let failure = Failure::from(CallError::InvalidArguments { tool: "t".into(), problems });
         assert_eq!(failure.exit(), Exit::Usage);

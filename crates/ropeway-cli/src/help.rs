@@ -8,8 +8,8 @@ use anstyle::{AnsiColor, Style};
 use ropeway::bridge::Bridge;
 use ropeway::config::{ServerConfig, Transport};
 use ropeway::duration::format_duration;
-use ropeway::mcp::State;
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::mcp::ConnectionState;
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 
 use crate::doctor::{Given, remedy};
@@ -58,7 +58,7 @@ impl Help {
     /// Returns what helps against the failure of a server, told from its last error.
     pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
         let connection = self.servers.as_ref()?.0.server(server)?;
-        let State::Down { cause, .. } = connection.state().borrow().clone() else { return None };
+        let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
         let given = match self.source {
             Source::File(_) => Given::File,
             Source::Line | Source::Demo => Given::Line,
@@ -78,67 +78,67 @@ impl Help {
     }
 
     /// How a server stands, in a few words.
-    pub(crate) fn words(&self, outcome: &Outcome) -> String {
+    pub(crate) fn words(&self, outcome: &ServerState) -> String {
         match (outcome, self.patience) {
-            (Outcome::Ready { tools: count }, _) => tools(*count),
-            (Outcome::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
-            (Outcome::Connecting | Outcome::NotStarted, Some(patience)) => {
+            (ServerState::Ready { tools: count }, _) => tools(*count),
+            (ServerState::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
+            (ServerState::Connecting | ServerState::NotStarted, Some(patience)) => {
                 format!("no answer within {}", format_duration(patience))
             }
-            (Outcome::Connecting, None) => "connecting".to_owned(),
-            (Outcome::NeedsAuth, _) => "needs authentication".to_owned(),
-            (Outcome::Down { .. }, _) => "down".to_owned(),
-            (Outcome::Skipped { secrets }, _) => {
+            (ServerState::Connecting, None) => "connecting".to_owned(),
+            (ServerState::NeedsAuth, _) => "needs authentication".to_owned(),
+            (ServerState::Down { .. }, _) => "down".to_owned(),
+            (ServerState::Skipped { secrets }, _) => {
                 let are = if secrets.len() == 1 { "is" } else { "are" };
                 format!("skipped: `{}` {are} not set", secrets.join("`, `"))
             }
-            (Outcome::Invalid { reason }, _) => format!("not started: {reason}"),
-            (Outcome::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
-            (Outcome::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
-            (Outcome::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
-            (Outcome::Disabled, _) => "disabled".to_owned(),
+            (ServerState::Invalid { reason }, _) => format!("not started: {reason}"),
+            (ServerState::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
+            (ServerState::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
+            (ServerState::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
+            (ServerState::Disabled, _) => "disabled".to_owned(),
             (other, _) => other.to_string(),
         }
     }
 
     /// What can be done about it, when it is not as it should be.
-    pub(crate) fn advice(&self, verdict: &Verdict) -> Option<String> {
+    pub(crate) fn advice(&self, verdict: &ServerStatus) -> Option<String> {
         let server = &verdict.server;
         let file = match &self.source {
             Source::File(path) => Some((path.as_path(), file_name(path))),
             Source::Line | Source::Demo => None,
         };
         match (&verdict.outcome, file) {
-            (Outcome::Skipped { secrets }, Some((_, name))) => {
+            (ServerState::Skipped { secrets }, Some((_, name))) => {
                 let secret = secrets.first().map_or("", String::as_str);
                 let what = if secrets.len() == 1 { "set it" } else { "set them" };
                 Some(format!("{what} in the environment, or in a file .env beside {name}: {secret}=…"))
             }
-            (Outcome::NeedsAuth, file) if self.sends_token(server) => Some(match file {
+            (ServerState::NeedsAuth, file) if self.sends_token(server) => Some(match file {
                 Some((_, name)) => format!("give another token in {name}: this one may have expired, or lack a scope"),
                 None => "give another token with --bearer: this one may have expired, or lack a scope".to_owned(),
             }),
-            (Outcome::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
+            (ServerState::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
                 true => format!("give it a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
                 false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
             }),
-            (Outcome::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
-            (Outcome::Down { .. }, Some((path, _))) => {
+            (ServerState::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
+            (ServerState::Down { .. }, Some((path, _))) => {
                 Some(format!("{} looks for the cause", command(&format!("doctor {server}"), path)))
             }
-            (Outcome::Down { .. }, None) if self.source == Source::Line => {
+            (ServerState::Down { .. }, None) if self.source == Source::Line => {
                 Some("`ropeway doctor` with the same options looks for the cause".to_owned())
             }
-            (Outcome::Connecting | Outcome::NotStarted, _) if self.patience.is_some() => {
+            (ServerState::Connecting | ServerState::NotStarted, _) if self.patience.is_some() => {
                 Some("a longer --timeout waits for it".to_owned())
             }
-            (Outcome::FilteredToZero { .. }, Some((_, name))) => {
+            (ServerState::FilteredToZero { .. }, Some((_, name))) => {
                 Some(format!("{name} says which are: `tools` or `tool_allowlist` of `{server}`"))
             }
-            (Outcome::Invalid { .. }, Some((_, name))) => Some(format!(
+            (ServerState::Invalid { .. }, Some((_, name))) => Some(format!(
                 "correct or remove the key in {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
             )),
-            (Outcome::Disabled, Some((_, name))) => {
+            (ServerState::Disabled, Some((_, name))) => {
                 Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))
             }
             _ => None,
@@ -166,7 +166,7 @@ impl Help {
     }
 
     /// Servers that are not there, by name, and what says why.
-    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
         let health = match &self.source {
             Source::File(path) => command("health", path),
@@ -177,8 +177,8 @@ impl Help {
 
     /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
     /// when it is all of them.
-    pub(crate) fn blame(&self, failure: Failure, verdicts: &[Verdict]) -> Failure {
-        let absent: Vec<&Verdict> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+    pub(crate) fn blame(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
+        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
         let failure = match &absent[..] {
             [] => failure,
             [verdict] => failure.hint(verdict.to_string()),
@@ -191,25 +191,25 @@ impl Help {
     }
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
-    pub(crate) fn heading(&self, verdict: &Verdict, more: &str) -> String {
+    pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
         let words = match verdict.outcome {
-            Outcome::NeedsAuth if self.sends_token(&verdict.server) => "refused the token".to_owned(),
+            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "refused the token".to_owned(),
             ref outcome => self.words(outcome),
         };
         line(Mark::of(&verdict.outcome), &verdict.server, &words, more)
     }
 
     /// A server that is not as it should be, and what can be done about it.
-    pub(crate) fn trouble(&self, verdict: &Verdict, width: usize) -> String {
+    pub(crate) fn trouble(&self, verdict: &ServerStatus, width: usize) -> String {
         let mut text = self.heading(verdict, "");
-        if let Outcome::Down { cause } = &verdict.outcome {
+        if let ServerState::Down { cause } = &verdict.outcome {
             text.push_str(&wrap(&clean_line(cause), width, 4));
             if let Some(remedy) = self.remedy(&verdict.server) {
                 text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
             }
         }
         // That somebody has switched it off is no trouble.
-        if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != Outcome::Disabled) {
+        if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
             text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
         }
         text
@@ -239,27 +239,30 @@ pub(crate) fn faint(text: &str) -> String {
 }
 
 /// Should a server be there that is not?
-pub(crate) fn is_absent(outcome: &Outcome) -> bool {
-    !is_there(outcome) && *outcome != Outcome::Disabled
+pub(crate) fn is_absent(outcome: &ServerState) -> bool {
+    !is_there(outcome) && *outcome != ServerState::Disabled
 }
 
 /// Is a server there, whatever it has?
-pub(crate) fn is_there(outcome: &Outcome) -> bool {
+pub(crate) fn is_there(outcome: &ServerState) -> bool {
     matches!(
         outcome,
-        Outcome::Ready { .. } | Outcome::Cached { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. }
+        ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. }
     )
 }
 
 /// Is it still unknown what becomes of a server?
-pub(crate) fn is_on_its_way(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Connecting | Outcome::NotStarted)
+pub(crate) fn is_on_its_way(outcome: &ServerState) -> bool {
+    matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
 }
 
 /// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
-pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
+pub(crate) fn exit(verdicts: &[ServerStatus]) -> Exit {
     let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
-    if let [Verdict { outcome: Outcome::Disabled, .. }] = verdicts {
+    if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
         // Whoever asks for just this one does not know that it is off.
         return Exit::Usage;
     }
@@ -270,20 +273,20 @@ pub(crate) fn exit(verdicts: &[Verdict]) -> Exit {
 }
 
 /// The exit code of the worst that is the matter with some servers.
-pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Exit {
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit {
     worst_exit(outcomes.map(exit_of))
 }
 
 /// The exit code of a server that is not as it should be, as far as its outcome tells; [`Session::exit`] knows more.
 ///
 /// [`Session::exit`]: crate::session::Session::exit
-pub(crate) fn exit_of(outcome: &Outcome) -> Exit {
+pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
     match outcome {
         outcome if is_on_its_way(outcome) => Exit::Timeout,
         // One that is ready, and ill all the same, gives no sign of life.
-        Outcome::Down { .. } | Outcome::Ready { .. } => Exit::Unreachable,
-        Outcome::NeedsAuth => Exit::NeedsAuth,
-        Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::FilteredToZero { .. } => Exit::Usage,
+        ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
+        ServerState::NeedsAuth => Exit::NeedsAuth,
+        ServerState::Skipped { .. } | ServerState::Invalid { .. } | ServerState::FilteredToZero { .. } => Exit::Usage,
         _ => Exit::Done,
     }
 }
@@ -309,8 +312,8 @@ pub(crate) fn command(words: &str, file: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn verdict(outcome: Outcome) -> Verdict {
-        Verdict::new("web", outcome)
+    fn verdict(outcome: ServerState) -> ServerStatus {
+        ServerStatus::new("web", outcome)
     }
 
     fn help() -> Help {
@@ -324,7 +327,8 @@ mod tests {
     #[test]
     fn every_trouble_is_told_with_a_way_out_of_it() {
         let trouble = |outcome| plain(&help().trouble(&verdict(outcome), 200));
-        let secrets = |names: &[&str]| Outcome::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        let secrets =
+            |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         assert_eq!(
             trouble(secrets(&["A"])),
             "○ web · skipped: `A` is not set\n    set it in the environment, or in a file .env beside ropeway.yaml: A=…\n"
@@ -334,24 +338,27 @@ mod tests {
             "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a file .env beside ropeway.yaml: A=…\n"
         );
         assert_eq!(
-            trouble(Outcome::Down { cause: "no\n\u{1b}[1mway".into() }),
+            trouble(ServerState::Down { cause: "no\n\u{1b}[1mway".into() }),
             "✗ web · down\n    no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
         );
         assert_eq!(
-            trouble(Outcome::NeedsAuth),
+            trouble(ServerState::NeedsAuth),
             "✗ web · needs authentication\n    give it a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
         );
-        assert_eq!(trouble(Outcome::Connecting), "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n");
         assert_eq!(
-            trouble(Outcome::FilteredToZero { of: 4 }),
+            trouble(ServerState::Connecting),
+            "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n"
+        );
+        assert_eq!(
+            trouble(ServerState::FilteredToZero { of: 4 }),
             "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `web`\n"
         );
-        assert_eq!(trouble(Outcome::Disabled), "○ web · disabled\n");
+        assert_eq!(trouble(ServerState::Disabled), "○ web · disabled\n");
     }
 
     #[test]
     fn what_to_type_next_names_the_same_servers() {
-        let down = verdict(Outcome::Down { cause: String::new() });
+        let down = verdict(ServerState::Down { cause: String::new() });
         let line = Help::new(Source::Line, None);
         let advice = "`ropeway doctor` with the same options looks for the cause";
         assert_eq!(line.advice(&down).as_deref(), Some(advice));
@@ -363,16 +370,16 @@ mod tests {
     #[test]
     fn another_clients_file_is_told_its_own_key() {
         let help = Help::new(Source::File("/etc/mcp.json".into()), None);
-        let advice = help.advice(&verdict(Outcome::NeedsAuth));
+        let advice = help.advice(&verdict(ServerState::NeedsAuth));
         assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
     }
 
     #[test]
     fn a_server_that_is_there_needs_no_advice() {
         for (outcome, words) in [
-            (Outcome::Ready { tools: 0 }, "no tools"),
-            (Outcome::Ready { tools: 1 }, "1 tool"),
-            (Outcome::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
+            (ServerState::Ready { tools: 0 }, "no tools"),
+            (ServerState::Ready { tools: 1 }, "1 tool"),
+            (ServerState::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
         ] {
             assert_eq!(help().words(&outcome), words);
             assert_eq!(help().advice(&verdict(outcome)), None);
@@ -381,16 +388,16 @@ mod tests {
 
     #[test]
     fn a_list_is_done_when_something_is_there_and_nobody_is_late() {
-        let exit = |outcomes: &[Outcome]| exit(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
-        let ready = Outcome::Ready { tools: 0 };
-        let down = Outcome::Down { cause: String::new() };
+        let exit = |outcomes: &[ServerState]| exit(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let ready = ServerState::Ready { tools: 0 };
+        let down = ServerState::Down { cause: String::new() };
         assert_eq!(exit(&[]), Exit::Done);
-        assert_eq!(exit(&[ready.clone(), down.clone(), Outcome::NeedsAuth]), Exit::Done);
-        assert_eq!(exit(&[ready, down.clone(), Outcome::Connecting]), Exit::Timeout);
-        assert_eq!(exit(&[down, Outcome::NeedsAuth]), Exit::Unreachable);
-        assert_eq!(exit(&[Outcome::Disabled, Outcome::NeedsAuth]), Exit::NeedsAuth);
-        assert_eq!(exit(&[Outcome::Disabled, Outcome::Skipped { secrets: Vec::new() }]), Exit::Usage);
-        assert_eq!(exit(&[Outcome::Disabled]), Exit::Usage);
-        assert_eq!(exit(&[Outcome::Disabled, Outcome::Disabled]), Exit::Done);
+        assert_eq!(exit(&[ready.clone(), down.clone(), ServerState::NeedsAuth]), Exit::Done);
+        assert_eq!(exit(&[ready, down.clone(), ServerState::Connecting]), Exit::Timeout);
+        assert_eq!(exit(&[down, ServerState::NeedsAuth]), Exit::Unreachable);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::NeedsAuth]), Exit::NeedsAuth);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Skipped { secrets: Vec::new() }]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Disabled]), Exit::Done);
     }
 }

@@ -1,7 +1,7 @@
 //! A mark: how something stands, as a sign, a colour and a word, so that no one of them is the only one.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::registry::Outcome;
+use ropeway::registry::ServerState;
 
 use crate::table::Cell;
 
@@ -20,11 +20,14 @@ pub(crate) enum Mark {
 
 impl Mark {
     /// How a server stands.
-    pub(crate) fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn of(outcome: &ServerState) -> Self {
         match outcome {
-            Outcome::Ready { .. } => Self::Good,
-            Outcome::Cached { .. } | Outcome::Connecting | Outcome::FilteredToZero { .. } => Self::Half,
-            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. } | Outcome::NotStarted => Self::Off,
+            ServerState::Ready { .. } => Self::Good,
+            ServerState::Cached { .. } | ServerState::Connecting | ServerState::FilteredToZero { .. } => Self::Half,
+            ServerState::Disabled
+            | ServerState::Skipped { .. }
+            | ServerState::Invalid { .. }
+            | ServerState::NotStarted => Self::Off,
             _ => Self::Bad,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{Config, ConfigError, EraChoice, Secrets, ServerEntry, Settings, read_text};
+use ropeway::config::{Config, ConfigError, EraChoice, Secrets, ServerEntry, ServerSettings, read_text};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::tool::Alias;
 
@@ -141,7 +141,7 @@ impl ServerOptions {
 
 /// Makes a server speak an era, whatever its file says.
 fn speak(entry: &mut ServerEntry, era: EraChoice) {
-    if let Settings::Known(config) = &mut entry.settings {
+    if let ServerSettings::Known(config) = &mut entry.settings {
         config.era = era;
     }
 }
@@ -389,7 +389,7 @@ impl Servers {
     /// Whatever is printed from here on shows none of their secrets.
     pub(crate) fn hide_secrets(&self) {
         for entry in &self.config.servers {
-            if let Settings::Known(config) = &entry.settings {
+            if let ServerSettings::Known(config) = &entry.settings {
                 veil::hide(&config.secrets());
             }
         }

@@ -6,13 +6,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, Health, Listing};
+use ropeway::bridge::{Bridge, BridgeHealth, ToolListing};
 use ropeway::checked::CheckedTool;
-use ropeway::config::{LockPolicy, ServerEntry, Settings};
+use ropeway::config::{LockPolicy, ServerEntry, ServerSettings};
 use ropeway::envelope::Envelope;
 use ropeway::lock::{Difference, DifferenceKind};
-use ropeway::mcp::{Mcp, ServerInfo, State};
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
@@ -134,7 +134,7 @@ impl Session {
         let names = Names::new(&servers.config);
         let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
         let known = |entry: &ServerEntry| match &entry.settings {
-            Settings::Known(config) => Some((**config).clone()),
+            ServerSettings::Known(config) => Some((**config).clone()),
             _ => None,
         };
         let configs = servers.config.servers.iter().filter_map(known).collect();
@@ -210,15 +210,15 @@ impl Session {
     }
 
     /// A failure where the one server of a command is not there.
-    async fn refuse(&self, alias: &Alias, verdict: &Verdict) -> Result<(), Failure> {
+    async fn refuse(&self, alias: &Alias, verdict: &ServerStatus) -> Result<(), Failure> {
         match &verdict.outcome {
-            Outcome::Ready { .. }
-            | Outcome::Cached { .. }
-            | Outcome::FilteredToZero { .. }
-            | Outcome::Hidden { .. } => {
+            ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. } => {
                 return Ok(());
             }
-            Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. } => {
+            ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
                 let failure = Failure::usage(verdict.to_string());
                 return Err(self.help.advice(verdict).into_iter().fold(failure, Failure::hint));
             }
@@ -227,17 +227,17 @@ impl Session {
         let server = self.server(alias);
         let state = server.as_ref().map(|server| server.state().borrow().clone());
         Err(match (state, server) {
-            (Some(State::Down { cause, .. }), _) => Failure::connect(alias, cause),
-            (Some(State::NeedsAuth { challenge }), _) if self.help.sends_token(alias) => {
+            (Some(ConnectionState::Down { cause, .. }), _) => Failure::connect(alias, cause),
+            (Some(ConnectionState::NeedsAuth { challenge }), _) if self.help.sends_token(alias) => {
                 let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` refused the token"));
                 let says = challenge.map(|challenge| format!("it says: {}", clean_line(&challenge)));
                 says.into_iter().fold(failure, Failure::hint)
             }
-            (Some(State::NeedsAuth { challenge }), _) => {
+            (Some(ConnectionState::NeedsAuth { challenge }), _) => {
                 CallError::NeedsAuth { server: alias.clone(), challenge }.into()
             }
             // It is there, but has not told its tools: asked once more, it says why in full.
-            (Some(State::Ready { .. }), Some(server)) => {
+            (Some(ConnectionState::Ready { .. }), Some(server)) => {
                 match self.step("listing the tools of", alias, server.refresh_tools()).await? {
                     Ok(_) => return Ok(()),
                     Err(error) => Failure::listing(&error),
@@ -252,13 +252,13 @@ impl Session {
         match (&self.single, failure.exit()) {
             _ if failure.concerns_the_provider() => failure,
             (Some(alias), Exit::NeedsAuth) => {
-                let advice = self.help.advice(&Verdict::new(alias.clone(), Outcome::NeedsAuth));
+                let advice = self.help.advice(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
                 advice.into_iter().fold(failure, Failure::hint)
             }
             (Some(alias), exit) if failure.concerns_the_server() => {
                 let failure = failure.server_said(self.stderr_tail(alias));
                 let failure = self.help.remedy(alias).into_iter().fold(failure, Failure::hint);
-                let down = Verdict::new(alias.clone(), Outcome::Down { cause: String::new() });
+                let down = ServerStatus::new(alias.clone(), ServerState::Down { cause: String::new() });
                 let advice = self.help.advice(&down).filter(|_| exit == Exit::Unreachable);
                 advice.into_iter().fold(failure, Failure::hint)
             }
@@ -272,7 +272,7 @@ impl Session {
     }
 
     /// The exit code of a list of servers: done where some are there and none is late, else that of the worst of them.
-    pub(crate) fn exit(&self, verdicts: &[Verdict]) -> Exit {
+    pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
         match help::exit(verdicts) {
             Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
             exit => exit,
@@ -280,16 +280,16 @@ impl Session {
     }
 
     /// The exit code of a server that is not as it should be. Of one that is down, the cause decides.
-    pub(crate) fn exit_of(&self, Verdict { server, outcome, .. }: &Verdict) -> Exit {
+    pub(crate) fn exit_of(&self, ServerStatus { server, outcome, .. }: &ServerStatus) -> Exit {
         let state = self.server(server).map(|server| server.state().borrow().clone());
         match (outcome, state) {
-            (Outcome::Down { .. }, Some(State::Down { cause, .. })) => exit_of_connect(&cause),
+            (ServerState::Down { .. }, Some(ConnectionState::Down { cause, .. })) => exit_of_connect(&cause),
             (outcome, _) => help::exit_of(outcome),
         }
     }
 
     /// The tools, and how each server stands.
-    pub(crate) fn listing(&self) -> Listing {
+    pub(crate) fn listing(&self) -> ToolListing {
         self.bridge.tools()
     }
 
@@ -308,7 +308,7 @@ impl Session {
     }
 
     /// How every server does. Those that are late do not keep us from looking after the others.
-    pub(crate) async fn health(&self) -> Health {
+    pub(crate) async fn health(&self) -> BridgeHealth {
         let until = self.deadline.as_ref().map(|deadline| deadline.at() - LAST_LOOK.min(deadline.after() / 4));
         ask(self, "connecting to", until, async |_| Ok(())).await;
         let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
@@ -322,11 +322,11 @@ impl Session {
     /// A server that is still connecting may have a tool of the same name. It is waited for longer unless its remembered tools are
     /// known, and if they have the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
-        let late = |listing: &Listing| -> Vec<Alias> {
+        let late = |listing: &ToolListing| -> Vec<Alias> {
             let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
             late.map(|verdict| verdict.server.clone()).collect()
         };
-        let choose = |listing: &Listing| {
+        let choose = |listing: &ToolListing| {
             let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
             self.names.choose(&tools, name)
         };
@@ -366,7 +366,7 @@ impl Session {
     /// The tool that a person means by a name.
     pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
         let listing = self.listing();
-        let late = |verdict: &&Verdict| verdict.outcome == Outcome::Connecting;
+        let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
         if self.deadline.is_some() && listing.verdicts.iter().any(|verdict| late(&verdict)) {
             // Nothing is left of the time for a call, and the late one may have a tool of that name, too.
             return Err(self.late("connecting to").hint("`SERVER.TOOL` starts only that server"));
@@ -459,7 +459,7 @@ fn hidden(difference: &Difference) -> String {
 fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;
-        let Settings::Known(config) = &mut entry.settings else { continue };
+        let ServerSettings::Known(config) = &mut entry.settings else { continue };
         config.reconnect.enabled &= servers.lasting;
         config.timeouts.close = CLOSE;
         if let Some(after) = deadline.map(Deadline::after) {

@@ -4,23 +4,23 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{PoisonError, RwLock};
 
-use ropeway::secret::{Mask, StreamMask};
+use ropeway::secret::{Redactor, StreamRedactor};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::text::{Cleaner, clean_json, escape_controls};
 
 /// The secrets of all servers that this command knows.
-static SECRETS: RwLock<Option<Mask>> = RwLock::new(None);
+static SECRETS: RwLock<Option<Redactor>> = RwLock::new(None);
 
 /// Hides these secrets from now on, besides those that are hidden already.
-pub(crate) fn hide(secrets: &Mask) {
+pub(crate) fn hide(secrets: &Redactor) {
     let mut all = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     *all = Some(all.take().unwrap_or_default().with(secrets));
 }
 
 /// What hides the secrets that are known by now.
-pub(crate) fn secrets() -> Mask {
+pub(crate) fn secrets() -> Redactor {
     SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
@@ -60,19 +60,19 @@ fn write_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<Str
 pub(crate) struct Flow {
     /// None where no terminal sees it.
     cleaner: Option<Cleaner>,
-    mask: StreamMask,
+    mask: StreamRedactor,
 }
 
 impl Default for Flow {
     fn default() -> Self {
-        Self { cleaner: Some(Cleaner::default()), mask: StreamMask::default() }
+        Self { cleaner: Some(Cleaner::default()), mask: StreamRedactor::default() }
     }
 }
 
 impl Flow {
     /// The same for a text that no terminal sees as it is: only secrets are hidden.
     pub(crate) fn raw() -> Self {
-        Self { cleaner: None, mask: StreamMask::default() }
+        Self { cleaner: None, mask: StreamRedactor::default() }
     }
 
     /// What can be shown now that there is another piece.
@@ -82,7 +82,7 @@ impl Flow {
         if *self.mask.mask() != secrets {
             // There are new ones: what was held back by the old ones cannot go on as one of them.
             shown = self.mask.finish();
-            self.mask = StreamMask::new(secrets);
+            self.mask = StreamRedactor::new(secrets);
         }
         shown
             + &match &mut self.cleaner {
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn what_is_hidden_once_stays_hidden() {
-        hide(&Mask::new([&Secret::new("a-token-of-the-veil")]));
-        hide(&Mask::new([&Secret::new("another-of-the-veil")]));
+        hide(&Redactor::new([&Secret::new("a-token-of-the-veil")]));
+        hide(&Redactor::new([&Secret::new("another-of-the-veil")]));
         let mut lines = Vec::new();
         let mut veiled = Veiled { to: &mut lines, colours: true };
         let line = "a-token-of-the-veil \u{1b}[1mand\u{1b}[0m another-of-the-veil\r\0\u{9b}\u{202e}\u{1b}[2J\n";
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_comes_in_pieces_is_hidden() {
-        hide(&Mask::new([&Secret::new("sk-of-a-flow")]));
+        hide(&Redactor::new([&Secret::new("sk-of-a-flow")]));
         let mut flow = Flow::default();
         let pieces = ["it is s", "k-of-", "\u{1b}[3", "1ma-flo", "w, and sk", "y", " high\r", " s"];
         let shown = pieces.map(|piece| flow.push(piece)).concat() + &flow.end();
@@ -169,7 +169,7 @@ mod tests {
         let secrets =
             ["1234", "true", "null", "\"", "\\", "e5", "description", "\"\"\"\"", "\\\\\\\\", "12.5e5", "{\"a\":"];
         for secret in secrets {
-            let mask = Mask::new([&Secret::new(secret)]);
+            let mask = Redactor::new([&Secret::new(secret)]);
             let mut value = serde_json::json!({
                 "description": format!("a {secret} in words"), "default": 1234, "other": [412_345, true, null, 12.5e5],
                 "nested": {"text": secret, "json": serde_json::json!([secret]).to_string()},
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_numeric_secret_leaves_json_lines_whole() {
-        hide(&Mask::new([&Secret::new("778899001122")]));
+        hide(&Redactor::new([&Secret::new("778899001122")]));
         let mut lines = Vec::new();
         let line = "{\"default\":778899001122,\"text\":\"\u{202e}778899001122\u{85}\"}\n";
         VeiledJson(&mut lines).write_all(line.as_bytes()).expect("a line");

@@ -9,7 +9,7 @@ use std::io::Write;
 use ropeway::agent::{Agent, AgentServer, Step};
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::tool::{LocalTool, ToolDefinition};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let demo = ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"]));
     let time = ServerConfig::new("time", StdioServer::new("mcp-server-time", ["--local-timezone", "UTC"]));
     let agent = Agent::builder()
-        .provider(Provider::new(Settings::from_env(Dialect::Chat))?)
+        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
         .model(std::env::args().nth(1).ok_or("which model?")?)
         .system("Use the tools, and be brief.")
         .tool(stock)

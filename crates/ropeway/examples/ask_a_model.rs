@@ -9,7 +9,7 @@ use std::path::Path;
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::message::{Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Provider, Settings};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings};
 use ropeway::tool::CallContext;
 
 #[tokio::main]
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bridge = Bridge::new(config)?;
     bridge.start().await?;
     let tools = bridge.tools().registry;
-    let provider = Provider::new(Settings::from_env(Dialect::Chat))?;
+    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
     let mut conversation = Conversation::new().with("What is 6 * 7? Use a tool.");
     loop {
         let reply = provider.complete(&ChatRequest::new(&model, &conversation).with_tools(&tools)).await?;

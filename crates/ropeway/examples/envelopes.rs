@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ropeway::config::{ServerConfig, StdioServer};
-use ropeway::envelope::Data;
+use ropeway::envelope::EnvelopeData;
 use ropeway::mcp::Mcp;
 use ropeway::registry::Registry;
 use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition};
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let arguments = Arguments::from_iter([("values".to_owned(), json!([3, 1, 4]))]);
     let envelope = tools.call("statistics", arguments, &CallContext::default()).await;
-    let Data::Json(data) = envelope.data() else { return Err("no structured content".into()) };
+    let EnvelopeData::Json(data) = envelope.data() else { return Err("no structured content".into()) };
     let Statistics { count, mean } = Statistics::deserialize(data)?;
     println!("{count} values, {mean:.2} on average");
     server.close().await;

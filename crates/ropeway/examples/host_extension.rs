@@ -11,8 +11,8 @@ use ropeway::agent::Agent;
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
-use ropeway::registry::{Selection, ToolSource};
+use ropeway::provider::{Provider, ProviderSettings};
+use ropeway::registry::{SelectedTools, ToolSource};
 use ropeway::tool::{BoxError, BoxFuture};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -66,7 +66,7 @@ impl Extension for McpExtension {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let model = std::env::args().nth(1).ok_or("which model?")?;
-    let provider = Provider::new(Settings::from_env(Dialect::Chat))?;
+    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
     let (bus, mut messages) = mpsc::unbounded_channel();
     let extension: Box<dyn Extension> =
         Box::new(McpExtension::initialize(Path::new("crates/ropeway/examples/manifest.json"), bus)?);
@@ -75,7 +75,7 @@ async fn main() -> Result<(), BoxError> {
 
     let agent = || Agent::builder().provider(provider.clone()).model(&model);
     let analyst = agent().source(extension.get_tools()).build()?;
-    let numbers = Selection::new(extension.get_tools(), |tool| tool.name.ends_with("calculate"));
+    let numbers = SelectedTools::new(extension.get_tools(), |tool| tool.name.ends_with("calculate"));
     let clerk = agent().source(numbers).build()?;
     for (name, agent) in [("analyst", analyst), ("clerk", clerk)] {
         println!("{name} has {:?}", agent.all_tools());

@@ -6,7 +6,7 @@
 use ropeway::agent::Agent;
 use ropeway::content::{Blob, ContentPart};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::tool::{LocalTool, ToolDefinition};
 
 #[tokio::main]
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
     );
     let agent = Agent::builder()
-        .provider(Provider::new(Settings::from_env(Dialect::Chat))?)
+        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
         .model(model)
         .tool(camera)
         .build()?;

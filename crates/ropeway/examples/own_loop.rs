@@ -5,9 +5,9 @@
 
 use std::io::Write;
 
-use ropeway::agent::{self, CallRequest, Generate, Step};
+use ropeway::agent::{self, GenerateRequest, Step, ToolCallRequest};
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::tool::{ToolCallError, ToolDefinition, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,7 +17,7 @@ struct Reverse {
     text: String,
 }
 
-async fn on_tool_call(call: CallRequest) -> Result<Option<ToolOutput>, ToolCallError> {
+async fn on_tool_call(call: ToolCallRequest) -> Result<Option<ToolOutput>, ToolCallError> {
     match call.name.as_str() {
         "reverse" => {
             let Reverse { text } = call.parse()?;
@@ -34,11 +34,11 @@ async fn on_tool_call(call: CallRequest) -> Result<Option<ToolOutput>, ToolCallE
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = std::env::args().nth(1).ok_or("which model?")?;
-    let provider = Provider::new(Settings::from_env(Dialect::Chat))?;
+    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
     let reverse = ToolDefinition::new("reverse")
         .with_description("Writes a text from its end.")
         .with_input_schema(json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}));
-    let mut request = Generate::new(model, Conversation::new()).with_tools([reverse]);
+    let mut request = GenerateRequest::new(model, Conversation::new()).with_tools([reverse]);
     for line in std::io::stdin().lines() {
         request.conversation.push(line?);
         let mut generation = agent::stream(&provider, request.clone(), on_tool_call);

@@ -10,7 +10,7 @@ use ropeway::agent::Agent;
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::tool::{Alias, Arguments, CallContext};
 
 /// What is named here is read before each turn, and stands before the conversation.
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = server.get_prompt("args-prompt", arguments, &CallContext::default()).await?;
 
     let agent = Agent::builder()
-        .provider(Provider::new(Settings::from_env(Dialect::Chat))?)
+        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
         .model(std::env::args().nth(1).ok_or("which model?")?)
         .bridge(bridge.clone())
         .build()?;

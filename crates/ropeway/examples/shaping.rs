@@ -10,7 +10,7 @@ use ropeway::agent::Agent;
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::registry::ProviderOptions;
 use ropeway::tool::ToolDefinition;
 use serde_json::json;
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .transformer(ProviderOptions::new("openai", json!({"strict": true})))
         .build()?;
     let agent = Agent::builder()
-        .provider(Provider::new(Settings::from_env(Dialect::Chat))?)
+        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
         .model(std::env::args().nth(1).ok_or("which model?")?)
         .bridge(bridge)
         .build()?;

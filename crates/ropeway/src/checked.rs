@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use crate::duration::format_duration;
 use crate::envelope::Envelope;
 use crate::schema::Validator;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::{
-    Arguments, BoxFuture, CallContext, CallError, Clock, Origin, Tool, ToolDefinition, ToolOutput, summary_line,
+    Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition, ToolOutput, summary_line,
 };
 
 /// How long a tool may take past its deadline to say so itself: its own words know more than ours.
@@ -93,7 +93,7 @@ impl CheckedTool {
 
     /// Returns the tool's [summary](Tool::summarize) of a call, safe to show: one line of bounded length without control characters
     /// and without `secrets`.
-    pub fn summary(&self, arguments: &Arguments, secrets: &Mask) -> Option<String> {
+    pub fn summary(&self, arguments: &Arguments, secrets: &Redactor) -> Option<String> {
         // A panic of the host's code costs the summary, not the call.
         let text = catch_unwind(AssertUnwindSafe(|| self.tool.summarize(arguments))).ok().flatten()?;
         summary_line(&text, secrets)
@@ -177,7 +177,7 @@ impl CheckedTool {
     pub(crate) fn timed_out(&self, after: Duration) -> CallError {
         match &self.definition().origin {
             Origin::Server { server, .. } => {
-                CallError::Timeout { server: server.clone(), after, clock: Clock::Total, hint: None }
+                CallError::Timeout { server: server.clone(), after, clock: TimeoutKind::Total, hint: None }
             }
             Origin::Local => self.failed(Fate::TooSlow(after)),
         }
@@ -234,8 +234,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::envelope::Data;
-    use crate::tool::{BoxError, Cancel, LocalTool};
+    use crate::envelope::EnvelopeData;
+    use crate::tool::{BoxError, CancelToken, LocalTool};
 
     fn checked<F, R>(definition: ToolDefinition, function: F) -> CheckedTool
     where
@@ -256,7 +256,7 @@ mod tests {
 
     fn text(envelope: &Envelope) -> String {
         match envelope.data() {
-            Data::Text(text) => text.into_owned(),
+            EnvelopeData::Text(text) => text.into_owned(),
             other => panic!("{other:?}"),
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         let definition = look().with_output_schema(json!({"properties": {"m": {"type": "integer"}}}));
         let tool = checked(definition, |_| async { Ok(ToolOutput::structured(json!({"m": "3"}))) });
         let envelope = tool.call(arguments(json!({"n": 1})), &CallContext::new("7")).await;
-        assert_eq!(envelope.data(), Data::Json(&json!({"m": 3})));
+        assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"m": 3})));
         assert_eq!((envelope.id.0.as_str(), envelope.tool.as_str(), &envelope.origin), ("7", "look", &Origin::Local));
         assert_eq!(envelope.changes.len(), 1);
         assert!(!envelope.meta.is_error);
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_the_caller_gives_up_is_an_answer_too() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let cx = CallContext::default().with_cancel(cancel.clone());
         let tool = stuck(false);
         let (envelope, ()) = tokio::join!(tool.call(Arguments::new(), &cx), async {
@@ -375,11 +375,11 @@ mod tests {
         let tool = LocalTool::new(look(), |_: Arguments, _| async { Ok::<_, BoxError>("") })
             .with_summary(|arguments| format!("Look at\n{}", arguments["n"]));
         let summary =
-            |given: Value| CheckedTool::new(Arc::new(tool.clone())).summary(&arguments(given), &Mask::default());
+            |given: Value| CheckedTool::new(Arc::new(tool.clone())).summary(&arguments(given), &Redactor::default());
         assert_eq!(summary(json!({"n": 3})).as_deref(), Some("Look at 3"));
         assert_eq!(summary(json!({})), None);
         let renamed = CheckedTool::new(Arc::new(tool.clone())).renamed("other");
-        assert_eq!(renamed.summary(&arguments(json!({"n": 3})), &Mask::default()).as_deref(), Some("Look at 3"));
+        assert_eq!(renamed.summary(&arguments(json!({"n": 3})), &Redactor::default()).as_deref(), Some("Look at 3"));
     }
 
     #[tokio::test]

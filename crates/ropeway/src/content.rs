@@ -20,7 +20,7 @@ use serde_json::{Map, Number, Value};
 #[non_exhaustive]
 pub enum ContentPart {
     /// Plain text.
-    Text(Text),
+    Text(TextContent),
     /// A picture.
     Image(Blob),
     /// A sound.
@@ -33,7 +33,7 @@ pub enum ContentPart {
 
 /// A text part.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Text {
+pub struct TextContent {
     /// The text itself.
     pub text: String,
     /// Every other field of the block as it came: `annotations`, `_meta`, and what we do not know.
@@ -105,12 +105,12 @@ impl ResourceLink {
 /// Data that was said to be base64 is not.
 #[derive(Debug, thiserror::Error)]
 #[error("the data is not valid base64")]
-pub struct NotBase64(#[source] base64::DecodeError);
+pub struct Base64Error(#[source] base64::DecodeError);
 
 impl ContentPart {
     /// A text part with nothing but text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(Text { text: text.into(), extra: Map::new() })
+        Self::Text(TextContent { text: text.into(), extra: Map::new() })
     }
 
     /// Converts the content blocks of an MCP message, such as the `content` of a `tools/call` result
@@ -187,13 +187,13 @@ impl Blob {
     }
 
     /// Decodes the data; line breaks and missing padding are forgiven.
-    pub fn bytes(&self) -> Result<Vec<u8>, NotBase64> {
+    pub fn bytes(&self) -> Result<Vec<u8>, Base64Error> {
         decode_base64(&self.base64)
     }
 }
 
 /// Decodes base64 text as servers write it: padded or not, in one line or in many.
-pub fn decode_base64(text: &str) -> Result<Vec<u8>, NotBase64> {
+pub fn decode_base64(text: &str) -> Result<Vec<u8>, Base64Error> {
     let decode = |text: &str| match text.trim_end_matches('=') {
         bare if bare.len() == text.len() => STANDARD_NO_PAD.decode(text),
         _ => STANDARD.decode(text),
@@ -203,9 +203,9 @@ pub fn decode_base64(text: &str) -> Result<Vec<u8>, NotBase64> {
         Ok(bytes) => Ok(bytes),
         Err(_) if text.contains(|c: char| c.is_ascii_whitespace()) => {
             let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            decode(&compact).map_err(NotBase64)
+            decode(&compact).map_err(Base64Error)
         }
-        Err(error) => Err(NotBase64(error)),
+        Err(error) => Err(Base64Error(error)),
     }
 }
 
@@ -435,7 +435,7 @@ impl Fields {
         match (&kind, &self) {
             (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
                 let text = take_string_field(&mut self.text).unwrap_or_default();
-                ContentPart::Text(Text { text, extra: self.into_map() })
+                ContentPart::Text(TextContent { text, extra: self.into_map() })
             }
             (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
                 ContentPart::Image(self.into_blob(&PICTURES))

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::content::{ContentPart, plain_text};
 use crate::message::{ToolCall, ToolResult};
-use crate::schema::{self, Change};
-use crate::tool::{CallError, CallId, Clock, Origin, Problem, ToolOutput, with_causes};
+use crate::schema::{self, ValueChange};
+use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput, with_causes};
 
 /// The record of one finished call. Every call ends in exactly one, also one that found no tool.
 #[derive(Clone, Debug)]
@@ -29,9 +29,9 @@ pub struct Envelope {
     /// The structured content as the output schema wants it, where that differs from what came.
     pub cast: Option<Value>,
     /// What the cast has changed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ValueChange>,
     /// Where the structured content does not fit the output schema.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ArgumentProblem>,
     /// Every other field of the answer as it came.
     pub extra: Map<String, Value>,
     /// Why there is no answer of the tool; the content says so in words for the model.
@@ -57,7 +57,7 @@ pub struct EnvelopeMeta {
 /// What a call came to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
-pub enum Data<'a> {
+pub enum EnvelopeData<'a> {
     /// Structured content, cast to the output schema.
     Json(&'a Value),
     /// The answer as one string: it is text only.
@@ -133,13 +133,13 @@ impl Envelope {
     }
 
     /// What the call came to: the structured content when there is some, also `null`; else the text; else the parts.
-    pub fn data(&self) -> Data<'_> {
+    pub fn data(&self) -> EnvelopeData<'_> {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
-            return Data::Json(value);
+            return EnvelopeData::Json(value);
         }
         match &self.meta.content[..] {
-            [ContentPart::Text(only)] => Data::Text(Cow::Borrowed(&only.text)),
-            parts => plain_text(parts).map_or(Data::Parts(parts), |text| Data::Text(Cow::Owned(text))),
+            [ContentPart::Text(only)] => EnvelopeData::Text(Cow::Borrowed(&only.text)),
+            parts => plain_text(parts).map_or(EnvelopeData::Parts(parts), |text| EnvelopeData::Text(Cow::Owned(text))),
         }
     }
 }
@@ -214,7 +214,7 @@ fn next_step(error: &CallError) -> &'static str {
             "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
         }
         CallError::NeedsAuth { .. } => "Tell the user to sign in to this server; until then the call cannot work.",
-        CallError::Timeout { clock: Clock::Idle, .. } => {
+        CallError::Timeout { clock: TimeoutKind::Idle, .. } => {
             "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
         }
         CallError::Timeout { .. } => {
@@ -255,7 +255,7 @@ mod tests {
         let envelope = Envelope::from_error(CallId("7".to_owned()), "look", Origin::Local, Duration::ZERO, error);
         assert!(envelope.meta.is_error && envelope.error.is_some());
         match envelope.data() {
-            Data::Text(text) => text.into_owned(),
+            EnvelopeData::Text(text) => text.into_owned(),
             other => panic!("{other:?}"),
         }
     }
@@ -267,17 +267,17 @@ mod tests {
     #[test]
     fn text_reads_as_one_string_that_is_not_copied() {
         let envelope = answered(ToolOutput::text("a"));
-        assert!(matches!(envelope.data(), Data::Text(Cow::Borrowed("a"))));
+        assert!(matches!(envelope.data(), EnvelopeData::Text(Cow::Borrowed("a"))));
         let two = answered(output(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})));
-        assert_eq!(two.data(), Data::Text("a\nb".into()));
-        assert_eq!(answered(ToolOutput::default()).data(), Data::Text("".into()));
+        assert_eq!(two.data(), EnvelopeData::Text("a\nb".into()));
+        assert_eq!(answered(ToolOutput::default()).data(), EnvelopeData::Text("".into()));
         assert!(matches!(envelope.parts(), Cow::Borrowed(parts) if parts == [ContentPart::text("a")]));
     }
 
     #[test]
     fn an_answer_with_other_parts_reads_as_parts() {
         let envelope = answered(ContentPart::Image(Blob::new("image/png", b"x")).into());
-        assert_eq!(envelope.data(), Data::Parts(&envelope.meta.content));
+        assert_eq!(envelope.data(), EnvelopeData::Parts(&envelope.meta.content));
     }
 
     #[test]
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn structured_content_comes_first_and_null_is_some() {
-        assert_eq!(answered(ToolOutput::structured(json!({"a": 1}))).data(), Data::Json(&json!({"a": 1})));
-        assert_eq!(answered(ToolOutput::structured(Value::Null)).data(), Data::Json(&Value::Null));
+        assert_eq!(answered(ToolOutput::structured(json!({"a": 1}))).data(), EnvelopeData::Json(&json!({"a": 1})));
+        assert_eq!(answered(ToolOutput::structured(Value::Null)).data(), EnvelopeData::Json(&Value::Null));
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         let schema =
             json!({"properties": {"n": {"type": "integer"}, "unit": {"default": "m"}, "b": {"type": "boolean"}}});
         let envelope = answered(ToolOutput::structured(json!({"n": "3", "b": "maybe"}))).cast_to(&schema);
-        assert_eq!(envelope.data(), Data::Json(&json!({"n": 3, "b": "maybe", "unit": "m"})));
+        assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"n": 3, "b": "maybe", "unit": "m"})));
         assert_eq!(envelope.meta.structured_content, Some(json!({"n": "3", "b": "maybe"})));
         assert_eq!(
             serde_json::to_value(&envelope).expect("JSON"),
@@ -348,14 +348,14 @@ mod tests {
     fn a_cast_that_changes_nothing_copies_nothing() {
         let envelope = answered(ToolOutput::structured(json!({"n": 3}))).cast_to(&json!({"type": "object"}));
         assert_eq!(envelope.cast, None);
-        assert_eq!(envelope.data(), Data::Json(&json!({"n": 3})));
+        assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"n": 3})));
     }
 
     #[test]
     fn what_a_failed_tool_answers_is_not_cast() {
         let output = ToolOutput { is_error: true, ..ToolOutput::structured(json!({"code": "3"})) };
         let envelope = answered(output).cast_to(&json!({"properties": {"code": {"type": "integer"}}}));
-        assert_eq!(envelope.data(), Data::Json(&json!({"code": "3"})));
+        assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"code": "3"})));
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_explained_path_by_path() {
-        let problem = |path: &str, reason: &str| Problem { path: path.to_owned(), reason: reason.to_owned() };
+        let problem = |path: &str, reason: &str| ArgumentProblem { path: path.to_owned(), reason: reason.to_owned() };
         let problems = vec![problem("/a", "must be an integer, not a string"), problem("", "`b` is missing")];
         assert_eq!(
             failed(CallError::InvalidArguments { tool: "look".to_owned(), problems }),
@@ -407,8 +407,18 @@ mod tests {
             CallError::NotConnected { server: server() },
             CallError::Stopped { server: server() },
             CallError::NeedsAuth { server: server(), challenge: None },
-            CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Idle, hint: None },
-            CallError::Timeout { server: server(), after: Duration::from_secs(3), clock: Clock::Total, hint: None },
+            CallError::Timeout {
+                server: server(),
+                after: Duration::from_secs(3),
+                clock: TimeoutKind::Idle,
+                hint: None,
+            },
+            CallError::Timeout {
+                server: server(),
+                after: Duration::from_secs(3),
+                clock: TimeoutKind::Total,
+                hint: None,
+            },
             CallError::Cancelled,
             CallError::UnknownTool { tool: "x".to_owned(), nearest: Vec::new() },
             CallError::UnknownTool { tool: "x".to_owned(), nearest: vec!["y".to_owned()] },

@@ -13,7 +13,7 @@ use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::lowering::{Toolset, lower};
 use ropeway::message::{AssistantMessage, Conversation, Dialect};
-use ropeway::provider::{ChatRequest, Settings, encode};
+use ropeway::provider::{ChatRequest, ProviderSettings, encode};
 use ropeway::tool::ToolDefinition;
 use ropeway_peers::recorded::{Real, recorded};
 use serde_json::{Map, Value, json};
@@ -97,7 +97,7 @@ fn turn(report: &mut Map<String, Value>, dialect: Dialect, definitions: Vec<Tool
     }
     conversation.push("and now?");
     let tools = Toolset::new(definitions);
-    let mut settings = Settings::new(dialect).with_key("key");
+    let mut settings = ProviderSettings::new(dialect).with_key("key");
     settings.quirks.most_tools = Some(TURN_TOOLS);
     let request = ChatRequest::new("model", &conversation).with_tools(&tools);
     let mut encode = |what: &str| -> Result<f64> {
@@ -114,7 +114,7 @@ fn turn(report: &mut Map<String, Value>, dialect: Dialect, definitions: Vec<Tool
 fn stream(report: &mut Map<String, Value>, dialect: Dialect) -> Result<()> {
     let frames = frames(dialect);
     let conversation = Conversation::new().with("go");
-    let encoded = encode(&Settings::new(dialect), &ChatRequest::new("model", &conversation))?;
+    let encoded = encode(&ProviderSettings::new(dialect), &ChatRequest::new("model", &conversation))?;
 
     let started = Instant::now();
     for frame in &frames {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::time::Instant;
 
-use ropeway::secret::{Mask, Secret};
+use ropeway::secret::{Redactor, Secret};
 use serde_json::{Map, Value, json};
 
 /// How much text is searched.
@@ -25,7 +25,7 @@ const SECRETS: [&str; 4] = [
 
 fn main() {
     let secrets = SECRETS.map(Secret::from);
-    let mask = Mask::new(&secrets);
+    let mask = Redactor::new(&secrets);
     let mut report = Map::new();
     for (kind, line) in [("log", log_line as fn(usize) -> String), ("json", json_line), ("json_in_json", nested_line)] {
         let text = text(line);

@@ -1,7 +1,7 @@
 //! The end of a turn that is not as it should be, as a failure.
 
-use ropeway::agent::{AgentError, End, Limit};
-use ropeway::provider::{ErrorKind, StopReason};
+use ropeway::agent::{AgentError, TurnEnd, TurnLimit};
+use ropeway::provider::{ProviderErrorKind, StopReason};
 
 use crate::failure::{Exit, Failure};
 
@@ -14,7 +14,7 @@ pub(super) fn unanswered(error: &AgentError) -> Failure {
                 _ if source.is_auth() => failure.hint(
                     "the key is missing, wrong, or not allowed to do this: `--key-env VARIABLE` takes another one",
                 ),
-                ErrorKind::NotFound => failure
+                ProviderErrorKind::NotFound => failure
                     .hint("the model may be called otherwise: `--models` lists those that there are, and `--model NAME` takes one"),
                 _ => failure,
             }
@@ -28,23 +28,23 @@ pub(super) fn unanswered(error: &AgentError) -> Failure {
 }
 
 /// What is wrong with the way in which a turn ended, if anything is.
-pub(super) fn unfinished(end: &End) -> Option<Failure> {
+pub(super) fn unfinished(end: &TurnEnd) -> Option<Failure> {
     let because = |words: &str| Some(Failure::new(Exit::ToolError, words));
     match end {
-        End::Limit(limit) => {
+        TurnEnd::Limit(limit) => {
             let failure = Failure::new(Exit::ToolError, format!("the turn has ended: {limit}"));
             Some(match limit {
-                Limit::Steps(_) => failure.hint("`--max-steps` allows more"),
+                TurnLimit::Steps(_) => failure.hint("`--max-steps` allows more"),
                 _ => failure,
             })
         }
-        End::Done(StopReason::MaxTokens) => because("the answer has become as long as it may, and is cut"),
-        End::Done(StopReason::ContextWindow) => {
+        TurnEnd::Done(StopReason::MaxTokens) => because("the answer has become as long as it may, and is cut"),
+        TurnEnd::Done(StopReason::ContextWindow) => {
             because("the conversation fills the model's window, and the answer is cut")
         }
-        End::Done(StopReason::Refusal) => because("the model does not want to answer"),
-        End::Done(StopReason::ContentFilter) => because("the provider does not let the model answer"),
-        End::Done(StopReason::MalformedToolCall) => because("the model tried to call a tool, and failed"),
+        TurnEnd::Done(StopReason::Refusal) => because("the model does not want to answer"),
+        TurnEnd::Done(StopReason::ContentFilter) => because("the provider does not let the model answer"),
+        TurnEnd::Done(StopReason::MalformedToolCall) => because("the model tried to call a tool, and failed"),
         _ => None,
     }
 }
@@ -63,13 +63,13 @@ mod tests {
 
     #[test]
     fn only_an_answer_that_is_whole_is_no_failure() {
-        let told = |end: End| unfinished(&end).map(|failure| (failure.exit(), failure.message().to_owned()));
-        assert_eq!(told(End::Done(StopReason::EndTurn)), None);
-        assert_eq!(told(End::Done(StopReason::StopSequence)), None);
-        assert_eq!(told(End::Cancelled), None);
+        let told = |end: TurnEnd| unfinished(&end).map(|failure| (failure.exit(), failure.message().to_owned()));
+        assert_eq!(told(TurnEnd::Done(StopReason::EndTurn)), None);
+        assert_eq!(told(TurnEnd::Done(StopReason::StopSequence)), None);
+        assert_eq!(told(TurnEnd::Cancelled), None);
         let limit = "the turn has ended: the limit of 3 steps is reached".to_owned();
-        assert_eq!(told(End::Limit(Limit::Steps(3))), Some((Exit::ToolError, limit)));
+        assert_eq!(told(TurnEnd::Limit(TurnLimit::Steps(3))), Some((Exit::ToolError, limit)));
         let cut = "the answer has become as long as it may, and is cut".to_owned();
-        assert_eq!(told(End::Done(StopReason::MaxTokens)), Some((Exit::ToolError, cut)));
+        assert_eq!(told(TurnEnd::Done(StopReason::MaxTokens)), Some((Exit::ToolError, cut)));
     }
 }

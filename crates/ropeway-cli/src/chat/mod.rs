@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::agent::{Agent, Approval, ApprovalRequest, End, Outcome, Permission, Step, Turn};
+use ropeway::agent::{Agent, Approval, ApprovalRequest, Permission, Step, Turn, TurnEnd, TurnOutcome};
 use ropeway::duration::format_duration;
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use ropeway::message::{Conversation, Message};
@@ -143,7 +143,7 @@ enum QuestionOutcome {
 
 /// What becomes of the chat after a turn.
 enum Next {
-    GoOn(Box<Outcome>),
+    GoOn(Box<TurnOutcome>),
     Leave(Exit),
 }
 
@@ -310,11 +310,11 @@ impl<'a> Chat<'a> {
     }
 
     /// What a turn has come to and cost, in a faint line.
-    fn account(&self, outcome: &Outcome, took: Duration) {
+    fn account(&self, outcome: &TurnOutcome, took: Duration) {
         if let Some(failure) = unfinished(&outcome.end) {
             say(&failure.render());
         }
-        let what = if outcome.end == End::Cancelled { "cancelled · " } else { "" };
+        let what = if outcome.end == TurnEnd::Cancelled { "cancelled · " } else { "" };
         let tokens = match outcome.usage.input + outcome.usage.output {
             0 => String::new(),
             _ => format!("{} tokens read, {} written · ", outcome.usage.input, outcome.usage.output),
@@ -541,7 +541,7 @@ impl<'a> Chat<'a> {
 }
 
 /// The exit code of an outcome, which scripts have been told already.
-fn settled(outcome: &Outcome) -> Exit {
+fn settled(outcome: &TurnOutcome) -> Exit {
     unfinished(&outcome.end).map_or(Exit::Done, |failure| {
         say(&failure.render());
         failure.exit()

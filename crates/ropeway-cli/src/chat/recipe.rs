@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ropeway::agent::{Agent, Approval, Approvals, Limits, RequestOptions};
+use ropeway::agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
 use ropeway::bridge::Bridge;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
@@ -18,8 +18,8 @@ pub(crate) struct Recipe {
     pub(crate) provider: Provider,
     pub(crate) model: String,
     pub(crate) system: Option<String>,
-    pub(crate) limits: Limits,
-    pub(crate) options: RequestOptions,
+    pub(crate) limits: TurnLimits,
+    pub(crate) options: ModelOptions,
     pub(crate) rules: Rules,
     /// What was allowed for good; every agent of the chat goes by it.
     pub(crate) approvals: Approvals,

@@ -106,7 +106,7 @@ pub(crate) fn at_home(path: &Path) -> PathBuf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use ropeway::secret::{Mask, Secret};
+    use ropeway::secret::{Redactor, Secret};
 
     use super::*;
 
@@ -125,7 +125,7 @@ mod tests {
     fn no_secret_is_written_down_even_where_json_escapes_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("talk.json");
-        veil::hide(&Mask::new([&Secret::new("a \"quoted\" key of the record")]));
+        veil::hide(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
         write(&path, &Conversation::new().with("it is a \"quoted\" key of the record, is it?")).expect("written");
         assert_eq!(read(&path).expect("a conversation"), Conversation::new().with("it is ***, is it?"));
     }

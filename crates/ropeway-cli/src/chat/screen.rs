@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::agent::{Outcome, Step};
+use ropeway::agent::{Step, TurnOutcome};
 use ropeway::envelope::Envelope;
-use ropeway::registry::Verdict;
+use ropeway::registry::ServerStatus;
 use ropeway::tool::CallId;
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ pub(crate) struct Screen {
     /// The call whose line was written last.
     last: Option<CallId>,
     /// How the servers stood when it was told last.
-    told: Vec<Verdict>,
+    told: Vec<ServerStatus>,
     results: Results,
     reader: Reader,
 }
@@ -99,7 +99,7 @@ enum Open {
 struct Final<'a> {
     step: &'static str,
     #[serde(flatten)]
-    outcome: &'a Outcome,
+    outcome: &'a TurnOutcome,
 }
 
 /// The last line for scripts when there is no outcome.
@@ -268,7 +268,7 @@ impl Screen {
     }
 
     /// Shows the servers that should be there and are not, unless that is known.
-    pub(crate) fn verdicts(&mut self, verdicts: &[Verdict], help: &Help) {
+    pub(crate) fn verdicts(&mut self, verdicts: &[ServerStatus], help: &Help) {
         if matches!(self.form, Form::Json) {
             return;
         }
@@ -295,7 +295,7 @@ impl Screen {
     }
 
     /// Tells scripts what a turn came to.
-    pub(crate) fn outcome(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+    pub(crate) fn outcome(&mut self, outcome: &TurnOutcome) -> Result<(), Failure> {
         self.running.clear();
         self.last = None;
         match self.form {

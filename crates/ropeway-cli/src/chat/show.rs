@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
 use ropeway::duration::format_duration;
-use ropeway::envelope::{Data, Envelope};
+use ropeway::envelope::{Envelope, EnvelopeData};
 use ropeway::message::CallArguments;
 use ropeway::tool::Origin;
 use serde_json::Value;
@@ -128,9 +128,9 @@ fn summary(envelope: &Envelope) -> String {
         });
     }
     match envelope.data() {
-        Data::Json(value) => clean_line(&value.to_string()),
-        Data::Text(text) => first_line(&text),
-        Data::Parts(parts) => {
+        EnvelopeData::Json(value) => clean_line(&value.to_string()),
+        EnvelopeData::Text(text) => first_line(&text),
+        EnvelopeData::Parts(parts) => {
             let texts: Vec<&str> = parts.iter().filter_map(ContentPart::as_text).collect();
             first_line(&texts.join("\n"))
         }

@@ -6,7 +6,7 @@ mod merge;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ropeway::config::{ConfigError, Foreign, is_manifest, read_foreign_in, read_regular, read_text};
+use ropeway::config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, read_regular, read_text};
 
 use crate::failure;
 
@@ -161,7 +161,7 @@ pub(crate) struct Found {
     pub(crate) client: Option<Client>,
     pub(crate) path: PathBuf,
     /// What is in it, or why that is not known.
-    pub(crate) servers: Result<Foreign, String>,
+    pub(crate) servers: Result<ForeignConfig, String>,
     /// The text of a file that belongs to the project in the current folder and was not named: a stranger may have written it.
     pub(crate) project: Option<String>,
 }
@@ -206,7 +206,7 @@ pub(crate) fn open(path: &Path, client: Option<Client>, around: &Around, workspa
     Found { client, path: path.to_owned(), servers, project: None }
 }
 
-fn servers(text: &str, path: &Path, around: &Around, workspace: &mut Workspace<'_>) -> Result<Foreign, String> {
+fn servers(text: &str, path: &Path, around: &Around, workspace: &mut Workspace<'_>) -> Result<ForeignConfig, String> {
     let read = |folder: Option<&Path>| read_foreign_in(text, path, folder).map_err(|error| words(&error));
     // A manifest is a file of ours, and so is its folder.
     let own = if is_manifest(text, path) { path.parent().map(Path::to_owned) } else { around.project_of(path) };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use clap::ValueEnum;
 use ropeway::config::raw::{Pairs, RawAuth, RawServer, RawStart, RawTransport, Text};
-use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, Settings, edit};
+use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, edit};
 use serde_json::json;
 
 use super::doctor::patience;
@@ -131,13 +131,15 @@ impl Add {
         // In a dry run they are not there yet.
         let is_kept = |name: &String| self.secrets && taken.iter().any(|taken| taken.name == *name);
         let missing: Vec<String> = match settings {
-            Some(Settings::Missing { secrets }) => secrets.iter().filter(|name| !is_kept(name)).cloned().collect(),
+            Some(ServerSettings::Missing { secrets }) => {
+                secrets.iter().filter(|name| !is_kept(name)).cloned().collect()
+            }
             _ => Vec::new(),
         };
         let is_left_out = entry.is_some_and(|entry| config.leaves_out(&entry.alias));
         let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
         let report = match (entry, settings) {
-            (Some(entry), Some(Settings::Known(config))) if self.check => {
+            (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
                 veil::hide(&config.secrets());
                 let around = Surroundings::of_process();
                 let examined = examine_entry(entry, config, &around, patience(&setting));

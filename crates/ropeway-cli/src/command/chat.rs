@@ -5,8 +5,8 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::agent::{Approvals, Limits, RequestOptions, Sampling};
-use ropeway::config::{ChatSettings, LockPolicy, ServerEntry, Settings, Transport};
+use ropeway::agent::{Approvals, ModelOptions, SamplingHandler, TurnLimits};
+use ropeway::config::{ChatSettings, LockPolicy, ServerEntry, ServerSettings, Transport};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
@@ -316,7 +316,7 @@ impl Chat {
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
         if self.allow_sampling {
-            handlers = handlers.on_sampling(Sampling::new(provider.clone(), &model).handler());
+            handlers = handlers.on_sampling(SamplingHandler::new(provider.clone(), &model).handler());
         }
         let servers = servers.answered_by(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
@@ -459,7 +459,7 @@ fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
 /// How long a chat without a person waits for servers once one of them is ready: longer where one may still be downloaded.
 fn patience(servers: &Servers) -> Duration {
     let may_download = |entry: &ServerEntry| match &entry.settings {
-        Settings::Known(config) => match &config.transport {
+        ServerSettings::Known(config) => match &config.transport {
             Transport::Stdio(server) => server.is_package_runner(),
             _ => false,
         },
@@ -487,16 +487,16 @@ fn message(prompt: &str) -> Result<String, Failure> {
     }
 }
 
-fn limits(steps: Option<u32>) -> Limits {
-    let limits = Limits::default();
+fn limits(steps: Option<u32>) -> TurnLimits {
+    let limits = TurnLimits::default();
     match steps {
         Some(steps) => limits.with_steps(steps as usize),
         None => limits,
     }
 }
 
-fn options(chat: &ChatSettings) -> RequestOptions {
-    let mut options = RequestOptions::default();
+fn options(chat: &ChatSettings) -> ModelOptions {
+    let mut options = ModelOptions::default();
     options.max_tokens = chat.max_tokens;
     options.temperature = chat.temperature;
     options.effort = chat.effort;

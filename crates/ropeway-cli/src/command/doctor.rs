@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use ropeway::config::{Config, ServerEntry, Settings};
+use ropeway::config::{Config, ServerEntry, ServerSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -87,9 +87,9 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
     let limit = patience(&setting);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
-        Settings::Missing { secrets } => without(secrets, entry, &servers.config),
-        Settings::Invalid { reason } => unsupported(reason, entry),
-        Settings::Known(config) => examine_entry(entry, config, &around, limit).await,
+        ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
+        ServerSettings::Invalid { reason } => unsupported(reason, entry),
+        ServerSettings::Known(config) => examine_entry(entry, config, &around, limit).await,
     };
     let label = match &entries[..] {
         [entry] => format!("examining {}", entry.alias),

@@ -6,7 +6,7 @@ use anstyle::Style;
 use ropeway::bridge::Bridge;
 use ropeway::config::Secrets;
 use ropeway::event::{Event, timestamp};
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 use serde_json::{Value, json};
 
@@ -71,8 +71,10 @@ impl Follow {
         };
         let help = Help::new(source, None);
         // Nothing ever happens to these, and the bridge does not warn of them.
-        let idle = |outcome: &Outcome| matches!(outcome, Outcome::Disabled);
-        for Verdict { server, outcome, .. } in bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome)) {
+        let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
+        for ServerStatus { server, outcome, .. } in
+            bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
+        {
             tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
         }
         let follow = async {

@@ -1,10 +1,10 @@
 //! `ropeway health`: how the servers do.
 
 use anstyle::Style;
-use ropeway::bridge::{Health as Record, ServerHealth};
+use ropeway::bridge::{BridgeHealth as Record, ServerHealth};
 use ropeway::duration::format_duration;
 use ropeway::mcp::Era;
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::registry::{ServerState, ServerStatus};
 
 use super::{Setting, print, print_json};
 use crate::failure::{Exit, Failure, worst_exit};
@@ -50,7 +50,7 @@ impl Health {
                 false => print(&show(&health, &session.help))?,
             }
             let ill = health.servers.iter().filter(|server| !server.is_well());
-            let ill = ill.map(|server| Verdict::new(server.server.clone(), server.outcome.clone()));
+            let ill = ill.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
             Ok(worst_exit(ill.map(|verdict| session.exit_of(&verdict))))
         })
         .await
@@ -92,18 +92,18 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
     ]
 }
 
-fn state(outcome: &Outcome) -> &'static str {
+fn state(outcome: &ServerState) -> &'static str {
     match outcome {
-        Outcome::Ready { .. } => "ready",
-        Outcome::Cached { .. } => "asleep",
-        Outcome::Connecting => "connecting",
-        Outcome::NeedsAuth => "needs auth",
-        Outcome::Down { .. } => "down",
-        Outcome::Skipped { .. } => "skipped",
-        Outcome::Invalid { .. } => "not started",
-        Outcome::FilteredToZero { .. } => "no tools",
-        Outcome::Hidden { .. } => "hidden",
-        Outcome::Disabled => "disabled",
+        ServerState::Ready { .. } => "ready",
+        ServerState::Cached { .. } => "asleep",
+        ServerState::Connecting => "connecting",
+        ServerState::NeedsAuth => "needs auth",
+        ServerState::Down { .. } => "down",
+        ServerState::Skipped { .. } => "skipped",
+        ServerState::Invalid { .. } => "not started",
+        ServerState::FilteredToZero { .. } => "no tools",
+        ServerState::Hidden { .. } => "hidden",
+        ServerState::Disabled => "disabled",
         _ => "not started",
     }
 }
@@ -126,14 +126,16 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
     if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
         return format!("\n{}", heading(Mark::Half, server, &clean_line(note), width));
     }
-    let mut verdict = Verdict::new(server.server.clone(), server.outcome.clone());
+    let mut verdict = ServerStatus::new(server.server.clone(), server.outcome.clone());
     let mut text = match (&server.outcome, &server.last_error) {
-        (Outcome::Cached { .. } | Outcome::Disabled, _) | (Outcome::Ready { .. }, None) => return String::new(),
-        (Outcome::Ready { .. }, Some(error)) => {
+        (ServerState::Cached { .. } | ServerState::Disabled, _) | (ServerState::Ready { .. }, None) => {
+            return String::new();
+        }
+        (ServerState::Ready { .. }, Some(error)) => {
             // It is there, and something is or was wrong with it all the same.
             let state = if silent { "gives no sign of life" } else { "had trouble" };
             if silent {
-                verdict.outcome = Outcome::Down { cause: error.clone() };
+                verdict.outcome = ServerState::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
             let ago = ago.map(|ago| format!(" · {} ago", format_duration(ago))).unwrap_or_default();
@@ -142,7 +144,7 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
         }
         (outcome, _) => {
             let cause = match outcome {
-                Outcome::Down { cause } => wrap(&clean_line(cause), width, 4),
+                ServerState::Down { cause } => wrap(&clean_line(cause), width, 4),
                 _ => String::new(),
             };
             heading(Mark::of(outcome), server, &help.words(outcome), width) + &cause

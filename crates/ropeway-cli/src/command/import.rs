@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum as _;
 use ropeway::config::raw::RawServer;
-use ropeway::config::{Config, Review, Secrets, Settings, edit, review};
+use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
 use serde_json::{Value, json};
 
 use super::{Setting, print, print_answer, print_json, say};
@@ -238,7 +238,7 @@ impl Import {
 
 /// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
 /// remembered for the whole file. Nothing that the file names is read.
-fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<Review, Failure> {
+fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
     let ours = Ours { path, known: &[], secrets: &secrets };
     let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
@@ -296,7 +296,7 @@ fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<Strin
         merged.servers.iter().chain(known).any(|one| one.server.alias == alias)
     };
     for entry in config.servers.iter().filter(|entry| is_named(entry.alias.as_str())) {
-        if let Settings::Missing { secrets } = &entry.settings {
+        if let ServerSettings::Missing { secrets } = &entry.settings {
             secrets.iter().for_each(|name| missing.entry(name.clone()).or_default().push(entry.alias.to_string()));
         }
     }

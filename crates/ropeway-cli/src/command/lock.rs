@@ -3,9 +3,9 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
-use ropeway::bridge::Listing;
+use ropeway::bridge::ToolListing;
 use ropeway::lock::{Difference, DifferenceKind, Lock as Contents, LockFile};
-use ropeway::registry::{Outcome, Verdict};
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ struct Review {
     /// The servers that were reached, with their tools.
     reached: Vec<(Alias, Vec<ToolDefinition>)>,
     /// The servers that were not.
-    unreached: Vec<Verdict>,
+    unreached: Vec<ServerStatus>,
     /// Servers of the lock that the configuration does not have any more.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
@@ -142,7 +142,7 @@ async fn accepted(differences: usize) -> bool {
 }
 
 impl Review {
-    fn new(contents: &Contents, listing: Listing, removed: Vec<Alias>) -> Self {
+    fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
         let (mut reached, mut unreached, mut differences) = (Vec::new(), Vec::new(), Vec::new());
         for verdict in listing.verdicts {
             let alias = verdict.server.clone();
@@ -228,16 +228,16 @@ impl Review {
 
     /// The exit code that the servers that were not reached give.
     fn exit(&self) -> Exit {
-        let any = |is: fn(&Outcome) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
+        let any = |is: fn(&ServerState) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
         match () {
             () if self.unreached.is_empty() => Exit::Done,
             () if any(|outcome| {
-                !matches!(outcome, Outcome::NeedsAuth | Outcome::Skipped { .. } | Outcome::Invalid { .. })
+                !matches!(outcome, ServerState::NeedsAuth | ServerState::Skipped { .. } | ServerState::Invalid { .. })
             }) =>
             {
                 Exit::Unreachable
             }
-            () if any(|outcome| *outcome == Outcome::NeedsAuth) => Exit::NeedsAuth,
+            () if any(|outcome| *outcome == ServerState::NeedsAuth) => Exit::NeedsAuth,
             () => Exit::Usage,
         }
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anstyle::Style;
-use ropeway::bridge::Listing;
+use ropeway::bridge::ToolListing;
 use ropeway::checked::CheckedTool;
 use ropeway::mcp::ServerInfo;
-use ropeway::registry::{Hit, Outcome, Verdict};
+use ropeway::registry::{SearchHit, ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
@@ -214,7 +214,7 @@ fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Fa
 /// The selected tools in full, and the selected servers with their tools, for people.
 fn selected_text(
     session: &Session,
-    listing: &Listing,
+    listing: &ToolListing,
     selected: &[Selected],
     source: &Source,
     options: &[String],
@@ -238,7 +238,7 @@ fn selected_text(
 }
 
 /// The definition of the one selected tool, the definitions of several, or the selected servers with their selected tools.
-fn selected_json(session: &Session, listing: &Listing, selected: &[Selected]) -> Value {
+fn selected_json(session: &Session, listing: &ToolListing, selected: &[Selected]) -> Value {
     let tools: Vec<&ToolDefinition> = selected
         .iter()
         .filter_map(|selected| match selected {
@@ -263,7 +263,7 @@ fn selected_json(session: &Session, listing: &Listing, selected: &[Selected]) ->
     list
 }
 
-fn selected_names(session: &Session, listing: &Listing, selected: &[Selected]) -> Vec<String> {
+fn selected_names(session: &Session, listing: &ToolListing, selected: &[Selected]) -> Vec<String> {
     let one = |selected: &Selected| match selected {
         Selected::Tool(tool) => vec![session.names.dotted(tool.definition())],
         Selected::Server(alias) => {
@@ -273,7 +273,7 @@ fn selected_names(session: &Session, listing: &Listing, selected: &[Selected]) -
     selected.iter().flat_map(one).collect()
 }
 
-fn listed_names(session: &Session, listing: &Listing, words: Option<&str>) -> Vec<String> {
+fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -> Vec<String> {
     let name = |tool: &ToolDefinition| session.names.dotted(tool);
     match words {
         Some(words) => {
@@ -304,8 +304,8 @@ pub(crate) fn text(session: &Session, source: &Source, words: &str, width: usize
 }
 
 /// The tools by server, for scripts.
-pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
-    let server = |verdict: &Verdict| {
+pub(super) fn list_json(session: &Session, listing: &ToolListing) -> Value {
+    let server = |verdict: &ServerStatus| {
         let tools: Vec<&ToolDefinition> =
             listing.registry.of_server(&verdict.server).map(|tool| tool.definition()).collect();
         let mut fields = Map::new();
@@ -332,12 +332,12 @@ pub(super) fn list_json(session: &Session, listing: &Listing) -> Value {
 }
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
-fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, width: usize) -> String {
+fn list(session: &Session, listing: &ToolListing, source: &Source, whole: bool, width: usize) -> String {
     match &listing.verdicts[..] {
         [] => session.help.nobody(),
         [verdict] => one_server(session, listing, verdict, source, whole, width),
         verdicts => {
-            let server = |verdict: &Verdict| group(session, listing, verdict, width);
+            let server = |verdict: &ServerStatus| group(session, listing, verdict, width);
             verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
@@ -346,8 +346,8 @@ fn list(session: &Session, listing: &Listing, source: &Source, whole: bool, widt
 /// A server that is alone, and its tools.
 fn one_server(
     session: &Session,
-    listing: &Listing,
-    verdict: &Verdict,
+    listing: &ToolListing,
+    verdict: &ServerStatus,
     source: &Source,
     whole: bool,
     width: usize,
@@ -371,8 +371,8 @@ fn one_server(
 }
 
 /// A server among others, and its tools.
-fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) -> String {
-    let there = matches!(verdict.outcome, Outcome::Ready { .. } | Outcome::Cached { .. });
+fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
+    let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
     if !there {
         return session.help.trouble(verdict, width);
     }
@@ -387,24 +387,24 @@ fn group(session: &Session, listing: &Listing, verdict: &Verdict, width: usize) 
 }
 
 /// A server that is still connecting, and the tools that it had the last time.
-fn remembered_group(session: &Session, verdict: &Verdict, tools: &[ToolDefinition], width: usize) -> String {
+fn remembered_group(session: &Session, verdict: &ServerStatus, tools: &[ToolDefinition], width: usize) -> String {
     let words = format!("still connecting; {}, remembered", count(tools.len()));
     let tools = tools.iter().map(|tool| among_many(session, tool, width));
     line(Mark::Half, &verdict.server, &words, "") + &tools.collect::<String>()
 }
 
 /// Why the list of a server is not complete, if it is not.
-fn note(verdict: &Verdict, width: usize) -> String {
+fn note(verdict: &ServerStatus, width: usize) -> String {
     verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
 }
 
 /// How many tools a server has that are not on the list, since others there have their names.
-fn hidden(listing: &Listing, verdict: &Verdict) -> Option<usize> {
+fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
     let listed = listing.registry.of_server(&verdict.server).count();
     verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
 }
 
-fn why_hidden(session: &Session, hidden: usize, listing: &Listing, server: &Alias) -> String {
+fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
     let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
     let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
     let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
@@ -421,7 +421,7 @@ fn about(info: &ServerInfo) -> String {
 }
 
 /// A server that is alone: by our name for it if we gave it one, else by the name that it gives itself.
-fn title(session: &Session, verdict: &Verdict, source: &Source) -> String {
+fn title(session: &Session, verdict: &ServerStatus, source: &Source) -> String {
     let info = session.server_info(&verdict.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
     match (info, source) {
@@ -465,7 +465,7 @@ fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
 }
 
 /// The tools that some words describe, for people.
-fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> String {
+fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
     let hits = listing.registry.search(words, MOST_FOUND);
     let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
     if hits.is_empty() {
@@ -487,9 +487,9 @@ fn found(session: &Session, listing: &Listing, words: &str, width: usize) -> Str
     text
 }
 
-fn found_json(listing: &Listing, words: &str) -> Value {
+fn found_json(listing: &ToolListing, words: &str) -> Value {
     let hits = listing.registry.search(words, MOST_FOUND);
-    let hit = |hit: &Hit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
+    let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
     json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.verdicts})
 }
 

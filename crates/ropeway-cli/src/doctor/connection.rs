@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 use ropeway::duration::format_duration;
-use ropeway::mcp::{ConnectError, Mcp, TlsTrouble};
-use ropeway::secret::Mask;
+use ropeway::mcp::{ConnectErrorKind, Mcp, TlsError};
+use ropeway::secret::Redactor;
 use url::Url;
 
 use super::address::{self, Tongue};
@@ -82,17 +82,17 @@ fn prepare(mut config: ServerConfig, limit: Duration) -> ServerConfig {
 }
 
 /// All that must not be seen of the settings: a server may say it again.
-fn mask(config: &ServerConfig) -> Mask {
+fn mask(config: &ServerConfig) -> Redactor {
     match &config.transport {
-        Transport::Stdio(server) => Mask::new(server.env.iter().map(|(_, value)| value)),
+        Transport::Stdio(server) => Redactor::new(server.env.iter().map(|(_, value)| value)),
         Transport::Http(server) | Transport::Sse(server) => {
-            Mask::new(server.headers.iter().map(|(_, value)| value).chain(&server.bearer))
+            Redactor::new(server.headers.iter().map(|(_, value)| value).chain(&server.bearer))
         }
-        _ => Mask::default(),
+        _ => Redactor::default(),
     }
 }
 
-fn masked(mut finding: Finding, mask: &Mask) -> Finding {
+fn masked(mut finding: Finding, mask: &Redactor) -> Finding {
     finding.found = mask.hide(&finding.found).into_owned();
     finding.said = finding.said.iter().map(|line| mask.hide(line).into_owned()).collect();
     finding
@@ -121,27 +121,29 @@ fn noise(server: &Mcp) -> Option<Finding> {
 fn silence(config: &ServerConfig, given: Given, after: Duration) -> Finding {
     let found = format!("the server was not ready within {}", format_duration(after));
     let finding = Finding::problem(CHECK, Exit::Timeout, found);
-    let fix = remedy(&ConnectError::Timeout { after, said: None }, config, &[], given);
+    let fix = remedy(&ConnectErrorKind::Timeout { after, said: None }, config, &[], given);
     fix.into_iter().fold(finding, Finding::fix)
 }
 
 /// Why there is no connection, and what to do about it.
-async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectError) -> Vec<Finding> {
+async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectErrorKind) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let unreachable = |found: String| problem(Exit::Unreachable, found);
     let finding = match (cause, &config.transport) {
-        (ConnectError::Timeout { after, .. }, _) => silence(config, given, *after),
+        (ConnectErrorKind::Timeout { after, .. }, _) => silence(config, given, *after),
         (_, Transport::Http(server) | Transport::Sse(server)) => {
             let Ok(url) = Url::parse(&server.url) else { return vec![unreachable(chain(cause))] };
             return web_trouble(config, server, given, &url, cause).await;
         }
-        (ConnectError::Spawn { source, .. }, Transport::Stdio(server)) => spawn_trouble(server, source),
-        (ConnectError::Exited { status, .. }, _) => {
+        (ConnectErrorKind::Spawn { source, .. }, Transport::Stdio(server)) => spawn_trouble(server, source),
+        (ConnectErrorKind::Exited { status, .. }, _) => {
             // Its words, if there are any, are shown beneath.
             unreachable(format!("the server ended by itself, with {status}"))
         }
-        (ConnectError::Hangup { .. }, _) => unreachable("the server closed its standard output".to_owned()),
-        (ConnectError::Protocol(_), _) => unreachable(chain(cause)).fix("it may be no MCP server, or need an argument"),
+        (ConnectErrorKind::Hangup { .. }, _) => unreachable("the server closed its standard output".to_owned()),
+        (ConnectErrorKind::Protocol(_), _) => {
+            unreachable(chain(cause)).fix("it may be no MCP server, or need an argument")
+        }
         _ => problem(exit_of_connect(cause), chain(cause)),
     };
     vec![finding]
@@ -165,21 +167,21 @@ async fn web_trouble(
     server: &HttpServer,
     given: Given,
     url: &Url,
-    cause: &ConnectError,
+    cause: &ConnectErrorKind,
 ) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let finding = match cause {
-        ConnectError::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
-        ConnectError::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
-        ConnectError::Status { status: 403, .. } => {
+        ConnectErrorKind::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
+        ConnectErrorKind::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
+        ConnectErrorKind::Status { status: 403, .. } => {
             problem(exit_of_connect(cause), "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
                 .fix("the token may lack a permission, or the server refuses this address or `Origin`")
         }
-        ConnectError::Status { status: 407, .. } => {
+        ConnectErrorKind::Status { status: 407, .. } => {
             problem(exit_of_connect(cause), "the proxy wants to know who is asking".to_owned())
                 .fix("put it into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
         }
-        ConnectError::Status { status: status @ (404 | 405), .. } => {
+        ConnectErrorKind::Status { status: status @ (404 | 405), .. } => {
             let path = url.path();
             let finding =
                 problem(Exit::Unreachable, format!("the server answers HTTP {status}: `{path}` is not where MCP is"));
@@ -189,10 +191,10 @@ async fn web_trouble(
             }
         }
         // A server that finds nonsense where it expects a request may just hang up.
-        ConnectError::Broken(_) if url.scheme() == "https" && address::tongue(url).await == Tongue::Http => {
+        ConnectErrorKind::Broken(_) if url.scheme() == "https" && address::tongue(url).await == Tongue::Http => {
             speaks_plain(url)
         }
-        ConnectError::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
+        ConnectErrorKind::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
             problem(exit_of_connect(cause), "the server speaks TLS there, and the URL says plain HTTP".to_owned())
                 .fix(format!("use `{}`", with_scheme(url, "https")))
         }
@@ -230,18 +232,18 @@ fn needs_auth(server: &HttpServer, given: Given, challenge: Option<&str>) -> Fin
     Finding::problem(CHECK, Exit::NeedsAuth, found).fix(fix)
 }
 
-async fn tls_trouble(url: &Url, trouble: TlsTrouble, cause: &ConnectError) -> Finding {
+async fn tls_trouble(url: &Url, trouble: TlsError, cause: &ConnectErrorKind) -> Finding {
     let host = url.host_str().unwrap_or_default();
     let problem = |found: String| Finding::problem(CHECK, Exit::Unreachable, found);
     match trouble {
-        TlsTrouble::Expired => problem(format!("the certificate of `{host}` has expired"))
+        TlsError::Expired => problem(format!("the certificate of `{host}` has expired"))
             .fix("renew it on the server; if the date of this machine is wrong, correct that"),
-        TlsTrouble::NotYetValid => {
+        TlsError::NotYetValid => {
             problem(format!("the certificate of `{host}` is not valid yet")).fix("correct the date of this machine")
         }
-        TlsTrouble::WrongName => problem(format!("the certificate there is not for `{host}`"))
+        TlsError::WrongName => problem(format!("the certificate there is not for `{host}`"))
             .fix("use the name that the certificate is for"),
-        TlsTrouble::Untrusted => problem(format!("the certificate of `{host}` is not signed by a trusted CA"))
+        TlsError::Untrusted => problem(format!("the certificate of `{host}` is not signed by a trusted CA"))
             .fix("if it is your own: `SSL_CERT_FILE=ca.pem ropeway …`, or add it to the certificates of this machine"),
         _ if address::tongue(url).await == Tongue::Http => speaks_plain(url),
         _ => problem(chain(cause)).fix("the port may belong to something that speaks no TLS: correct it"),
@@ -274,7 +276,7 @@ async fn other_path(config: &ServerConfig, server: &HttpServer, url: &Url) -> Op
         let answers = match connected {
             Ok(Ok(())) => true,
             // Whoever asks who we are is somebody.
-            Ok(Err(failed)) => matches!(*failed.cause, ConnectError::NeedsAuth { .. }),
+            Ok(Err(failed)) => matches!(*failed.cause, ConnectErrorKind::NeedsAuth { .. }),
             Err(_) => false,
         };
         if answers {
@@ -285,7 +287,7 @@ async fn other_path(config: &ServerConfig, server: &HttpServer, url: &Url) -> Op
 }
 
 /// An error and its causes in one line.
-fn chain(error: &ConnectError) -> String {
+fn chain(error: &ConnectErrorKind) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -303,13 +305,13 @@ mod tests {
     async fn every_trouble_with_a_certificate_has_its_own_words() {
         let url = Url::parse("https://127.0.0.1:1/mcp").expect("a URL");
         for (trouble, words) in [
-            (TlsTrouble::Expired, "has expired"),
-            (TlsTrouble::NotYetValid, "is not valid yet"),
-            (TlsTrouble::WrongName, "is not for `127.0.0.1`"),
-            (TlsTrouble::Untrusted, "is not signed by a trusted CA"),
-            (TlsTrouble::Other, "the TLS handshake failed: odd"),
+            (TlsError::Expired, "has expired"),
+            (TlsError::NotYetValid, "is not valid yet"),
+            (TlsError::WrongName, "is not for `127.0.0.1`"),
+            (TlsError::Untrusted, "is not signed by a trusted CA"),
+            (TlsError::Other, "the TLS handshake failed: odd"),
         ] {
-            let cause = ConnectError::Tls { trouble, source: "odd".into() };
+            let cause = ConnectErrorKind::Tls { trouble, source: "odd".into() };
             let finding = tls_trouble(&url, trouble, &cause).await;
             assert!(finding.found.contains(words) && finding.fix.is_some(), "{finding:?}");
         }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use ropeway::config::{ServerConfig, StdioServer, Transport};
-use ropeway::mcp::{ConnectError, TlsTrouble};
+use ropeway::mcp::{ConnectErrorKind, TlsError};
 use url::Url;
 
 use super::{Given, address, package, words};
@@ -14,7 +14,7 @@ const USUAL_COMMANDS: [&str; 12] =
     ["npx", "node", "npm", "pnpm", "bunx", "deno", "uvx", "uv", "python3", "pipx", "docker", "podman"];
 
 /// Returns what helps against an error; `said` is what the server wrote to its standard error.
-pub(crate) fn remedy(cause: &ConnectError, config: &ServerConfig, said: &[String], given: Given) -> Option<String> {
+pub(crate) fn remedy(cause: &ConnectErrorKind, config: &ServerConfig, said: &[String], given: Given) -> Option<String> {
     match &config.transport {
         Transport::Stdio(server) => of_process(cause, server, said, given),
         Transport::Http(server) | Transport::Sse(server) => of_address(cause, &Url::parse(&server.url).ok()?),
@@ -22,10 +22,10 @@ pub(crate) fn remedy(cause: &ConnectError, config: &ServerConfig, said: &[String
     }
 }
 
-fn of_process(cause: &ConnectError, server: &StdioServer, said: &[String], given: Given) -> Option<String> {
+fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], given: Given) -> Option<String> {
     let command = server.command.as_str();
     match cause {
-        ConnectError::Spawn { source, .. } => match source.kind() {
+        ConnectErrorKind::Spawn { source, .. } => match source.kind() {
             ErrorKind::NotFound if server.cwd.as_ref().is_some_and(|folder| !folder.is_dir()) => {
                 server.cwd.as_ref().map(|folder| format!("the working directory `{}` does not exist", folder.display()))
             }
@@ -37,22 +37,22 @@ fn of_process(cause: &ConnectError, server: &StdioServer, said: &[String], given
             ErrorKind::PermissionDenied => Some(format!("make it executable: `chmod +x {command}`")),
             _ => None,
         },
-        ConnectError::Timeout { .. } if server.is_package_runner() => {
+        ConnectErrorKind::Timeout { .. } if server.is_package_runner() => {
             let longer = given.words("`--timeout 5m`", "`--timeout 5m`, or `timeouts: {connect: 5m}` in its entry");
             Some(format!(
                 "`{command}` may still have been downloading: run the server once in a terminal, or wait longer with {longer}"
             ))
         }
-        ConnectError::Timeout { .. } => {
+        ConnectErrorKind::Timeout { .. } => {
             Some("run its command in a terminal: it may not be an MCP server, or may wait for input".to_owned())
         }
-        ConnectError::Exited { .. } | ConnectError::Hangup { .. } => words::advice(said, given),
-        ConnectError::Version { .. } => Some("update the server, or ropeway".to_owned()),
+        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => words::advice(said, given),
+        ConnectErrorKind::Version { .. } => Some("update the server, or ropeway".to_owned()),
         _ => None,
     }
 }
 
-fn of_address(cause: &ConnectError, url: &Url) -> Option<String> {
+fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
     let is_refused = |source: &(dyn std::error::Error + 'static)| match source
         .downcast_ref::<std::io::Error>()
         .map(std::io::Error::kind)
@@ -62,54 +62,54 @@ fn of_address(cause: &ConnectError, url: &Url) -> Option<String> {
     };
     let host = url.host_str().unwrap_or_default();
     let words = match cause {
-        ConnectError::Broken(source) if is_refused(source.as_ref()) => {
+        ConnectErrorKind::Broken(source) if is_refused(source.as_ref()) => {
             let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
             format!("nothing listens on {host}{port}: start the server, or correct the URL")
         }
-        ConnectError::Broken(source) if source.to_string().contains("failed to lookup address") => {
+        ConnectErrorKind::Broken(source) if source.to_string().contains("failed to lookup address") => {
             format!("correct the host name `{host}`, or check the network connection")
         }
-        ConnectError::Broken(_) if url.scheme() == "http" => {
+        ConnectErrorKind::Broken(_) if url.scheme() == "http" => {
             format!("the server may expect TLS on this port: try `{}`", with_scheme(url, "https"))
         }
-        ConnectError::Tls { trouble, .. } => return of_tls(*trouble, url),
-        ConnectError::Status { status: 300..400, .. } => {
+        ConnectErrorKind::Tls { trouble, .. } => return of_tls(*trouble, url),
+        ConnectErrorKind::Status { status: 300..400, .. } => {
             "use the URL that it redirects to, if you trust it; a token is not sent to another host".to_owned()
         }
-        ConnectError::Status { status: 403, .. } => {
+        ConnectErrorKind::Status { status: 403, .. } => {
             "the token may lack a permission, or the server refuses this address or `Origin`".to_owned()
         }
-        ConnectError::Status { status: 407, .. } => {
+        ConnectErrorKind::Status { status: 407, .. } => {
             "the proxy needs credentials: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`".to_owned()
         }
-        ConnectError::Status { status: 404 | 405, .. } | ConnectError::Protocol(_) | ConnectError::Refused(_) => {
+        ConnectErrorKind::Status { status: 404 | 405, .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::Refused(_) => {
             "correct the path of the URL; MCP endpoints often end in `/mcp` or `/sse`".to_owned()
         }
-        ConnectError::WebPage { .. } => {
+        ConnectErrorKind::WebPage { .. } => {
             "correct the path of the URL: MCP endpoints often end in `/mcp` or `/sse`; if this is a login page, a proxy needs you to sign in"
                 .to_owned()
         }
-        ConnectError::Status { status: 500.., .. } => {
+        ConnectErrorKind::Status { status: 500.., .. } => {
             "the failure is on the server's side: try again later, or read its log".to_owned()
         }
-        ConnectError::Timeout { .. } => "it may not be an MCP server, or a proxy holds its answers back".to_owned(),
-        ConnectError::Version { .. } => "update the server, or ropeway".to_owned(),
+        ConnectErrorKind::Timeout { .. } => "it may not be an MCP server, or a proxy holds its answers back".to_owned(),
+        ConnectErrorKind::Version { .. } => "update the server, or ropeway".to_owned(),
         _ => return None,
     };
     Some(words)
 }
 
 /// Returns what helps against a failed TLS handshake.
-pub(super) fn of_tls(trouble: TlsTrouble, url: &Url) -> Option<String> {
+pub(super) fn of_tls(trouble: TlsError, url: &Url) -> Option<String> {
     Some(match trouble {
-        TlsTrouble::Expired => "renew it on the server; if the date of this machine is wrong, correct that".to_owned(),
-        TlsTrouble::NotYetValid => "correct the date of this machine".to_owned(),
-        TlsTrouble::WrongName => "use the host name that the certificate is for".to_owned(),
-        TlsTrouble::Untrusted => {
+        TlsError::Expired => "renew it on the server; if the date of this machine is wrong, correct that".to_owned(),
+        TlsError::NotYetValid => "correct the date of this machine".to_owned(),
+        TlsError::WrongName => "use the host name that the certificate is for".to_owned(),
+        TlsError::Untrusted => {
             "if it is your own CA: `SSL_CERT_FILE=ca.pem ropeway …`, or add it to the certificates of this machine"
                 .to_owned()
         }
-        TlsTrouble::NotTls => format!("use `{}` if the server speaks plain HTTP", with_scheme(url, "http")),
+        TlsError::NotTls => format!("use `{}` if the server speaks plain HTTP", with_scheme(url, "http")),
         _ => return None,
     })
 }
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn every_usual_error_has_a_fix_of_its_own() {
         let process = |command: &str| ServerConfig::new("s", StdioServer::new(command, ["-y", "x"]));
-        let missing = || ConnectError::Spawn { program: String::new(), source: ErrorKind::NotFound.into() };
-        let timeout = || ConnectError::Timeout { after: std::time::Duration::from_secs(1), said: None };
-        let exited = || ConnectError::Exited { status: String::new(), said: None };
+        let missing = || ConnectErrorKind::Spawn { program: String::new(), source: ErrorKind::NotFound.into() };
+        let timeout = || ConnectErrorKind::Timeout { after: std::time::Duration::from_secs(1), said: None };
+        let exited = || ConnectErrorKind::Exited { status: String::new(), said: None };
         let said = ["Error: Cannot find module 'x'".to_owned()];
         for (cause, command, expected) in [
             (missing(), "npxx", "did you mean `npx`?"),
@@ -148,20 +148,20 @@ mod tests {
             assert!(fix.contains(expected), "{command}: {fix}");
         }
         let address = |url: &str| ServerConfig::new("s", HttpServer::new(url));
-        let broken = |kind: ErrorKind| ConnectError::Broken(Box::new(std::io::Error::from(kind)));
-        let status = |status: u16| ConnectError::Status { status, said: None };
-        let tls = |trouble| ConnectError::Tls { trouble, source: "".into() };
+        let broken = |kind: ErrorKind| ConnectErrorKind::Broken(Box::new(std::io::Error::from(kind)));
+        let status = |status: u16| ConnectErrorKind::Status { status, said: None };
+        let tls = |trouble| ConnectErrorKind::Tls { trouble, source: "".into() };
         for (cause, url, expected) in [
             (broken(ErrorKind::ConnectionRefused), "http://u:p@h:9/mcp", "nothing listens on h:9"),
             (broken(ErrorKind::UnexpectedEof), "http://u:p@h:9/mcp?k=v", "try `https://h:9/mcp`"),
-            (ConnectError::Broken("failed to lookup address".into()), "http://h/mcp", "correct the host name `h`"),
-            (tls(TlsTrouble::NotTls), "https://u:p@h:9/mcp", "use `http://h:9/mcp`"),
-            (tls(TlsTrouble::Untrusted), "https://h/mcp", "SSL_CERT_FILE"),
+            (ConnectErrorKind::Broken("failed to lookup address".into()), "http://h/mcp", "correct the host name `h`"),
+            (tls(TlsError::NotTls), "https://u:p@h:9/mcp", "use `http://h:9/mcp`"),
+            (tls(TlsError::Untrusted), "https://h/mcp", "SSL_CERT_FILE"),
             (status(302), "http://h/mcp", "redirects to"),
             (status(403), "http://h/mcp", "lack a permission"),
             (status(404), "http://h/mcp", "correct the path"),
             (status(502), "http://h/mcp", "server's side"),
-            (ConnectError::WebPage { said: None }, "http://h/mcp", "login page"),
+            (ConnectErrorKind::WebPage { said: None }, "http://h/mcp", "login page"),
         ] {
             let fix = remedy(&cause, &address(url), &[], Given::Line).unwrap_or_default();
             assert!(fix.contains(expected), "{cause}: {fix}");

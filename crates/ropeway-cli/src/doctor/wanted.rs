@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ropeway::config::{ServerEntry, ToolSettings};
-use ropeway::registry::{Shape, ShapeError};
+use ropeway::registry::{ToolShape, ToolShapeError};
 use ropeway::tool::Tool;
 
 use super::finding::Finding;
@@ -22,8 +22,8 @@ pub(super) fn check(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Vec<Finding
     look(entry, tools).unwrap_or_else(|error| vec![Finding::problem(CHECK, Exit::Usage, error.to_string())])
 }
 
-fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, ShapeError> {
-    let left = Shape::new(entry)?.apply_all(tools.iter().cloned());
+fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, ToolShapeError> {
+    let left = ToolShape::new(entry)?.apply_all(tools.iter().cloned());
     let mut findings = Vec::new();
     if left.is_empty() {
         findings.push(
@@ -62,10 +62,10 @@ fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, Sh
 }
 
 /// Does the pattern match the name of any tool?
-fn matches_any(pattern: &str, entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<bool, ShapeError> {
+fn matches_any(pattern: &str, entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<bool, ToolShapeError> {
     let mut only = entry.clone();
     only.tools = ToolSettings::default();
     only.tools.allow = vec![pattern.to_owned()];
-    let shape = Shape::new(&only)?;
+    let shape = ToolShape::new(&only)?;
     Ok(tools.iter().any(|tool| shape.apply(tool.clone()).is_some()))
 }

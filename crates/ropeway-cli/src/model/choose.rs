@@ -2,7 +2,7 @@
 
 use ropeway::config::{ChatSettings, ProviderName};
 use ropeway::message::Dialect;
-use ropeway::provider::{KeyHeader, Provider, Settings};
+use ropeway::provider::{KeyHeader, Provider, ProviderSettings};
 use ropeway::secret::Secret;
 
 use super::local::{self, Found};
@@ -148,14 +148,14 @@ fn provider_of(provider: Option<ProviderName>, base_url: Option<&str>) -> Option
 ///
 /// Who stands in for OpenAI at `OPENAI_BASE_URL` is spoken to in Chat Completions, be OpenAI named or found by its key: few
 /// others speak Responses. One who does is named together with the place: `--provider openai --base-url URL`.
-fn usual(vendor: &Vendor, around: &Around<'_>) -> Settings {
+fn usual(vendor: &Vendor, around: &Around<'_>) -> ProviderSettings {
     if let Some(local) = around.locals.iter().find(|local| local.name == vendor.name) {
         return local.settings();
     }
     let dialect = vendor.name.dialect();
     let mut settings = match vendor.url {
-        None => Settings::from_variables(dialect, around.variable),
-        Some(url) => Settings::new(dialect).with_base_url(url),
+        None => ProviderSettings::from_variables(dialect, around.variable),
+        Some(url) => ProviderSettings::new(dialect).with_base_url(url),
     };
     // Which of its variables holds the key, the table of providers says.
     settings.key = None;
@@ -166,11 +166,11 @@ fn usual(vendor: &Vendor, around: &Around<'_>) -> Settings {
 }
 
 /// Where a provider is when nobody says otherwise.
-fn own_url(vendor: &Vendor, usual: &Settings) -> String {
+fn own_url(vendor: &Vendor, usual: &ProviderSettings) -> String {
     match vendor.url {
         Some(url) => url.to_owned(),
         None if vendor.keys.is_empty() => usual.base_url.clone(),
-        None => Settings::new(vendor.name.dialect()).base_url,
+        None => ProviderSettings::new(vendor.name.dialect()).base_url,
     }
 }
 
@@ -198,13 +198,18 @@ fn is_at(url: &str, own: &str, usual: &str) -> bool {
 }
 
 /// The settings with this key, sent as the dialect sends keys.
-fn with_key(mut settings: Settings, key: Secret) -> Settings {
-    settings.key_header = Settings::new(settings.dialect).key_header;
+fn with_key(mut settings: ProviderSettings, key: Secret) -> ProviderSettings {
+    settings.key_header = ProviderSettings::new(settings.dialect).key_header;
     settings.with_key(key)
 }
 
 /// The settings with the key of a variable, sent as the provider wants that one to be sent.
-fn with_key_of(settings: Settings, vendor: &Vendor, name: &str, around: &Around<'_>) -> Result<Settings, Failure> {
+fn with_key_of(
+    settings: ProviderSettings,
+    vendor: &Vendor,
+    name: &str,
+    around: &Around<'_>,
+) -> Result<ProviderSettings, Failure> {
     let mut settings = with_key(settings, around.key(name)?);
     if vendor.keys.iter().any(|key| key.variable == name && key.is_token) {
         settings.key_header = KeyHeader::Bearer;
@@ -213,7 +218,11 @@ fn with_key_of(settings: Settings, vendor: &Vendor, name: &str, around: &Around<
 }
 
 /// The settings with the first of the provider's keys that is set, if one is.
-fn with_usual_key(settings: Settings, vendor: &Vendor, around: &Around<'_>) -> Result<Settings, Failure> {
+fn with_usual_key(
+    settings: ProviderSettings,
+    vendor: &Vendor,
+    around: &Around<'_>,
+) -> Result<ProviderSettings, Failure> {
     match vendor.variables().find(|name| around.get(name).is_some()) {
         Some(name) => with_key_of(settings, vendor, name, around),
         None => Ok(settings),
@@ -260,14 +269,14 @@ fn reason(vendor: &Vendor, around: &Around<'_>) -> Option<&'static str> {
 /// Where a model is, before it is known which.
 struct Place {
     vendor: &'static Vendor,
-    settings: Settings,
+    settings: ProviderSettings,
     /// Is it where this provider is when nobody says otherwise?
     is_own: bool,
     why: String,
 }
 
 impl Place {
-    fn found(vendor: &'static Vendor, settings: Settings, why: String) -> Self {
+    fn found(vendor: &'static Vendor, settings: ProviderSettings, why: String) -> Self {
         let is_own = same_url(&settings.base_url, &own_url(vendor, &settings));
         Self { vendor, settings, is_own, why }
     }
@@ -309,7 +318,7 @@ fn first(models: &[String]) -> Option<String> {
 }
 
 /// Who hears what is said: a provider, and the host; where somebody else stands in for it, only the host is known.
-fn heard_by(vendor: &Vendor, settings: &Settings, is_own: bool) -> String {
+fn heard_by(vendor: &Vendor, settings: &ProviderSettings, is_own: bool) -> String {
     let host = url::Url::parse(&settings.base_url).ok().and_then(|url| {
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         Some(format!("{}{port}", url.host_str()?))

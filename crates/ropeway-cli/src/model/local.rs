@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ropeway::config::ProviderName;
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Proxy, Settings};
+use ropeway::provider::{Provider, ProviderSettings, Proxy};
 use tokio::task::JoinSet;
 
 use super::vendor::vendor;
@@ -32,8 +32,8 @@ pub(crate) struct Local {
 
 impl Local {
     /// How it is talked to.
-    pub(super) fn settings(self) -> Settings {
-        Settings::new(Dialect::Chat).with_base_url(format!("http://127.0.0.1:{}/v1", self.port))
+    pub(super) fn settings(self) -> ProviderSettings {
+        ProviderSettings::new(Dialect::Chat).with_base_url(format!("http://127.0.0.1:{}/v1", self.port))
     }
 
     /// What people call what usually listens there.

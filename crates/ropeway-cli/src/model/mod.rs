@@ -14,7 +14,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use ropeway::config::{ChatSettings, ProviderName};
 use ropeway::message::Dialect;
-use ropeway::provider::Settings;
+use ropeway::provider::ProviderSettings;
 use ropeway::secret::Secret;
 
 use self::choose::{choose, list};
@@ -55,7 +55,7 @@ fn provider_parser() -> impl clap::builder::TypedValueParser<Value = ProviderNam
 #[derive(Clone, Debug)]
 pub(crate) struct ModelChoice {
     /// The provider, with its key.
-    pub(crate) provider: Settings,
+    pub(crate) provider: ProviderSettings,
     /// The model.
     pub(crate) model: String,
     /// Who hears what is said: the provider, and its host.
@@ -93,7 +93,7 @@ impl ModelArgs {
     /// A choice that fails is told, too, and its address with it.
     fn hide_secrets(&self) {
         if let Some(url) = &self.base_url {
-            veil::hide(&Settings::new(Dialect::Chat).with_base_url(url).secrets());
+            veil::hide(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());
         }
     }
 }

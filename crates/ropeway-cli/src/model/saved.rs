@@ -148,13 +148,13 @@ impl ModelArgs {
 #[cfg(test)]
 mod tests {
     use ropeway::message::Dialect;
-    use ropeway::provider::Settings;
-    use ropeway::secret::{Mask, Secret};
+    use ropeway::provider::ProviderSettings;
+    use ropeway::secret::{Redactor, Secret};
 
     use super::*;
 
     fn saved(url: &str, args: &ModelArgs) -> SavedModel {
-        let provider = Settings::new(Dialect::Chat).with_base_url(url);
+        let provider = ProviderSettings::new(Dialect::Chat).with_base_url(url);
         let choice = ModelChoice { provider, model: "m".into(), place: "here".into(), why: String::new() };
         SavedModel::new(args, &choice)
     }
@@ -172,7 +172,7 @@ mod tests {
     fn a_secret_in_the_path_of_a_url_is_not_saved() {
         let url = "http://127.0.0.1:8080/a-path-with-the-saved-token/v1";
         let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
-        veil::hide(&Mask::new([&Secret::new("a-path-with-the-saved-token")]));
+        veil::hide(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
         let model = model.redacted();
         assert_eq!((model.base_url.as_deref(), model.endpoint.as_str()), (None, "http://127.0.0.1:8080"));
     }

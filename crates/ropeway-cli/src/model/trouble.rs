@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::message::Dialect;
-use ropeway::provider::{ProviderError, Settings};
+use ropeway::provider::{ProviderError, ProviderSettings};
 
 use super::local::{Found, Local};
 use super::vendor::{Vendor, with_keys};
@@ -49,7 +49,7 @@ fn not_set(secrets: &[String]) -> String {
 }
 
 /// A key of the environment that does not go where a file says: the file has to name it.
-pub(super) fn key_withheld(name: &str, settings: &Settings, file: Option<&Path>) -> Failure {
+pub(super) fn key_withheld(name: &str, settings: &ProviderSettings, file: Option<&Path>) -> Failure {
     let url = shown(settings);
     let file = file.map_or_else(|| "the configuration".to_owned(), |file| format!("`{}`", file.display()));
     Failure::new(Exit::NeedsAuth, format!("the key in `{name}` is not sent to `{url}`, which {file} names"))
@@ -79,7 +79,7 @@ pub(super) fn unusable(error: &ProviderError) -> Failure {
 }
 
 /// A provider that does not tell its models.
-pub(super) fn not_listed(settings: &Settings, error: &ProviderError) -> Failure {
+pub(super) fn not_listed(settings: &ProviderSettings, error: &ProviderError) -> Failure {
     let url = shown(settings);
     let failure = Failure::provider(format!("the models at `{url}` could not be listed"), error);
     let has_path = url.trim_end_matches('/').split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
@@ -93,7 +93,7 @@ pub(super) fn not_listed(settings: &Settings, error: &ProviderError) -> Failure 
 }
 
 /// A server without a model to talk to.
-pub(super) fn no_model(settings: &Settings) -> Failure {
+pub(super) fn no_model(settings: &ProviderSettings) -> Failure {
     Failure::usage(format!("there is no model at `{}`", shown(settings)))
         .hint("name one with `--model`, if it is not listed")
 }
@@ -138,7 +138,7 @@ fn named(models: &[String]) -> String {
 }
 
 /// The address of a provider, without what must not be seen of it.
-fn shown(settings: &Settings) -> String {
+fn shown(settings: &ProviderSettings) -> String {
     let mask = settings.secrets();
     let Ok(mut url) = url::Url::parse(&settings.base_url) else { return mask.hide(&settings.base_url).into_owned() };
     // What cannot have credentials has none to be shown.

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use ropeway::config::{ChatReview, Reference, Review, ServerReview, TransportReview, review};
+use ropeway::config::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
 
 use super::store::ownership_problem;
 use super::summary::{Fact, Section, Summary};
@@ -50,7 +50,7 @@ impl TrustReview {
     }
 
     /// The same of a review that is made already.
-    pub(crate) fn of(path: &Path, review: &Review, beside: Vec<Section>) -> Self {
+    pub(crate) fn of(path: &Path, review: &ConfigReview, beside: Vec<Section>) -> Self {
         let mut sections: Vec<Section> = review.servers.iter().map(server).collect();
         sections.extend(review.chat.as_ref().map(chat));
         sections.extend(whole(review));
@@ -123,7 +123,7 @@ impl TrustReview {
 }
 
 impl Counts {
-    fn of(review: &Review) -> Self {
+    fn of(review: &ConfigReview) -> Self {
         let mut counts = Self {
             variables: review.variables.len(),
             files: review.files.len(),
@@ -227,7 +227,7 @@ fn chat(chat: &ChatReview) -> Section {
     section
 }
 
-fn whole(review: &Review) -> Option<Section> {
+fn whole(review: &ConfigReview) -> Option<Section> {
     let mut section = Section::new(WHOLE);
     review.variables.iter().for_each(|name| section.add("reads variable", name));
     for file in &review.files {
@@ -239,7 +239,7 @@ fn whole(review: &Review) -> Option<Section> {
     (!section.facts.is_empty()).then_some(section)
 }
 
-fn list(references: &[Reference]) -> String {
+fn list(references: &[ValueReference]) -> String {
     references.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

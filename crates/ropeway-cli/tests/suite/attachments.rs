@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use ropeway::message::Dialect;
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use serde_json::{Value, json};
 
 use crate::chat::{Model, said};
@@ -16,7 +16,7 @@ use crate::chat_terminal::{CTRL_D, PROMPT, Window};
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
 
 fn saying(texts: &[&str]) -> Model {
-    Model::saying(texts.iter().map(|text| Saying::text(*text)))
+    Model::saying(texts.iter().map(|text| ScriptedReply::text(*text)))
 }
 
 impl Model {
@@ -119,7 +119,7 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         ("gemini", Dialect::Gemini),
         ("chat", Dialect::Chat),
     ] {
-        let model = Model::answering([Saying::text("Seen.").answer(dialect)]);
+        let model = Model::answering([ScriptedReply::text("Seen.").answer(dialect)]);
         model.place.write("notes.txt", "buy milk");
         std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
         std::fs::write(model.place.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, ModelServer, Saying, Script};
+use ropeway::testing::{ModelAnswer, ModelServer, Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn saying(sayings: impl IntoIterator<Item = Saying>) -> Self {
+    pub(crate) fn saying(sayings: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self::answering(sayings.into_iter().map(|saying| saying.answer(Dialect::Chat)))
     }
 
@@ -112,7 +112,7 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn one_message_prints_what_the_model_says_and_nothing_else() {
-    let model = Model::saying([Saying::text("Hello, \u{1b}[31myou.\u{1b}[0m")]);
+    let model = Model::saying([ScriptedReply::text("Hello, \u{1b}[31myou.\u{1b}[0m")]);
     let run = model.run(&["-p", "hi", "--system", "Be kind."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Hello, you.\n", DEMO));
     assert_eq!(model.heard(), said(&[("system", "Be kind."), ("user", "hi")]));
@@ -125,7 +125,7 @@ fn one_message_prints_what_the_model_says_and_nothing_else() {
 
 #[test]
 fn a_message_comes_from_standard_input_too() {
-    let model = Model::saying([Saying::text("a lot")]);
+    let model = Model::saying([ScriptedReply::text("a lot")]);
     let run = model.fed(&["-p", "-", "--no-tools"], "what\nis this?\n").expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("a lot\n", ""));
     assert_eq!(model.heard(), said(&[("user", "what\nis this?\n")]));
@@ -134,12 +134,12 @@ fn a_message_comes_from_standard_input_too() {
 
 #[test]
 fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
-    let calls = Saying::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
+    let calls = ScriptedReply::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
         "b",
         "fail",
         json!({"message": "on purpose"}),
     );
-    let model = Model::saying([calls, Saying::text("It is 42.")]);
+    let model = Model::saying([calls, ScriptedReply::text("It is 42.")]);
     let run = model.run(&["-p", "6*7?", "--yes"]).expect(0);
     assert_eq!(run.stdout, "I count.\nIt is 42.\n");
     let lines: Vec<String> = run.stderr.lines().skip(1).map(timeless).collect();
@@ -154,8 +154,8 @@ fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
 
 #[test]
 fn pictures_are_told_by_size_and_kept_on_request() {
-    let call = || Saying::call("a", "chart", json!({"values": [3, 1, 2]}));
-    let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), Saying::text(text)]);
+    let call = || ScriptedReply::call("a", "chart", json!({"values": [3, 1, 2]}));
+    let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), ScriptedReply::text(text)]);
     let model = Model::saying(answers.into_iter().flatten());
     let run = model.run(&["-p", "draw"]).expect(0);
     assert!(run.stderr.contains("\n    image/png, "), "{}", run.stderr);
@@ -170,8 +170,8 @@ fn pictures_are_told_by_size_and_kept_on_request() {
 
 #[test]
 fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
-    let call = Saying::reasoning("hm").and_call("a", "calculate", json!({"expression": "1+1"}));
-    let model = Model::saying([call, Saying::text("It is 2.")]);
+    let call = ScriptedReply::reasoning("hm").and_call("a", "calculate", json!({"expression": "1+1"}));
+    let model = Model::saying([call, ScriptedReply::text("It is 2.")]);
     let run = model.run(&["-p", "1+1?", "--json"]).expect(0);
     assert_eq!(run.stderr, "");
     let steps: Vec<Value> =
@@ -207,7 +207,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
         serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
     };
     let refused = ModelAnswer::json(401, &json!({"error": {"message": "Incorrect key"}}));
-    let events = Saying::text("one two").events(Dialect::Chat);
+    let events = ScriptedReply::text("one two").events(Dialect::Chat);
     let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let broken = ModelAnswer::events(&events[..half]);
     for (answer, code, words) in [
@@ -223,14 +223,14 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
     let run = Model::saying([]).run(&["-p", "hi", "--json", "--resume", "nothing.json"]).expect(2);
     assert_eq!(last(&run), json!({"step": "failed", "error": "there is no file `nothing.json`", "exit": 2}));
     // A limit is an outcome.
-    let call = Saying::call("a", "calculate", json!({"expression": "1"}));
+    let call = ScriptedReply::call("a", "calculate", json!({"expression": "1"}));
     let run = Model::saying([call]).run(&["-p", "hi", "--json", "--max-steps", "1"]).expect(1);
     assert_eq!(last(&run)["step"], "final");
 }
 
 #[test]
 fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
-    let again = |id: &str| Saying::call(id, "calculate", json!({"expression": "1"}));
+    let again = |id: &str| ScriptedReply::call(id, "calculate", json!({"expression": "1"}));
     let model = Model::saying(["a", "b", "c"].map(again));
     let run = model.run(&["-p", "go", "--max-steps", "2"]).expect(1);
     let end = "error: the turn has ended: the limit of 2 steps is reached\n  `--max-steps` allows more\n";
@@ -259,8 +259,8 @@ fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
 
 #[test]
 fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
-    let call = || Saying::call("a", "fail", json!({}));
-    let model = Model::saying([call(), Saying::text("Then not."), call(), Saying::text("No.")]);
+    let call = || ScriptedReply::call("a", "fail", json!({}));
+    let model = Model::saying([call(), ScriptedReply::text("Then not."), call(), ScriptedReply::text("No.")]);
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
@@ -275,7 +275,7 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
 
 #[test]
 fn advice_names_one_tool_whatever_its_server_calls_it() {
-    let model = Model::saying([Saying::call("a", "mcp_s__", json!({})), Saying::text("Then not.")]);
+    let model = Model::saying([ScriptedReply::call("a", "mcp_s__", json!({})), ScriptedReply::text("Then not.")]);
     let star = json!({"name": "*", "inputSchema": {"type": "object"}});
     model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
     let run = model.run(&["-p", "go"]).expect(0);
@@ -304,8 +304,8 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
 
 #[test]
 fn a_conversation_is_saved_and_gone_on_with() {
-    let call = Saying::call("a", "calculate", json!({"expression": "2+2"}));
-    let model = Model::saying([call, Saying::text("Four."), Saying::text("Yes.")]);
+    let call = ScriptedReply::call("a", "calculate", json!({"expression": "2+2"}));
+    let model = Model::saying([call, ScriptedReply::text("Four."), ScriptedReply::text("Yes.")]);
     model.run(&["-p", "2+2?", "--save", "talk.json"]).expect(0);
     let run = model.run(&["-p", "sure?", "--resume", "talk.json", "--save", "talk.json"]).expect(0);
     assert_eq!(run.stdout, "Yes.\n");
@@ -334,7 +334,7 @@ fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_i
     let long = json!({"name": "long", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
     let result = json!({"content": [{"type": "text", "text": "secret ".repeat(15_000)}]});
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
-        let call = Saying::call("a", "mcp_scripted_long", json!({})).answer(Dialect::Chat);
+        let call = ScriptedReply::call("a", "mcp_scripted_long", json!({})).answer(Dialect::Chat);
         let model = Model::answering([call, ModelAnswer::silence()]);
         model.place.configure(&[entry("scripted", &Script::default().tool(long.clone(), result.clone()))]);
         let temporary = model.place.path().join("tmp");
@@ -364,7 +364,7 @@ fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_i
 
 #[test]
 fn a_conversation_is_for_its_owner_alone_whatever_was_there_before() {
-    let model = Model::saying([Saying::text("Hello!")]);
+    let model = Model::saying([ScriptedReply::text("Hello!")]);
     let path = model.place.write("talk.json", "");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("permissions");
     model.run(&["-p", "hi", "--no-tools", "--save", "talk.json"]).expect(0);
@@ -378,7 +378,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
 
 #[test]
 fn each_line_of_a_script_is_a_message_or_a_command() {
-    let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
+    let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
     let run = model.fed(&[], "first\n\n/model cockatoo --force\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
     assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
@@ -407,8 +407,15 @@ fn the_help_fits_into_a_hundred_columns() {
 
 #[test]
 fn the_rules_of_the_file_count() {
-    let call = || Saying::call("a", "mcp_demo_fail", json!({"message": "made"}));
-    let model = Model::saying([call(), Saying::text("1"), call(), Saying::text("2"), call(), Saying::text("3")]);
+    let call = || ScriptedReply::call("a", "mcp_demo_fail", json!({"message": "made"}));
+    let model = Model::saying([
+        call(),
+        ScriptedReply::text("1"),
+        call(),
+        ScriptedReply::text("2"),
+        call(),
+        ScriptedReply::text("3"),
+    ]);
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
     let rules = |rules: Value| {
         let file = json!({"servers": [demo], "chat": {"tools": rules}});
@@ -439,7 +446,7 @@ fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
 
 #[test]
 fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
-    let model = Model::saying([Saying::text("ok")]);
+    let model = Model::saying([ScriptedReply::text("ok")]);
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
     model.place.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
     let run = model.run(&["-p", "hi"]).expect(0);
@@ -455,7 +462,7 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
 
 #[test]
 fn a_reader_that_leaves_has_what_it_wanted() {
-    let events = Saying::text("one two").events(Dialect::Chat);
+    let events = ScriptedReply::text("one two").events(Dialect::Chat);
     let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
     let mut running = model.chat(&["-p", "hi"]).start();
@@ -488,10 +495,16 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
 
 #[test]
 fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal() {
-    let ask = || Saying::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
-    let elicit = Saying::call("b", "mcp_scripted_elicit", json!({}));
-    let model =
-        Model::saying([ask(), Saying::text("No."), ask(), Saying::text("Cheese."), elicit, Saying::text("Yes.")]);
+    let ask = || ScriptedReply::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
+    let elicit = ScriptedReply::call("b", "mcp_scripted_elicit", json!({}));
+    let model = Model::saying([
+        ask(),
+        ScriptedReply::text("No."),
+        ask(),
+        ScriptedReply::text("Cheese."),
+        elicit,
+        ScriptedReply::text("Yes."),
+    ]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let run = model.run(&["-p", "go", "--yes"]).expect(0);
     assert_eq!(run.stdout, "No.\n");

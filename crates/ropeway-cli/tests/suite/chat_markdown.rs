@@ -1,7 +1,7 @@
 //! `ropeway chat` on a terminal: Markdown, widths, line breaks in messages, and what is shown beside the text.
 
 use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, Saying};
+use ropeway::testing::{ModelAnswer, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::chat::Model;
@@ -33,7 +33,7 @@ fn coloured(command: &mut std::process::Command) {
 
 /// A chat in which the model says this once, and the lines that it took on a terminal of so many columns.
 fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> Vec<String> {
-    let model = Model::saying([Saying::text(text)]);
+    let model = Model::saying([ScriptedReply::text(text)]);
     let mut window = Window::sized(model.chat(&[&["--no-tools"], arguments].concat()), columns, change);
     window.say("go");
     window.see("\u{1b}[?2004l");
@@ -110,9 +110,9 @@ fn without_colours_markers_show_the_structure() {
 fn text_stays_as_it_came_where_nothing_else_is_wanted() {
     let source: Vec<&str> = TEXT.lines().collect();
     assert_eq!(lines(TEXT, 40, &["--plain"], coloured), source);
-    let model = Model::saying([Saying::text(TEXT)]);
+    let model = Model::saying([ScriptedReply::text(TEXT)]);
     assert_eq!(model.chat(&["--no-tools", "-p", "go"]).run().expect(0).stdout, TEXT);
-    let model = Model::saying([Saying::text(TEXT)]);
+    let model = Model::saying([ScriptedReply::text(TEXT)]);
     let window = Window::sized(model.chat(&["--no-tools", "-p", "go"]), 40, |command| {
         command.env("TERM", "dumb");
     });
@@ -121,7 +121,7 @@ fn text_stays_as_it_came_where_nothing_else_is_wanted() {
 
 #[test]
 fn rendering_is_switched_off_and_on_in_a_chat() {
-    let model = Model::saying(["**one**", "**two**", "**three**"].map(Saying::text));
+    let model = Model::saying(["**one**", "**two**", "**three**"].map(ScriptedReply::text));
     let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
     window.say("a");
     window.see("\u{1b}[1mone\u{1b}[0m\r\n");
@@ -140,7 +140,7 @@ fn rendering_is_switched_off_and_on_in_a_chat() {
 
 #[test]
 fn words_are_shown_while_the_rest_is_on_its_way_and_a_resize_counts() {
-    let events = Saying::text("one two three four five six seven eight").events(Dialect::Chat);
+    let events = ScriptedReply::text("one two three four five six seven eight").events(Dialect::Chat);
     let at = events.find("five").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..at]).wait().then(&events[at..])]);
     let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
@@ -156,7 +156,7 @@ fn words_are_shown_while_the_rest_is_on_its_way_and_a_resize_counts() {
 
 #[test]
 fn a_message_has_line_breaks_by_three_keys() {
-    let model = Model::saying([Saying::text("Read.")]);
+    let model = Model::saying([ScriptedReply::text("Read.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("one\\\rtwo\u{a}three\u{1b}\rfour\\\\");
     window.see("Read.");
@@ -168,11 +168,11 @@ fn a_message_has_line_breaks_by_three_keys() {
 
 #[test]
 fn a_line_that_is_typed_ahead_is_sent_at_the_next_prompt() {
-    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     for terminal in ["xterm-256color", "dumb"] {
         let first = ModelAnswer::events(&events[..at]).wait().then(&events[at..]);
-        let model = Model::answering([first, Saying::text("Heard.").answer(Dialect::Chat)]);
+        let model = Model::answering([first, ScriptedReply::text("Heard.").answer(Dialect::Chat)]);
         let mut window = Window::sized(model.chat(&["--no-tools"]), 80, |command| {
             command.env("TERM", terminal);
         });
@@ -233,8 +233,9 @@ fn a_provider_that_hangs_delays_the_list_of_models_for_seconds_only() {
 
 #[test]
 fn the_whole_result_of_a_call_is_shown_on_request() {
-    let call = |id: &str, text: &str| Saying::call(id, "fail", json!({"message": text}));
-    let model = Model::saying([call("a", "one\ntwo\nthree"), call("b", "four\u{1b}[2J\nfive"), Saying::text("Done.")]);
+    let call = |id: &str, text: &str| ScriptedReply::call(id, "fail", json!({"message": text}));
+    let model =
+        Model::saying([call("a", "one\ntwo\nthree"), call("b", "four\u{1b}[2J\nfive"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("go");
     window.see("(and 2 more lines)");
@@ -255,7 +256,7 @@ fn the_whole_result_of_a_call_is_shown_on_request() {
 
 #[test]
 fn the_cost_is_shown_where_the_provider_states_it() {
-    let model = Model::saying([Saying::text("A.").charging(0.0012), Saying::text("B.")]);
+    let model = Model::saying([ScriptedReply::text("A.").charging(0.0012), ScriptedReply::text("B.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("a");
     window.see("10 tokens read, 5 written · $0.0012 · ");
@@ -264,7 +265,7 @@ fn the_cost_is_shown_where_the_provider_states_it() {
     assert!(usage.contains("10 tokens read, 5 written · ") && !usage.contains('$'), "{usage}");
     window.press(CTRL_D);
     window.end().expect(0);
-    let model = Model::saying([Saying::text("A.").charging(0.25)]);
+    let model = Model::saying([ScriptedReply::text("A.").charging(0.25)]);
     let run = model.chat(&["--no-tools", "--json", "-p", "a"]).run().expect(0);
     let last: Value = serde_json::from_str(run.stdout.lines().last().expect("a line")).expect("JSON");
     assert_eq!(last["usage"]["cost"], 0.25);
@@ -272,7 +273,7 @@ fn the_cost_is_shown_where_the_provider_states_it() {
 
 #[test]
 fn ctrl_c_in_the_midst_of_text_leaves_the_cursor_on_a_clean_line() {
-    let events = Saying::text("It was **a dark** night").events(Dialect::Chat);
+    let events = ScriptedReply::text("It was **a dark** night").events(Dialect::Chat);
     let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let stalled = || ModelAnswer::events(&events[..at]).stall();
     for columns in [20, 80] {

@@ -1,6 +1,6 @@
 //! Which model `ropeway chat` talks to, and what it says when that one does not answer.
 
-use ropeway::testing::{ModelAnswer, Saying};
+use ropeway::testing::{ModelAnswer, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;
@@ -23,7 +23,7 @@ fn what_a_provider_refuses_is_not_explained_by_the_server() {
 
 #[test]
 fn the_rules_of_a_chat_hold_when_its_address_is_not_known() {
-    let model = Model::saying([Saying::text("ok")]);
+    let model = Model::saying([ScriptedReply::text("ok")]);
     let file = "chat: {base_url: 'https://${NO_SUCH_HOST}/v1', system: Be kind., tools: {deny: ['*']}}\nservers: []\n";
     model.place.write("ropeway.yaml", file);
     let lost = model.place.run("chat -p hi").expect(2);
@@ -44,7 +44,7 @@ fn the_rules_of_a_chat_hold_when_its_address_is_not_known() {
 
 #[test]
 fn what_is_secret_in_an_address_is_hidden_and_a_word_that_stands_in_for_a_key_is_not() {
-    let model = Model::saying([Saying::text("pass-w0rd and t0ken-t0ken, as ollama has it")]);
+    let model = Model::saying([ScriptedReply::text("pass-w0rd and t0ken-t0ken, as ollama has it")]);
     let url = format!("{}/v1?token=t0ken-t0ken", model.server.url().replace("http://", "http://ada:pass-w0rd@"));
     let words = ["-p", "hi", "--base-url", &url, "--key-env", "PARROT_KEY", "--no-tools", "--model", "parrot"];
     let run = model.place.ropeway(&[&["chat"], &words[..]].concat()).with(|command| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use ropeway::message::Dialect;
-use ropeway::testing::{Fault, ModelAnswer, On, Saying, Script};
+use ropeway::testing::{Fault, FaultTrigger, ModelAnswer, Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -176,7 +176,7 @@ impl Window {
 
 #[test]
 fn a_person_talks_and_leaves_with_ctrl_d() {
-    let model = Model::saying([Saying::text("Hello!"), Saying::text("Again.")]);
+    let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&[]));
     let header = window.see("/help shows what can be typed");
     assert!(header.contains("built-in demo server") && header.contains("parrot · "), "{header}");
@@ -203,7 +203,7 @@ fn a_person_talks_and_leaves_with_ctrl_d() {
 
 #[test]
 fn a_paste_of_several_lines_is_one_message() {
-    let model = Model::saying([Saying::text("Read.")]);
+    let model = Model::saying([ScriptedReply::text("Read.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("\u{1b}[200~one\rtwo\u{1b}[201~");
     window.see("Read.");
@@ -215,13 +215,13 @@ fn a_paste_of_several_lines_is_one_message() {
 
 #[test]
 fn calls_that_may_change_something_are_asked_about() {
-    let call = |id: &str, words: &str| Saying::call(id, "fail", json!({"message": words}));
+    let call = |id: &str, words: &str| ScriptedReply::call(id, "fail", json!({"message": words}));
     let model = Model::saying([
         call("a", "first"),
         call("b", "second"),
         call("c", "third"),
         call("d", "fourth"),
-        Saying::text("Done."),
+        ScriptedReply::text("Done."),
     ]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
@@ -258,19 +258,19 @@ fn shell() -> Value {
 }
 
 /// A chat with a server `files` of a configuration file that has a note.
-fn noting(sayings: impl IntoIterator<Item = Saying>) -> Model {
+fn noting(sayings: impl IntoIterator<Item = ScriptedReply>) -> Model {
     let model = Model::saying(sayings);
     let script = Script::default().tool(note(), json!({"content": [{"type": "text", "text": "noted"}]}));
     model.place.configure(&[entry("files", &script)]);
     model
 }
 
-fn write_note(id: &str) -> Saying {
-    Saying::call(id, "mcp_files_note", json!({"text": id, "shell": "sh"}))
+fn write_note(id: &str) -> ScriptedReply {
+    ScriptedReply::call(id, "mcp_files_note", json!({"text": id, "shell": "sh"}))
 }
 
-fn change_note(id: &str) -> Saying {
-    Saying::call(id, "mcp_files_grow", json!({"name": "note", "definition": shell()}))
+fn change_note(id: &str) -> ScriptedReply {
+    ScriptedReply::call(id, "mcp_files_grow", json!({"name": "note", "definition": shell()}))
 }
 
 /// Waits until a changed tool is asked about. A call that is made before the change is known here is refused instead, and the
@@ -312,7 +312,8 @@ fn a_tool_that_was_always_allowed_is_asked_about_again_when_it_changes() {
 
 #[test]
 fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() {
-    let sayings = [write_note("a"), Saying::text("One."), write_note("b"), change_note("c"), Saying::text("Two.")];
+    let sayings =
+        [write_note("a"), ScriptedReply::text("One."), write_note("b"), change_note("c"), ScriptedReply::text("Two.")];
     let model = noting(sayings.into_iter().chain(["d", "e", "f", "g"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
@@ -337,7 +338,7 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
 
 #[test]
 fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
-    let echo = |id: &str| Saying::call(id, "mcp_files_echo", json!({"message": id}));
+    let echo = |id: &str| ScriptedReply::call(id, "mcp_files_echo", json!({"message": id}));
     let sayings = [write_note("a"), echo("b"), write_note("c"), change_note("d")].into_iter();
     let model = noting(sayings.chain(["e", "f", "g", "h"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
@@ -358,11 +359,11 @@ fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
 fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
     let model = noting([
         write_note("a"),
-        Saying::text("One."),
+        ScriptedReply::text("One."),
         write_note("b"),
-        Saying::text("Two."),
+        ScriptedReply::text("Two."),
         write_note("c"),
-        Saying::text("Three."),
+        ScriptedReply::text("Three."),
     ]);
     let mut window = Window::open(model.chat(&[]));
     window.say("go");
@@ -401,7 +402,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
 fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
     let change = json!({"name": "note", "definition": shell()});
     let both = write_note("a").and_call("b", "mcp_files_grow", change);
-    let model = noting([both, Saying::text("Done.")]);
+    let model = noting([both, ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
     // The other call changes the tool while the question is open.
@@ -424,7 +425,8 @@ fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
 #[test]
 fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
     let message = format!("{}the midst{}", "x".repeat(4000), "y".repeat(4000));
-    let model = Model::saying([Saying::call("a", "fail", json!({"message": message})), Saying::text("Done.")]);
+    let model =
+        Model::saying([ScriptedReply::call("a", "fail", json!({"message": message})), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
     let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
@@ -441,8 +443,8 @@ fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
 
 #[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
-    let call = |id: &str| Saying::call(id, "fail", json!({"message": id}));
-    let model = Model::saying([call("first"), call("second"), Saying::text("Done.")]);
+    let call = |id: &str| ScriptedReply::call(id, "fail", json!({"message": id}));
+    let model = Model::saying([call("first"), call("second"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.see(PROMPT);
     // All of it is there before anything is asked, and the rest of it before the next question.
@@ -463,8 +465,8 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
 
 #[test]
 fn whoever_quits_a_turn_comes_back_to_the_prompt() {
-    let call = || Saying::call("a", "fail", json!({}));
-    let model = Model::saying([call(), call(), Saying::text("Fine.")]);
+    let call = || ScriptedReply::call("a", "fail", json!({}));
+    let model = Model::saying([call(), call(), ScriptedReply::text("Fine.")]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
     for keys in ["q\r", CTRL_C] {
         window.say("go");
@@ -481,8 +483,8 @@ fn whoever_quits_a_turn_comes_back_to_the_prompt() {
 
 #[test]
 fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
-    let call = Saying::call("a", "countdown", json!({"seconds": 60}));
-    let model = Model::saying([call, Saying::text("Still here.")]);
+    let call = ScriptedReply::call("a", "countdown", json!({"seconds": 60}));
+    let model = Model::saying([call, ScriptedReply::text("Still here.")]);
     let mut window = Window::open(model.chat(&[]));
     window.say("count");
     window.see("● demo.countdown(seconds: 60)");
@@ -500,10 +502,12 @@ fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
 
 #[test]
 fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
-    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
-    let model =
-        Model::answering([ModelAnswer::events(&events[..half]).stall(), Saying::text("Ok.").answer(Dialect::Chat)]);
+    let model = Model::answering([
+        ModelAnswer::events(&events[..half]).stall(),
+        ScriptedReply::text("Ok.").answer(Dialect::Chat),
+    ]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("tell");
     window.see("It was a dark ");
@@ -520,7 +524,7 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
 
 #[test]
 fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its_words() {
-    let events = Saying::text("It was a dark night").events(Dialect::Chat);
+    let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
@@ -594,7 +598,7 @@ fn whoever_presses_ctrl_c_again_and_again_leaves() {
 #[test]
 fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
     let failed = ModelAnswer::json(400, &json!({"error": {"message": "not today"}}));
-    let model = Model::answering([failed, Saying::text("Now.").answer(Dialect::Chat)]);
+    let model = Model::answering([failed, ScriptedReply::text("Now.").answer(Dialect::Chat)]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
     window.see("error: model `parrot` gave no answer");
@@ -612,7 +616,7 @@ fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
 
 #[test]
 fn a_servers_prompt_is_said_to_the_model() {
-    let model = Model::saying([Saying::text("Reviewed.")]);
+    let model = Model::saying([ScriptedReply::text("Reviewed.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&[]));
     window.say("/prompt scripted.greet name=Ada");
@@ -626,8 +630,8 @@ fn a_servers_prompt_is_said_to_the_model() {
 
 #[test]
 fn what_a_server_wants_to_know_is_asked_field_by_field() {
-    let ask = |id: &str, mode: &str| Saying::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
-    let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), Saying::text("Thanks.")]);
+    let ask = |id: &str, mode: &str| ScriptedReply::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
+    let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), ScriptedReply::text("Thanks.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
@@ -665,7 +669,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
 fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
     for script in [Script::legacy(), Script::modern()] {
         for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Continue? [y]es / [n]o: ")] {
-            let ask = Saying::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
+            let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
             let model = Model::saying([ask]);
             model.place.configure(&[entry("scripted", &script)]);
             let mut window = Window::open(model.chat(&["--yes"]));
@@ -685,8 +689,8 @@ fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
 
 #[test]
 fn a_server_asks_ten_questions_in_one_call_and_no_more() {
-    let ask = Saying::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
-    let model = Model::saying([ask, Saying::text("Enough.")]);
+    let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
+    let model = Model::saying([ask, ScriptedReply::text("Enough.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
@@ -705,7 +709,7 @@ fn a_server_asks_ten_questions_in_one_call_and_no_more() {
 
 #[test]
 fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() {
-    let model = Model::saying([Saying::call("a", "fail", json!({}))]);
+    let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
     window.say("go");
     window.see("[q]uit turn: ");
@@ -722,7 +726,7 @@ fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() 
 #[test]
 fn ctrl_c_ends_a_command_that_waits_for_a_server() {
     let model = Model::saying([]);
-    let hangs = Script::legacy().fault(On::method("prompts/get"), Fault::Hang);
+    let hangs = Script::legacy().fault(FaultTrigger::method("prompts/get"), Fault::Hang);
     model.place.configure(&[entry("scripted", &hangs)]);
     let mut window = Window::open(model.chat(&[]));
     window.say("/prompt scripted.greet name=Ada");
@@ -768,7 +772,7 @@ fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
 
 #[test]
 fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
-    let model = Model::saying([Saying::call("a", "fail", json!({}))]);
+    let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--timeout", "2s"]));
     window.see(PROMPT);
     let told = window.see("error: the chat did not end within 2 s");
@@ -783,7 +787,7 @@ fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
 
 #[test]
 fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
-    let model = Model::saying([Saying::text("Hello!"), Saying::text("Again.")]);
+    let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
     window.see("Hello!");
@@ -807,7 +811,7 @@ fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
 
 #[test]
 fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
-    let model = Model::saying([Saying::text("Hello!")]);
+    let model = Model::saying([ScriptedReply::text("Hello!")]);
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());
     });

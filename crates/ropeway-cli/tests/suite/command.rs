@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use ropeway::testing::{HttpScripted, Script};
+use ropeway::testing::{HttpScriptedServer, Script};
 use serde_json::json;
 
 use crate::{Ropeway, Run};
@@ -222,7 +222,7 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for (transport, bearer) in [("http", "secret"), ("auto", &token), ("sse", &token)] {
-            let server = HttpScripted::start(Script::default()).await.expect("a free port");
+            let server = HttpScriptedServer::start(Script::default()).await.expect("a free port");
             let url = if transport == "sse" { server.sse_url() } else { server.url() };
             let (transport, bearer) = (transport.to_owned(), bearer.to_owned());
             let run = tokio::task::spawn_blocking(move || {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use ropeway::testing::{Saying, Script};
+use ropeway::testing::{Script, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::chat::{Model, mode, said};
@@ -43,7 +43,7 @@ impl Model {
 }
 
 fn saying(texts: &[&str]) -> Model {
-    Model::saying(texts.iter().map(|text| Saying::text(*text)))
+    Model::saying(texts.iter().map(|text| ScriptedReply::text(*text)))
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_conversation_that_two_terminals_continue_becomes_two() {
 
 #[test]
 fn a_folder_that_was_there_before_keeps_its_rights() {
-    let model = Model::saying([Saying::text("Hello!")]);
+    let model = Model::saying([ScriptedReply::text("Hello!")]);
     let folder = model.place.path().join("shared");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("rights");
@@ -297,7 +297,7 @@ fn a_folder_that_was_there_before_keeps_its_rights() {
 #[test]
 fn lines_are_kept_for_the_next_chat_unless_they_hold_a_secret_or_nothing_is_saved() {
     let talk = |arguments: &[&str]| {
-        let model = Model::saying([Saying::text("One."), Saying::text("Two.")]);
+        let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
         let token = having(entry("s", &Script::default()), json!({"env": {"TOKEN": "${KNOWN_TOKEN}"}}));
         model.place.configure(&[token]);
         let mut window = Window::open(model.chat(arguments).with(|command| {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::home::{Home, demo};
@@ -229,7 +229,7 @@ fn every_trouble_with_a_certificate_is_told_from_the_others() {
 #[test]
 fn a_server_that_asks_who_we_are_is_told_how_to_answer() {
     let who = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"here\"");
-    let site = Site::start(&Script::default().fault(On::any(), who));
+    let site = Site::start(&Script::default().fault(FaultTrigger::any(), who));
     let (code, findings) = examine(&["--url", &site.url], |_| ());
     assert_eq!(code, Some(4));
     assert_eq!(findings[0][1], "the server wants to know who is asking; it asks for: Bearer realm=\"here\"");
@@ -237,7 +237,7 @@ fn a_server_that_asks_who_we_are_is_told_how_to_answer() {
     let (code, findings) = examine(&["--url", &site.url, "--bearer", "sesame"], |_| ());
     assert_eq!(code, Some(4));
     assert!(findings[0][1].starts_with("the server refused the token"), "{findings:?}");
-    let forbidden = Site::start(&Script::default().fault(On::any(), Fault::status(403, "no")));
+    let forbidden = Site::start(&Script::default().fault(FaultTrigger::any(), Fault::status(403, "no")));
     assert_eq!(examine(&["--url", &forbidden.url], |_| ()).0, Some(4));
 }
 
@@ -331,7 +331,7 @@ fn some_servers_of_a_file_are_examined_by_name() {
 #[test]
 fn of_a_server_in_a_file_the_fix_names_its_keys() {
     let who = Fault::status(401, "who?");
-    let site = Site::start(&Script::default().fault(On::any(), who));
+    let site = Site::start(&Script::default().fault(FaultTrigger::any(), who));
     let dies = "echo API_KEY is missing >&2; exit 7";
     let servers = json!({"servers": [
         {"alias": "web", "url": site.url},

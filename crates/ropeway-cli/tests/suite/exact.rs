@@ -1,6 +1,6 @@
 //! Numbers and text pass through the binary as they were written.
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
 use crate::place::{Place, entry, having};
@@ -9,7 +9,7 @@ use crate::place::{Place, entry, having};
 const NUMBERS: &str = r#"{"u65":18446744073709551616,"long":123456789012345678901234567890,"zero":-0,"price":1.10,"one":1.0,"huge":1e+400,"tiny":-1.5e-400}"#;
 
 fn answering(result: &str) -> Script {
-    Script::default().fault(On::tool("echo"), Fault::Body(format!(r#""result":{result}"#)))
+    Script::default().fault(FaultTrigger::tool("echo"), Fault::Body(format!(r#""result":{result}"#)))
 }
 
 /// The text without the white space between its tokens; no string of these tests has any.
@@ -63,7 +63,8 @@ fn a_schema_judges_numbers_by_their_digits() {
     let tools = r#"{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{
         "n":{"type":"integer","maximum":123456789012345678901234567890},"m":{"type":"number","multipleOf":0.01}}}}]}"#;
     let tools = compact(tools);
-    let script = Script::default().fault(On::method("tools/list"), Fault::Body(format!(r#""result":{tools}"#)));
+    let script =
+        Script::default().fault(FaultTrigger::method("tools/list"), Fault::Body(format!(r#""result":{tools}"#)));
     place.configure(&[entry("a", &script)]);
     let call = |argument: &str| place.ropeway(&["call", "a.echo", argument, "message:=\"hi\""]).run();
     for fits in ["n=123456789012345678901234567890", "n=1e2", "n:=-0", "m=1.10", "n:=1e-0", "m:=1e400", "m:=1E+2"] {

@@ -1,6 +1,6 @@
 //! What a tool said goes into a pipe byte for byte, and failures are JSON for scripts.
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry};
@@ -69,8 +69,8 @@ fn resources_and_prompts_go_into_a_pipe_as_they_are() {
     let resource = json!({"contents": [{"uri": "test://hello", "text": TEXT}]});
     let message = json!({"messages": [{"role": "user", "content": {"type": "text", "text": TEXT}}]});
     let script = Script::default()
-        .fault(On::method("resources/read"), Fault::Body(format!("\"result\":{resource}")))
-        .fault(On::method("prompts/get"), Fault::Body(format!("\"result\":{message}")));
+        .fault(FaultTrigger::method("resources/read"), Fault::Body(format!("\"result\":{resource}")))
+        .fault(FaultTrigger::method("prompts/get"), Fault::Body(format!("\"result\":{message}")));
     let place = Place::with(&[entry("a", &script)]);
     assert_eq!(bytes(&place, "read a test://hello"), TEXT.as_bytes());
     assert_eq!(bytes(&place, "prompt a.plain --raw"), TEXT.as_bytes());
@@ -132,7 +132,7 @@ fn every_failure_has_one_shape_as_json() {
 #[test]
 fn a_failure_as_json_shows_no_secret() {
     let error = json!({"code": -32000, "message": "it is t0ken-t0ken-t0ken"});
-    let site = Site::start(&Script::default().fault(On::tool("refuse"), Fault::Error(error)));
+    let site = Site::start(&Script::default().fault(FaultTrigger::tool("refuse"), Fault::Error(error)));
     let run = crate::Run::of(&["call", "refuse", "--url", &site.url, "--bearer", "t0ken-t0ken-t0ken", "--json"]);
     let run = run.expect(1);
     assert!(!run.stdout.contains("t0ken-t0ken") && run.stdout.contains("***"), "{}", run.stdout);
@@ -140,7 +140,7 @@ fn a_failure_as_json_shows_no_secret() {
 
 #[test]
 fn a_timeout_is_one_document_however_it_ends_the_command() {
-    let hangs = Script::default().fault(On::tool("echo"), Fault::Hang);
+    let hangs = Script::default().fault(FaultTrigger::tool("echo"), Fault::Hang);
     let place = Place::with(&[entry("a", &hangs)]);
     let error = failed(&place, "call a.echo message=hi --timeout 1s", 5);
     assert_eq!((&error["kind"], &error["retryable"]), (&json!("timeout"), &json!(true)));

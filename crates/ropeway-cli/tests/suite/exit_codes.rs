@@ -1,6 +1,6 @@
 //! Exit codes: `tools`, `health` and `doctor` agree about every kind of server that is not usable.
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::doctor::answering;
@@ -41,8 +41,8 @@ fn tools_and_doctor_end_with_the_same_code() {
     agree("a missing secret", &secret, &[], 2);
     agree("a server that is off", &json!({"alias": "s", "command": "cat", "enabled": false}), &[], 2);
     agree("an unknown key", &json!({"alias": "s", "comand": "cat"}), &[], 2);
-    let refusing =
-        Script::default().fault(On::method("tools/list"), Fault::Error(json!({"code": -32000, "message": "not now"})));
+    let refusing = Script::default()
+        .fault(FaultTrigger::method("tools/list"), Fault::Error(json!({"code": -32000, "message": "not now"})));
     agree("tools that cannot be listed", &entry("s", &refusing), &[], 3);
     agree("a server that works", &entry("s", &Script::default()), &[], 0);
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 
-use ropeway::testing::{Saying, Script};
+use ropeway::testing::{Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn a_call_is_refused_while_a_server_connects_that_had_a_tool_of_that_name() {
 
 #[test]
 fn a_prompt_is_answered_without_a_server_that_hangs() {
-    let model = Model::saying([Saying::text("Hello!")]);
+    let model = Model::saying([ScriptedReply::text("Hello!")]);
     model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
     let run = model.chat(&["-p", "hi"]).run().expect(0);
     assert_eq!(run.stdout, "Hello!\n");
@@ -91,7 +91,7 @@ fn a_prompt_is_answered_without_a_server_that_hangs() {
 
 #[test]
 fn a_chat_opens_and_answers_while_a_server_hangs() {
-    let model = Model::saying([Saying::text("First."), Saying::text("Second.")]);
+    let model = Model::saying([ScriptedReply::text("First."), ScriptedReply::text("Second.")]);
     model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
     let mut window = Window::open(model.chat(&[]));
     window.see("◐ stuck · still connecting");

@@ -1,6 +1,6 @@
 //! What lists say of servers that are not there, or not as one would think.
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::many::mixed;
@@ -32,8 +32,8 @@ fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
             assert_eq!(server, json!([name, outcome]), "{command}");
         }
     }
-    let refuses =
-        Script::default().fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
+    let refuses = Script::default()
+        .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
     let place = Place::with(&[entry("refuses", &refuses)]);
     let list = place.run("resources --json").expect(1).json();
     assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{Fault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry, having};
@@ -24,7 +24,9 @@ fn started(place: &Place, aliases: &[&str]) -> Vec<String> {
 }
 
 fn hangs() -> Script {
-    Script::default().fault(On::method("server/discover"), Fault::Hang).fault(On::method("initialize"), Fault::Hang)
+    Script::default()
+        .fault(FaultTrigger::method("server/discover"), Fault::Hang)
+        .fault(FaultTrigger::method("initialize"), Fault::Hang)
 }
 
 /// One server of each fate.
@@ -179,8 +181,8 @@ fn a_slow_server_does_not_hide_the_others() {
 #[test]
 fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
     let refuses = Script::default()
-        .fault(On::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
-    let never = Script::default().fault(On::method("resources/list"), Fault::Hang);
+        .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
+    let never = Script::default().fault(FaultTrigger::method("resources/list"), Fault::Hang);
     let place = Place::with(&[entry("good", &Script::default()), entry("refuses", &refuses), entry("never", &never)]);
     let run = place.run("resources --timeout 4s").expect(5);
     assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::testing::{Fault, HttpFault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry, having};
@@ -45,16 +45,16 @@ fn talkative(words: &str) -> Script {
     let script = Script { instructions: Some(words.to_owned()), ..Script::default() };
     script
         .tool(json!({"name": "tell", "description": words, "inputSchema": schema}), told)
-        .fault(On::tool("refuse"), Fault::Error(error))
-        .fault(On::tool("tell"), said.clone())
-        .fault(On::method("tools/list"), said)
+        .fault(FaultTrigger::tool("refuse"), Fault::Error(error))
+        .fault(FaultTrigger::tool("tell"), said.clone())
+        .fault(FaultTrigger::method("tools/list"), said)
 }
 
 /// The same, which also writes it to standard error.
 fn talkative_process() -> Script {
     talkative(&words())
-        .fault(On::connect(), Fault::StderrLine(words()))
-        .fault(On::tool("crash"), Fault::StderrLine(words()))
+        .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
+        .fault(FaultTrigger::tool("crash"), Fault::StderrLine(words()))
 }
 
 /// Where these servers are configured, and what their secrets are.
@@ -69,7 +69,7 @@ impl Stage {
         let site = Site::start(&talkative(&words()));
         let challenge = vec![("WWW-Authenticate".to_owned(), format!("Bearer realm=\"{BEARER}\", at={URL}"))];
         let refusal = HttpFault::Status { status: 401, headers: challenge, body: words() };
-        let strict = Site::start(&Script::default().fault(On::any(), refusal));
+        let strict = Site::start(&Script::default().fault(FaultTrigger::any(), refusal));
         let child = entry("child", &talkative_process());
         let mut arguments = child["args"].clone();
         arguments.as_array_mut().expect("arguments").extend([json!("--api-key"), json!("${ARGUMENT_KEY}")]);
@@ -215,8 +215,8 @@ fn saying(words: &str) -> Script {
     let said = Fault::Before(vec![notification("notifications/message", log)]);
     Script::default()
         .tool(json!({"name": "tell", "description": words, "inputSchema": schema}), json!({"content": []}))
-        .fault(On::method("tools/list"), said.clone())
-        .fault(On::tool("tell"), said)
+        .fault(FaultTrigger::method("tools/list"), said.clone())
+        .fault(FaultTrigger::tool("tell"), said)
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn json_stays_json_whatever_the_secret_is() {
 #[test]
 fn logs_hold_nothing_that_a_terminal_would_obey() {
     let words = "safe\u{202e}txt\u{2066}\r\0\u{9b}31m\u{1b}[2J\u{85}\u{2028}end";
-    let script = saying(words).fault(On::connect(), Fault::StderrLine(words.replace('\r', " ")));
+    let script = saying(words).fault(FaultTrigger::connect(), Fault::StderrLine(words.replace('\r', " ")));
     let place = Place::with(&[entry("peer", &script)]);
     for command in [&["tools"][..], &["call", "peer.tell"], &["call", "peer.no-such"], &["health"]] {
         for more in [&["-vv"][..], &["-v", "--json"]] {

@@ -1,6 +1,6 @@
 //! The names of tools as people see them: without the prefix that models need.
 
-use ropeway::testing::{Saying, Script};
+use ropeway::testing::{Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;
@@ -19,8 +19,8 @@ fn a_chat_names_tools_without_the_prefix_whatever_goes_wrong() {
     let calls =
         [("mcp_files_note", json!({"text": "x"})), ("mcp_files_note", json!({})), ("mcp_files_ntoe", json!({}))];
     for (options, refused) in [(&["--yes"][..], false), (&[], true), (&["--deny", "mcp_files_not"], true)] {
-        let sayings = calls.iter().map(|(name, arguments)| Saying::call("a", *name, arguments.clone()));
-        let model = Model::saying(sayings.chain([Saying::text("Done.")]));
+        let sayings = calls.iter().map(|(name, arguments)| ScriptedReply::call("a", *name, arguments.clone()));
+        let model = Model::saying(sayings.chain([ScriptedReply::text("Done.")]));
         model.place.configure(&[entry("files", &script())]);
         let run = model.chat(&[&["-p", "go"], options].concat()).run().expect(0);
         let shown = run.stderr.replace("no tool matches `mcp_files_not`", "");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::testing::{Fault, HttpFault, On, Script};
+use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
 use crate::completions::commands;
@@ -116,7 +116,7 @@ fn ill(strict: &Site) -> String {
 fn strict() -> Site {
     let challenge = vec![("WWW-Authenticate".to_owned(), "Bearer realm=\"api\"".to_owned())];
     let refusal = HttpFault::Status { status: 401, headers: challenge, body: String::new() };
-    Site::start(&Script::default().fault(On::any(), refusal))
+    Site::start(&Script::default().fault(FaultTrigger::any(), refusal))
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn snapshots_of_many_servers_of_which_some_are_not_there() {
     keep_in("ill-resources", "ropeway resources", &ill);
     keep_in("ill-prompts", "ropeway prompts", &ill);
     keep_in("ill-health", "ropeway health", &ill);
-    let hangs = Script::default().fault(On::any(), Fault::Hang);
+    let hangs = Script::default().fault(FaultTrigger::any(), Fault::Hang);
     let late = config(&[clock(), entry("slow", &hangs)]);
     keep_in("late-tools", "ropeway tools --timeout 1500ms", &late);
     keep_in("late-health", "ropeway health --timeout 1500ms", &late);

@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{Fault, Grandchild, HttpFault, Noise, On, Process, Script, UnknownMethods};
+use ropeway::testing::{
+    Fault, FaultTrigger, Grandchild, HttpFault, ProcessScript, Script, StdoutNoise, UnknownMethods,
+};
 use serde_json::json;
 
 use crate::mark::{command_line, signal};
@@ -14,7 +16,7 @@ use crate::trial::{BRIEF, LATE, PATIENT, Site, Trial, binary, run_url};
 use crate::{Ropeway, Run};
 
 fn faulty(method: &str, fault: impl Into<Fault>) -> Script {
-    Script::default().fault(On::method(method), fault)
+    Script::default().fault(FaultTrigger::method(method), fault)
 }
 
 impl Run {
@@ -76,7 +78,7 @@ fn a_server_that_dies_at_once_ends_with_3_and_its_last_words() {
 #[test]
 fn a_server_that_dies_on_the_way_ends_with_3() {
     for (command, script) in [
-        ("tools", Script::legacy().fault(On::method("initialize"), Fault::exit())),
+        ("tools", Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit())),
         ("tools", faulty("tools/list", Fault::exit())),
         ("tools", faulty("tools/list", Fault::ExitMidAnswer)),
         ("call crash", Script::default()),
@@ -105,9 +107,9 @@ fn a_url_where_nobody_listens_ends_with_3() {
 #[test]
 fn a_url_that_is_a_web_page_ends_with_3_and_says_so() {
     let page = Fault::status(200, "<!doctype html><title>Welcome</title>");
-    let site = Site::start(&Script::default().fault(On::any(), page));
+    let site = Site::start(&Script::default().fault(FaultTrigger::any(), page));
     site.run("tools").fails(3, &["is unavailable"]);
-    let gone = Site::start(&Script::default().fault(On::any(), Fault::status(503, "down for repair")));
+    let gone = Site::start(&Script::default().fault(FaultTrigger::any(), Fault::status(503, "down for repair")));
     run_url("tools", &gone.url, PATIENT).fails(3, &["is unavailable", "503"]);
 }
 
@@ -140,8 +142,11 @@ fn a_server_that_never_says_a_word_ends_with_5() {
 #[test]
 fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
     for (script, step) in [
-        (faulty("server/discover", Fault::Hang).fault(On::method("initialize"), Fault::Hang), "connecting to"),
-        (Script::legacy().fault(On::method("initialize"), Fault::Hang), "connecting to"),
+        (
+            faulty("server/discover", Fault::Hang).fault(FaultTrigger::method("initialize"), Fault::Hang),
+            "connecting to",
+        ),
+        (Script::legacy().fault(FaultTrigger::method("initialize"), Fault::Hang), "connecting to"),
         (faulty("tools/list", Fault::Hang), "listing the tools of"),
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
@@ -152,7 +157,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
 
 #[test]
 fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
-    let hung = faulty("server/discover", Fault::Hang).fault(On::method("initialize"), Fault::Hang);
+    let hung = faulty("server/discover", Fault::Hang).fault(FaultTrigger::method("initialize"), Fault::Hang);
     let steps = [
         (hung, "connecting to"),
         (faulty("tools/list", Fault::Hang), "listing the tools of"),
@@ -195,7 +200,7 @@ fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
 
 #[test]
 fn a_list_that_never_ends_is_an_end_all_the_same() {
-    for paging in [ropeway::testing::Paging::Endless, ropeway::testing::Paging::Repeated] {
+    for paging in [ropeway::testing::PagingStyle::Endless, ropeway::testing::PagingStyle::Repeated] {
         let script = Script { paging, page_size: Some(1), ..Script::default() };
         let run = Trial::scripted("tools", &script).run();
         assert!(matches!(run.code, Some(0 | 3)), "{:?}\n{}", run.code, run.stderr);
@@ -204,20 +209,25 @@ fn a_list_that_never_ends_is_an_end_all_the_same() {
 
 #[test]
 fn noise_and_chatter_do_not_keep_the_answer_from_us() {
-    let script = Script { process: Process { stderr_bytes: 4 << 20, ..Process::default() }, ..Script::default() }
-        .fault(On::any(), Noise::Text("Listening on stdio!".into()))
-        .fault(On::any(), Noise::InvalidUtf8)
-        .fault(On::any(), Fault::storm("notifications/message", 1000))
-        .fault(On::any(), Fault::unknown_request())
-        .fault(On::any(), Fault::OddProgress);
+    let script =
+        Script { process: ProcessScript { stderr_bytes: 4 << 20, ..ProcessScript::default() }, ..Script::default() }
+            .fault(FaultTrigger::any(), StdoutNoise::Text("Listening on stdio!".into()))
+            .fault(FaultTrigger::any(), StdoutNoise::InvalidUtf8)
+            .fault(FaultTrigger::any(), Fault::storm("notifications/message", 1000))
+            .fault(FaultTrigger::any(), Fault::unknown_request())
+            .fault(FaultTrigger::any(), Fault::OddProgress);
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
 /// Ends by SIGKILL only, and so does what it has started.
 fn stubborn(grandchild: Grandchild) -> Script {
-    let process =
-        Process { ignore_eof: true, ignore_sigterm: true, grandchild: Some(grandchild), ..Process::default() };
+    let process = ProcessScript {
+        ignore_eof: true,
+        ignore_sigterm: true,
+        grandchild: Some(grandchild),
+        ..ProcessScript::default()
+    };
     Script { process, ..Script::default() }
 }
 
@@ -226,16 +236,16 @@ fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
-        let hangs = stubborn(grandchild).fault(On::method("tools/call"), Fault::Hang);
+        let hangs = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::Hang);
         Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["within 3 s"]);
-        let ends = stubborn(grandchild).fault(On::method("tools/call"), Fault::exit());
+        let ends = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::exit());
         Trial::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
     }
 }
 
 #[test]
 fn a_signal_ends_the_command_and_every_process_of_its_server() {
-    let hangs = stubborn(Grandchild::HoldingPipes).fault(On::method("tools/list"), Fault::Hang);
+    let hangs = stubborn(Grandchild::HoldingPipes).fault(FaultTrigger::method("tools/list"), Fault::Hang);
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         for trial in [
             Trial::scripted("tools", &hangs),
@@ -258,7 +268,7 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
 #[test]
 fn sigquit_ends_the_servers_too_and_shows_in_the_status() {
     use std::os::unix::process::ExitStatusExt as _;
-    let hangs = stubborn(Grandchild::HoldingPipes).fault(On::method("tools/list"), Fault::Hang);
+    let hangs = stubborn(Grandchild::HoldingPipes).fault(FaultTrigger::method("tools/list"), Fault::Hang);
     let mut running = Trial::scripted("tools", &hangs).start();
     let began = Instant::now();
     // The server and its child.

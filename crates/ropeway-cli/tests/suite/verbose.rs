@@ -1,6 +1,6 @@
 //! `-v` and `-vv`: what they log, and where.
 
-use ropeway::testing::{HttpScripted, Saying, Script};
+use ropeway::testing::{HttpScriptedServer, Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;
@@ -52,7 +52,7 @@ fn every_message_is_logged_in_both_directions_over_every_transport() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for transport in ["http", "sse"] {
-            let server = HttpScripted::start(Script::default()).await.expect("a free port");
+            let server = HttpScriptedServer::start(Script::default()).await.expect("a free port");
             let url = if transport == "sse" { server.sse_url() } else { server.url() };
             let run = tokio::task::spawn_blocking(move || {
                 Run::of(&["call", "echo", "message=hi", "-vv", "--url", &url, "--transport", transport])
@@ -72,7 +72,10 @@ fn doctor_and_tools_and_chat_log_messages_on_standard_error_only() {
         let lines = logged(&run.stderr);
         assert!(lines.iter().any(|line| is_message(line, "demo", "→", "server/discover")), "{}", run.stderr);
     }
-    let model = Model::saying([Saying::call("a", "calculate", json!({"expression": "1+1"})), Saying::text("Two.")]);
+    let model = Model::saying([
+        ScriptedReply::call("a", "calculate", json!({"expression": "1+1"})),
+        ScriptedReply::text("Two."),
+    ]);
     let run = model.chat(&["-p", "go", "-vv", "--yes"]).run().expect(0);
     assert_eq!(run.stdout, "Two.\n");
     assert!(logged(&run.stderr).iter().any(|line| is_message(line, "demo", "→", "1+1")), "{}", run.stderr);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::lock;
-use crate::tool::{Alias, Change, Digest, Origin, ToolDefinition, differences};
+use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
 
 /// Tools that were allowed for good, each bound to its definition at that time.
 ///
@@ -37,7 +37,7 @@ pub enum ApprovalStatus {
     /// It was, and it is what it was.
     Approved,
     /// It was, and it changed since.
-    Changed(Vec<Change>),
+    Changed(Vec<DefinitionChange>),
     /// It was not.
     Unknown,
 }
@@ -85,7 +85,7 @@ impl Approvals {
             approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
         if changes.is_empty() {
             let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
-            changes.push(Change::from_words(back));
+            changes.push(DefinitionChange::from_words(back));
         }
         ApprovalStatus::Changed(changes)
     }

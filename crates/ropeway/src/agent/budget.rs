@@ -6,7 +6,7 @@ use super::read_more::{LAST_LINE, READ_MORE};
 use super::spill::Kept;
 use super::written::{Data, Written, cut_at, thousands, written_len};
 use crate::config::Glob;
-use crate::content::{ContentPart, EmbeddedResource, ResourceContents, Text};
+use crate::content::{ContentPart, EmbeddedResource, ResourceContents, TextContent};
 
 /// A result has at most this many parts: each costs something, also an empty one.
 const MOST_PARTS: usize = 1000;
@@ -16,21 +16,21 @@ const SMALLEST_PAGE: usize = 1000;
 
 /// How much of a result reaches the model. Lines that tell of the rest are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct OutputBudget {
     /// The bytes of text that all parts have together, with the addresses of resources.
     pub text_bytes: usize,
     /// The bytes of base64 that all pictures, sounds and other data have together, with what they are called.
     pub blob_bytes: usize,
 }
 
-impl Default for Budget {
+impl Default for OutputBudget {
     /// 50,000 bytes of text, 5 MiB of base64.
     fn default() -> Self {
         Self { text_bytes: 50_000, blob_bytes: 5 << 20 }
     }
 }
 
-impl Budget {
+impl OutputBudget {
     /// Another limit for text.
     #[must_use]
     pub fn with_text_bytes(self, text_bytes: usize) -> Self {
@@ -46,23 +46,23 @@ impl Budget {
 
 /// The budgets of an agent: that of each tool, and that of all results of one step together.
 #[derive(Clone, Debug)]
-pub struct Budgets {
-    default: Budget,
-    by_tool: Vec<(Glob, Budget)>,
-    round: Budget,
+pub struct OutputBudgets {
+    default: OutputBudget,
+    by_tool: Vec<(Glob, OutputBudget)>,
+    round: OutputBudget,
     /// Patterns that are none, each with what is wrong with it.
     pub(super) broken: Vec<(String, String)>,
 }
 
-impl Default for Budgets {
+impl Default for OutputBudgets {
     /// The default budget for every tool; together 200,000 bytes of text and 20 MiB of base64.
     fn default() -> Self {
-        let round = Budget { text_bytes: 200_000, blob_bytes: 20 << 20 };
-        Self { default: Budget::default(), by_tool: Vec::new(), round, broken: Vec::new() }
+        let round = OutputBudget { text_bytes: 200_000, blob_bytes: 20 << 20 };
+        Self { default: OutputBudget::default(), by_tool: Vec::new(), round, broken: Vec::new() }
     }
 }
 
-impl Budgets {
+impl OutputBudgets {
     /// The default budgets.
     pub fn new() -> Self {
         Self::default()
@@ -70,13 +70,13 @@ impl Budgets {
 
     /// The budget of every tool that has none of its own.
     #[must_use]
-    pub fn with_default(self, budget: Budget) -> Self {
+    pub fn with_default(self, budget: OutputBudget) -> Self {
         Self { default: budget, ..self }
     }
 
     /// The budget of the tools whose names match the glob. The first glob that matches decides.
     #[must_use]
-    pub fn with_tool(mut self, pattern: &str, budget: Budget) -> Self {
+    pub fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
         match Glob::new(pattern) {
             Ok(glob) => self.by_tool.push((glob, budget)),
             Err(error) => self.broken.push((pattern.to_owned(), error.to_string())),
@@ -86,12 +86,12 @@ impl Budgets {
 
     /// What all results of one step may bring together, so that forty at once do not fill the model's window.
     #[must_use]
-    pub fn with_round(self, budget: Budget) -> Self {
+    pub fn with_round(self, budget: OutputBudget) -> Self {
         Self { round: budget, ..self }
     }
 
     /// The budget of a tool. That of `read_more` always has room for one page.
-    pub(super) fn of(&self, tool: &str) -> Budget {
+    pub(super) fn of(&self, tool: &str) -> OutputBudget {
         if tool == READ_MORE {
             return self.default.with_text_bytes(self.page() + LAST_LINE);
         }
@@ -107,12 +107,12 @@ impl Budgets {
     /// How much room each output of one step has beside the others, given with its own budget; `None` if it stays as it is.
     /// Where their text is too much together, small outputs stay whole and the large ones share the rest evenly; data is
     /// taken in the order of the outputs.
-    pub(super) fn of_round(&self, outputs: &[(&[ContentPart], Budget)]) -> Vec<Option<Budget>> {
-        let wanted: Vec<Budget> = outputs.iter().map(|(content, own)| taken(content, *own)).collect();
+    pub(super) fn of_round(&self, outputs: &[(&[ContentPart], OutputBudget)]) -> Vec<Option<OutputBudget>> {
+        let wanted: Vec<OutputBudget> = outputs.iter().map(|(content, own)| taken(content, *own)).collect();
         let texts = wanted.iter().map(|wanted| wanted.text_bytes).collect();
         let level = level(texts, self.round.text_bytes).unwrap_or(usize::MAX);
         let mut blob_room = self.round.blob_bytes;
-        let room = |((content, own), wanted): (&(&[ContentPart], Budget), &Budget)| {
+        let room = |((content, own), wanted): (&(&[ContentPart], OutputBudget), &OutputBudget)| {
             let mut room = own.with_blob_bytes(own.blob_bytes.min(blob_room));
             if wanted.text_bytes > level {
                 room.text_bytes = level;
@@ -149,7 +149,7 @@ pub(super) enum Rest {
 }
 
 /// Does all of it reach the model?
-pub(super) fn fits(content: &[ContentPart], budget: Budget) -> bool {
+pub(super) fn fits(content: &[ContentPart], budget: OutputBudget) -> bool {
     let mut room = Room::of(budget);
     content.iter().all(|part| matches!(room.share(part), Share::Whole))
 }
@@ -158,7 +158,7 @@ pub(super) fn fits(content: &[ContentPart], budget: Budget) -> bool {
 ///
 /// Text is cut between two characters, and all text behind the cut is left out. Base64 is never cut: data for which there
 /// is no room is replaced by a line, and data behind it that is smaller may still be there.
-pub(super) fn fit<'a>(content: &'a [ContentPart], budget: Budget, rest: &Rest) -> Cow<'a, [ContentPart]> {
+pub(super) fn fit<'a>(content: &'a [ContentPart], budget: OutputBudget, rest: &Rest) -> Cow<'a, [ContentPart]> {
     if fits(content, budget) {
         return Cow::Borrowed(content);
     }
@@ -193,7 +193,7 @@ pub(super) fn fit<'a>(content: &'a [ContentPart], budget: Budget, rest: &Rest) -
 }
 
 /// The parts of an output that are data and do not reach the model, each with its number, from 1.
-pub(super) fn data_left_out(content: &[ContentPart], budget: Budget) -> impl Iterator<Item = (usize, Data<'_>)> {
+pub(super) fn data_left_out(content: &[ContentPart], budget: OutputBudget) -> impl Iterator<Item = (usize, Data<'_>)> {
     let mut room = Room::of(budget);
     (1..).zip(content).filter_map(move |(number, part)| match room.share(part) {
         Share::Line(data) => Some((number, data)),
@@ -254,7 +254,7 @@ enum Share<'a> {
 }
 
 impl Room {
-    fn of(budget: Budget) -> Self {
+    fn of(budget: OutputBudget) -> Self {
         Self { text: budget.text_bytes, blob: budget.blob_bytes, parts: MOST_PARTS, is_cut: false, shown: 0 }
     }
 
@@ -320,7 +320,7 @@ impl Room {
 }
 
 /// How much of a budget an output takes.
-fn taken(content: &[ContentPart], budget: Budget) -> Budget {
+fn taken(content: &[ContentPart], budget: OutputBudget) -> OutputBudget {
     let mut room = Room::of(budget);
     for part in content {
         room.share(part);
@@ -328,15 +328,15 @@ fn taken(content: &[ContentPart], budget: Budget) -> Budget {
             break;
         }
     }
-    Budget { text_bytes: room.shown, blob_bytes: budget.blob_bytes - room.blob }
+    OutputBudget { text_bytes: room.shown, blob_bytes: budget.blob_bytes - room.blob }
 }
 
 /// A part that ends in a line about the rest.
 fn cut(part: &ContentPart, head: &str, body: &str, line: &str) -> ContentPart {
     let line_break = if body.ends_with('\n') { "" } else { "\n" };
     match part {
-        ContentPart::Text(Text { extra, .. }) => {
-            ContentPart::Text(Text { text: format!("{body}{line_break}{line}"), extra: extra.clone() })
+        ContentPart::Text(TextContent { extra, .. }) => {
+            ContentPart::Text(TextContent { text: format!("{body}{line_break}{line}"), extra: extra.clone() })
         }
         // Field by field: the contents are what must not be copied.
         ContentPart::Resource(EmbeddedResource { uri, mime_type, contents: _, resource_extra, extra }) => {
@@ -360,12 +360,12 @@ mod tests {
     use super::*;
     use crate::content::Blob;
 
-    fn text_bytes(text_bytes: usize) -> Budget {
-        Budget::default().with_text_bytes(text_bytes)
+    fn text_bytes(text_bytes: usize) -> OutputBudget {
+        OutputBudget::default().with_text_bytes(text_bytes)
     }
 
-    fn blob_bytes(blob_bytes: usize) -> Budget {
-        Budget::default().with_blob_bytes(blob_bytes)
+    fn blob_bytes(blob_bytes: usize) -> OutputBudget {
+        OutputBudget::default().with_blob_bytes(blob_bytes)
     }
 
     fn texts<const N: usize>(texts: [&str; N]) -> [ContentPart; N] {
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    fn dropped(content: &[ContentPart], budget: Budget) -> Vec<ContentPart> {
+    fn dropped(content: &[ContentPart], budget: OutputBudget) -> Vec<ContentPart> {
         fit(content, budget, &Rest::Dropped).into_owned()
     }
 
@@ -389,9 +389,9 @@ mod tests {
         let image = ContentPart::Image(Blob::new("image/png", b"abc"));
         let whole = [ContentPart::text("abcde"), image, ContentPart::text("fghij")];
         // Nine bytes are `image/png`.
-        let exact = Budget { text_bytes: 10, blob_bytes: 4 + 9 };
+        let exact = OutputBudget { text_bytes: 10, blob_bytes: 4 + 9 };
         assert!(matches!(fit(&whole, exact, &Rest::Dropped), Cow::Borrowed(_)));
-        let nothing = Budget { text_bytes: 0, blob_bytes: 0 };
+        let nothing = OutputBudget { text_bytes: 0, blob_bytes: 0 };
         assert!(matches!(fit(&[], nothing, &Rest::Dropped), Cow::Borrowed([])));
         assert!(matches!(fit(&texts([""]), nothing, &Rest::Dropped), Cow::Borrowed(_)));
     }
@@ -408,7 +408,7 @@ mod tests {
     fn a_cut_output_says_where_the_rest_is() {
         let content = [ContentPart::text("x".repeat(91_000))];
         let kept = Kept::new("o3");
-        let said = |rest| match &fit(&content, Budget::default(), &rest)[..] {
+        let said = |rest| match &fit(&content, OutputBudget::default(), &rest)[..] {
             [ContentPart::Text(part)] => part.text[50_000..].to_owned(),
             other => panic!("{} parts", other.len()),
         };
@@ -446,8 +446,8 @@ mod tests {
         let blob = Blob::new("text/x", b"abcdefghij");
         let whole = resource(ResourceContents::Blob(blob.base64.to_string()));
         let cut = resource(ResourceContents::Text("abcd\n[6 of 16 bytes are left out]".to_owned()));
-        assert_eq!(dropped(std::slice::from_ref(&whole), Budget { text_bytes: 10, blob_bytes: 0 }), [cut]);
-        assert!(fits(&[whole], Budget { text_bytes: 16, blob_bytes: 0 }));
+        assert_eq!(dropped(std::slice::from_ref(&whole), OutputBudget { text_bytes: 10, blob_bytes: 0 }), [cut]);
+        assert!(fits(&[whole], OutputBudget { text_bytes: 16, blob_bytes: 0 }));
         let drawing = ContentPart::Image(Blob::new("image/svg+xml", b"<svg></svg>"));
         let expected = "[image/svg+xml]\n<svg>\n[6 of 27 bytes are left out]";
         assert_eq!(dropped(&[drawing], text_bytes(21)), texts([expected]));
@@ -492,16 +492,20 @@ mod tests {
     #[test]
     fn a_million_empty_parts_become_a_thousand_and_a_line() {
         let content = vec![ContentPart::text(""); 1_000_000];
-        let shown = dropped(&content, Budget::default());
+        let shown = dropped(&content, OutputBudget::default());
         assert_eq!(shown.len(), 1001);
         assert_eq!(shown[1000], ContentPart::text("[998,999 of 999,999 bytes are left out]"));
-        assert!(fits(&content[..1000], Budget::default()));
-        assert_eq!(dropped(&content[..1001], Budget::default()).len(), 1000, "nothing is left out that can be told");
+        assert!(fits(&content[..1000], OutputBudget::default()));
+        assert_eq!(
+            dropped(&content[..1001], OutputBudget::default()).len(),
+            1000,
+            "nothing is left out that can be told"
+        );
     }
 
     #[test]
     fn the_first_glob_that_matches_decides() {
-        let budgets = Budgets::new()
+        let budgets = OutputBudgets::new()
             .with_tool("mcp_fs_read", text_bytes(1))
             .with_tool("mcp_fs_*", text_bytes(2))
             .with_tool("mcp_*", text_bytes(3))
@@ -514,7 +518,7 @@ mod tests {
 
     #[test]
     fn results_that_are_too_much_together_share_evenly_and_small_ones_stay_whole() {
-        let budgets = Budgets::new().with_round(text_bytes(100));
+        let budgets = OutputBudgets::new().with_round(text_bytes(100));
         let content = |length: usize| texts([&"x".repeat(length)]);
         let (small, middle, large) = (content(10), content(40), content(1000));
         let of = |outputs: &[&[ContentPart]]| -> Vec<Option<usize>> {
@@ -531,7 +535,7 @@ mod tests {
 
     #[test]
     fn data_of_a_step_is_taken_in_the_order_of_the_results() {
-        let budgets = Budgets::new().with_round(blob_bytes(150));
+        let budgets = OutputBudgets::new().with_round(blob_bytes(150));
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
         // 80 of base64 and nine of its type.
         let (large, small) = (picture(60), picture(3));

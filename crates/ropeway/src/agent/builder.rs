@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use super::approvals::Approvals;
-use super::crew::{Crew, RequestOptions};
+use super::crew::{Crew, ModelOptions};
 use super::history::History;
 use super::policy::{Approval, ApprovalRequest, Desk, Policy};
 use super::sources::Sources;
 use super::turn::Tracer;
-use super::{Agent, AgentServer, Budget, Budgets, Inner, Limits, ReadMore, Sampling, Spill, Step};
+use super::{
+    Agent, AgentServer, Inner, OutputBudget, OutputBudgets, OutputStore, ReadMore, SamplingHandler, Step, TurnLimits,
+};
 use crate::checked::CheckedTool;
 use crate::event::Events;
 use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
 use crate::message::{Conversation, Message};
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::{BoxError, Tool, TraceParent};
 
 /// With more tools than this they are searched instead of listed: some dialects take no more than 128.
@@ -28,11 +30,11 @@ pub struct AgentBuilder {
     model: Option<String>,
     system: Option<String>,
     history: Option<Conversation>,
-    options: RequestOptions,
-    limits: Limits,
+    options: ModelOptions,
+    limits: TurnLimits,
     desk: Desk,
-    budgets: Budgets,
-    spill: Spill,
+    budgets: OutputBudgets,
+    spill: OutputStore,
     tools: Vec<Arc<dyn Tool>>,
     servers: Vec<AgentServer>,
     sampling: Option<Asked>,
@@ -43,7 +45,7 @@ pub struct AgentBuilder {
     search_over: usize,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
-    secrets: Mask,
+    secrets: Redactor,
 }
 
 /// Which model servers may ask.
@@ -51,13 +53,13 @@ enum Asked {
     /// The agent's own.
     Own,
     /// This one.
-    Other(Sampling),
+    Other(SamplingHandler),
 }
 
 /// Why an agent cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum AgentBuildError {
     /// Nobody said which provider to ask.
     #[error("an agent needs a provider")]
     NoProvider,
@@ -81,11 +83,11 @@ impl Default for AgentBuilder {
             model: None,
             system: None,
             history: None,
-            options: RequestOptions::default(),
-            limits: Limits::default(),
+            options: ModelOptions::default(),
+            limits: TurnLimits::default(),
             desk: Desk::default(),
-            budgets: Budgets::default(),
-            spill: Spill::default(),
+            budgets: OutputBudgets::default(),
+            spill: OutputStore::default(),
             tools: Vec::new(),
             servers: Vec::new(),
             sampling: None,
@@ -96,7 +98,7 @@ impl Default for AgentBuilder {
             search_over: SEARCH_OVER,
             tracer: None,
             traceparent: None,
-            secrets: Mask::default(),
+            secrets: Redactor::default(),
         }
     }
 }
@@ -127,37 +129,37 @@ impl AgentBuilder {
     }
 
     /// How the model is asked.
-    pub fn options(mut self, options: RequestOptions) -> Self {
+    pub fn options(mut self, options: ModelOptions) -> Self {
         self.options = options;
         self
     }
 
     /// How far a turn may go.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
         self
     }
 
     /// How much of each tool's output reaches the model.
-    pub fn budget(mut self, budget: Budget) -> Self {
+    pub fn budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_default(budget);
         self
     }
 
     /// The same for tools whose names match the glob. The first glob that matches decides.
-    pub fn budget_for(mut self, pattern: &str, budget: Budget) -> Self {
+    pub fn budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_tool(pattern, budget);
         self
     }
 
     /// How much the results of one step bring together.
-    pub fn round_budget(mut self, budget: Budget) -> Self {
+    pub fn round_budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_round(budget);
         self
     }
 
     /// Where outputs are kept that are too large for the model.
-    pub fn spill(mut self, spill: Spill) -> Self {
+    pub fn spill(mut self, spill: OutputStore) -> Self {
         self.spill = spill;
         self
     }
@@ -220,7 +222,7 @@ impl AgentBuilder {
     }
 
     /// Lets these servers ask a model as it is said there.
-    pub fn sampling(mut self, sampling: Sampling) -> Self {
+    pub fn sampling(mut self, sampling: SamplingHandler) -> Self {
         self.sampling = Some(Asked::Other(sampling));
         self
     }
@@ -280,17 +282,17 @@ impl AgentBuilder {
     }
 
     /// Redacts these secrets, besides those of the servers, in the [summaries](Tool::summarize) of calls.
-    pub fn secrets(mut self, secrets: Mask) -> Self {
+    pub fn secrets(mut self, secrets: Redactor) -> Self {
         self.secrets = self.secrets.with(&secrets);
         self
     }
 
     /// Checks the settings. Nothing is started.
-    pub fn build(self) -> Result<Agent, BuildError> {
-        let provider = self.provider.ok_or(BuildError::NoProvider)?;
-        let model = self.model.ok_or(BuildError::NoModel)?;
+    pub fn build(self) -> Result<Agent, AgentBuildError> {
+        let provider = self.provider.ok_or(AgentBuildError::NoProvider)?;
+        let model = self.model.ok_or(AgentBuildError::NoModel)?;
         if let Some((pattern, problem)) = self.desk.policy.broken.iter().chain(&self.budgets.broken).next().cloned() {
-            return Err(BuildError::Glob { pattern, problem });
+            return Err(AgentBuildError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.clone().or(conversation.system);
@@ -301,7 +303,9 @@ impl AgentBuilder {
         sources.add_secrets(&self.secrets);
         let handlers = match self.sampling {
             None => self.handlers,
-            Some(Asked::Own) => self.handlers.on_sampling(Sampling::new(provider.clone(), model.clone()).handler()),
+            Some(Asked::Own) => {
+                self.handlers.on_sampling(SamplingHandler::new(provider.clone(), model.clone()).handler())
+            }
             Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
         };
         for server in self.servers {

@@ -15,12 +15,15 @@ use super::read_more::{READ_MORE, shorter};
 use super::round::{Round, RoundEnd, sleep_until};
 use super::sources::Sources;
 use super::turn::Sink;
-use super::{AgentError, Budget, Budgets, Control, End, Limit, Limits, Outcome, Spill, Step, trace};
+use super::{
+    AgentError, OutputBudget, OutputBudgets, OutputStore, Step, TurnControl, TurnEnd, TurnLimit, TurnLimits,
+    TurnOutcome, trace,
+};
 use crate::envelope::Envelope;
 use crate::mcp::is_seen;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
-    ChatRequest, Effort, OutputFormat, Provider, ProviderError, Reply, ReplyEvent, StopReason, Usage,
+    ChatRequest, OutputFormat, Provider, ProviderError, ReasoningEffort, Reply, ReplyEvent, StopReason, Usage,
 };
 use crate::tool::TraceParent;
 
@@ -30,7 +33,7 @@ const SECOND_CHANCES: usize = 2;
 /// How a model is asked in every step of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct RequestOptions {
+pub struct ModelOptions {
     /// How long one answer may get.
     pub max_tokens: Option<u32>,
     /// How much is left to chance.
@@ -40,14 +43,14 @@ pub struct RequestOptions {
     /// Texts at which an answer ends.
     pub stop_sequences: Vec<String>,
     /// How hard the model thinks before it answers.
-    pub effort: Option<Effort>,
+    pub effort: Option<ReasoningEffort>,
     /// The JSON that the last answer must be.
     pub output: Option<OutputFormat>,
     /// Further fields of the body, as the provider wants them; they win over ours.
     pub extra: Map<String, Value>,
 }
 
-impl RequestOptions {
+impl ModelOptions {
     /// Bounds one answer.
     #[must_use]
     pub fn with_max_tokens(self, tokens: u32) -> Self {
@@ -62,7 +65,7 @@ impl RequestOptions {
 
     /// Says how hard to think.
     #[must_use]
-    pub fn with_effort(self, effort: Effort) -> Self {
+    pub fn with_effort(self, effort: ReasoningEffort) -> Self {
         Self { effort: Some(effort), ..self }
     }
 
@@ -85,12 +88,12 @@ impl RequestOptions {
 pub(super) struct Crew {
     pub(super) provider: Provider,
     pub(super) model: String,
-    pub(super) options: RequestOptions,
-    pub(super) limits: Limits,
+    pub(super) options: ModelOptions,
+    pub(super) limits: TurnLimits,
     pub(super) desk: Desk,
-    pub(super) budgets: Budgets,
+    pub(super) budgets: OutputBudgets,
     /// Where outputs go that are too large; they are dropped when there is no such place.
-    pub(super) spill: Option<Spill>,
+    pub(super) spill: Option<OutputStore>,
 }
 
 /// Where one turn plays.
@@ -100,7 +103,7 @@ pub(super) struct Scene<'a> {
     /// Where the tools come from, to see what has become of them meanwhile.
     pub(super) sources: Option<&'a Sources>,
     pub(super) sink: &'a Sink,
-    pub(super) control: &'a Control,
+    pub(super) control: &'a TurnControl,
     /// When the turn's time is over.
     pub(super) deadline: Option<Instant>,
     /// Whose trace the turn belongs to.
@@ -133,7 +136,7 @@ enum Asked {
 
 impl Crew {
     /// Asks the model until it has no more calls to make, or must not make them.
-    pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
+    pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<TurnOutcome, AgentError> {
         let span = trace::of_turn(self);
         // All calls of a turn are in one trace, also where nobody said in which.
         let own = || is_seen(&span).then(TraceParent::random);
@@ -145,10 +148,10 @@ impl Crew {
         came_to
     }
 
-    async fn go_round(self: &Arc<Self>, scene: &Scene<'_>) -> Result<Outcome, AgentError> {
-        let mut outcome = Outcome {
+    async fn go_round(self: &Arc<Self>, scene: &Scene<'_>) -> Result<TurnOutcome, AgentError> {
+        let mut outcome = TurnOutcome {
             text: String::new(),
-            end: End::Cancelled,
+            end: TurnEnd::Cancelled,
             usage: Usage::default(),
             steps: 0,
             missing: Vec::new(),
@@ -156,13 +159,13 @@ impl Crew {
         let mut chances = SECOND_CHANCES;
         outcome.end = loop {
             if scene.control.cancel.is_cancelled() {
-                break End::Cancelled;
+                break TurnEnd::Cancelled;
             }
             if scene.control.stop.is_cancelled() {
-                break End::Stopped;
+                break TurnEnd::Stopped;
             }
             if let Some(limit) = self.exhausted(&outcome) {
-                break End::Limit(limit);
+                break TurnEnd::Limit(limit);
             }
             outcome.steps += 1;
             let Reply { message, stop, usage, .. } = match self.ask(scene, &mut outcome.text).await {
@@ -183,13 +186,13 @@ impl Crew {
                     scene.sink.warn("the model wrote a call that cannot be read, and is asked once more");
                     continue;
                 }
-                break End::Done(stop);
+                break TurnEnd::Done(stop);
             }
             let too_often = scene.history.repeats() >= self.limits.repeats.max(1);
-            let repeated = too_often.then_some(Limit::Repeats(self.limits.repeats.max(1)));
+            let repeated = too_often.then_some(TurnLimit::Repeats(self.limits.repeats.max(1)));
             if let Some(limit) = self.exhausted(&outcome).or(repeated) {
                 refuse(scene, &calls, limit);
-                break End::Limit(limit);
+                break TurnEnd::Limit(limit);
             }
             let end = Round::new(self, scene, &calls).run().await;
             scene.history.close();
@@ -259,7 +262,7 @@ impl Crew {
     }
 
     fn request<'a>(&'a self, sent: &'a Conversation, offer: &'a Offer) -> ChatRequest<'a> {
-        let RequestOptions { max_tokens, temperature, top_p, stop_sequences, effort, output, extra } = &self.options;
+        let ModelOptions { max_tokens, temperature, top_p, stop_sequences, effort, output, extra } = &self.options;
         let mut request = ChatRequest::new(&self.model, sent);
         request.max_tokens = *max_tokens;
         request.temperature = *temperature;
@@ -296,7 +299,7 @@ impl Crew {
         &self,
         call: &ToolCall,
         envelope: &Envelope,
-        room: Budget,
+        room: OutputBudget,
         rest: Option<&Rest>,
         reads_on: bool,
     ) -> ToolResult {
@@ -313,25 +316,25 @@ impl Crew {
     }
 
     /// The limit that leaves no room for another question.
-    fn exhausted(&self, outcome: &Outcome) -> Option<Limit> {
-        let Limits { steps, tokens, .. } = self.limits;
+    fn exhausted(&self, outcome: &TurnOutcome) -> Option<TurnLimit> {
+        let TurnLimits { steps, tokens, .. } = self.limits;
         let spent = outcome.usage.input.saturating_add(outcome.usage.output);
         match tokens {
-            Some(tokens) if spent > tokens => Some(Limit::Tokens(tokens)),
-            _ => (outcome.steps >= steps).then_some(Limit::Steps(steps)),
+            Some(tokens) if spent > tokens => Some(TurnLimit::Tokens(tokens)),
+            _ => (outcome.steps >= steps).then_some(TurnLimit::Steps(steps)),
         }
     }
 
-    pub(super) fn end_of(&self, cut: Cut) -> End {
+    pub(super) fn end_of(&self, cut: Cut) -> TurnEnd {
         match cut {
-            Cut::Cancelled => End::Cancelled,
-            Cut::Time => End::Limit(Limit::Time(self.limits.time.unwrap_or_default())),
+            Cut::Cancelled => TurnEnd::Cancelled,
+            Cut::Time => TurnEnd::Limit(TurnLimit::Time(self.limits.time.unwrap_or_default())),
         }
     }
 }
 
 /// Makes none of the calls: nobody would be told what became of them.
-fn refuse(scene: &Scene<'_>, calls: &[ToolCall], limit: Limit) {
+fn refuse(scene: &Scene<'_>, calls: &[ToolCall], limit: TurnLimit) {
     for (at, call) in calls.iter().enumerate() {
         scene.history.settle(at, ToolResult::error(call, format!("the call was not made: {limit}")));
     }

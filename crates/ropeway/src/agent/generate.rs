@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::crew::{Crew, RequestOptions, Scene};
+use super::crew::{Crew, ModelOptions, Scene};
 use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::turn::Task;
-use super::{AgentError, Budgets, Control, Limits, Outcome, Step, Turn};
+use super::{AgentError, OutputBudgets, Step, Turn, TurnControl, TurnLimits, TurnOutcome};
 use crate::checked::CheckedTool;
-use crate::config::Collisions;
+use crate::config::CollisionPolicy;
 use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::Registry;
@@ -28,34 +28,34 @@ use crate::tool::{
 
 /// What a model is asked by a host that keeps its own loop.
 ///
-/// Tools are lowered once for a `Generate` and its clones.
+/// Tools are lowered once for a `GenerateRequest` and its clones.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Generate {
+pub struct GenerateRequest {
     /// The model.
     pub model: String,
     /// Everything that was said so far.
     pub conversation: Conversation,
     /// How the model is asked.
-    pub options: RequestOptions,
+    pub options: ModelOptions,
     /// How far it may go.
-    pub limits: Limits,
+    pub limits: TurnLimits,
     /// How much of a tool's output reaches the model; the rest is dropped, and the model is told so.
-    pub budgets: Budgets,
+    pub budgets: OutputBudgets,
     /// Whose trace it belongs to.
     pub traceparent: Option<TraceParent>,
     tools: Registry,
 }
 
-impl Generate {
+impl GenerateRequest {
     /// A question without tools.
     pub fn new(model: impl Into<String>, conversation: Conversation) -> Self {
         Self {
             model: model.into(),
             conversation,
-            options: RequestOptions::default(),
-            limits: Limits::default(),
-            budgets: Budgets::default(),
+            options: ModelOptions::default(),
+            limits: TurnLimits::default(),
+            budgets: OutputBudgets::default(),
             traceparent: None,
             tools: Registry::default(),
         }
@@ -66,27 +66,27 @@ impl Generate {
     pub fn with_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
         let named = definitions.into_iter().map(|definition| vec![CheckedTool::new(Arc::new(Named(definition)))]);
         // Each in a group of its own: of two with one name the later one is taken.
-        self.tools = Registry::assemble(named, Collisions::LastWins).0;
+        self.tools = Registry::assemble(named, CollisionPolicy::LastWins).0;
         self
     }
 
     /// How the model is asked.
     #[must_use]
-    pub fn with_options(mut self, options: RequestOptions) -> Self {
+    pub fn with_options(mut self, options: ModelOptions) -> Self {
         self.options = options;
         self
     }
 
     /// How far it may go.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
         self
     }
 
     /// How much of a tool's output reaches the model.
     #[must_use]
-    pub fn with_budgets(mut self, budgets: Budgets) -> Self {
+    pub fn with_budgets(mut self, budgets: OutputBudgets) -> Self {
         self.budgets = budgets;
         self
     }
@@ -102,31 +102,31 @@ impl Generate {
 /// What generating came to.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Generated {
+pub struct GenerateOutcome {
     /// Everything that was said, also before.
     pub conversation: Conversation,
     /// What it came to.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: TurnOutcome,
 }
 
 /// Why generating came to nothing, and what was said by then.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct GenerateFailed {
+pub struct GenerateError {
     /// Everything that was said, also before; the calls that were made are in it, with their results.
     pub conversation: Box<Conversation>,
     /// Why.
     pub error: AgentError,
 }
 
-impl fmt::Display for GenerateFailed {
+impl fmt::Display for GenerateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl std::error::Error for GenerateFailed {
+impl std::error::Error for GenerateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         // The message is the error's own, so that it is not said twice.
         self.error.source()
@@ -144,7 +144,7 @@ pub struct Generation {
 /// A call that a model wants made, for the host's `on_tool_call`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct CallRequest {
+pub struct ToolCallRequest {
     /// The id of the call, as the model gave it.
     pub id: CallId,
     /// The name of the tool, one of those that were offered.
@@ -156,7 +156,7 @@ pub struct CallRequest {
     pub context: CallContext,
 }
 
-impl CallRequest {
+impl ToolCallRequest {
     /// Deserializes the arguments. An error is reported to the model, which may correct them.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolCallError> {
         serde_json::from_value(Value::Object(self.arguments.clone())).map_err(|error| {
@@ -168,7 +168,7 @@ impl CallRequest {
 
 type CallAnswer = Result<Option<ToolOutput>, ToolCallError>;
 
-type OnToolCall = Arc<dyn Fn(CallRequest) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
+type OnToolCall = Arc<dyn Fn(ToolCallRequest) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
 
 /// Asks a model, and goes on until it has no more calls to make: the stream, finished.
 ///
@@ -179,7 +179,7 @@ type OnToolCall = Arc<dyn Fn(CallRequest) -> BoxFuture<'static, CallAnswer> + Se
 ///   [`AgentError::ToolCall`] instead.
 ///
 /// The callback is not called for arguments that are no JSON object or do not fit the tool's input schema: the model is told what is
-/// wrong with them. A callback that panics or takes longer than [`Limits::call_time`] is reported to the model, too.
+/// wrong with them. A callback that panics or takes longer than [`TurnLimits::call_time`] is reported to the model, too.
 ///
 /// # Examples
 ///
@@ -202,11 +202,11 @@ type OnToolCall = Arc<dyn Fn(CallRequest) -> BoxFuture<'static, CallAnswer> + Se
 /// ```
 pub async fn generate<F, R>(
     provider: &Provider,
-    request: Generate,
+    request: GenerateRequest,
     on_tool_call: F,
-) -> Result<Generated, GenerateFailed>
+) -> Result<GenerateOutcome, GenerateError>
 where
-    F: Fn(CallRequest) -> R + Send + Sync + 'static,
+    F: Fn(ToolCallRequest) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Option<ToolOutput>, ToolCallError>> + Send + 'static,
 {
     stream(provider, request, on_tool_call).finish().await
@@ -216,19 +216,19 @@ where
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub fn stream<F, R>(provider: &Provider, request: Generate, on_tool_call: F) -> Generation
+pub fn stream<F, R>(provider: &Provider, request: GenerateRequest, on_tool_call: F) -> Generation
 where
-    F: Fn(CallRequest) -> R + Send + Sync + 'static,
+    F: Fn(ToolCallRequest) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Option<ToolOutput>, ToolCallError>> + Send + 'static,
 {
-    let Generate { model, conversation, options, limits, budgets, traceparent, tools } = request;
+    let GenerateRequest { model, conversation, options, limits, budgets, traceparent, tools } = request;
     let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
     let answered = tools.tools().map(|named| {
         let tool = HostTool { named: named.tool(), on_tool_call: on_tool_call.clone() };
         // What was found out about its schema holds for every question.
         named.answered_by(Arc::new(tool))
     });
-    let (answered, _) = Registry::assemble([answered.collect()], Collisions::LastWins);
+    let (answered, _) = Registry::assemble([answered.collect()], CollisionPolicy::LastWins);
     let offer = Offer::listed(answered, tools);
     let provider = provider.clone();
     let desk = Desk::default();
@@ -266,17 +266,17 @@ impl Generation {
     }
 
     /// Waits for the end; steps that were not read are passed over.
-    pub async fn finish(self) -> Result<Generated, GenerateFailed> {
+    pub async fn finish(self) -> Result<GenerateOutcome, GenerateError> {
         let came_to = self.turn.finish().await;
         let conversation = self.history.snapshot();
         match came_to {
-            Ok(outcome) => Ok(Generated { conversation, outcome }),
-            Err(error) => Err(GenerateFailed { conversation: Box::new(conversation), error }),
+            Ok(outcome) => Ok(GenerateOutcome { conversation, outcome }),
+            Err(error) => Err(GenerateError { conversation: Box::new(conversation), error }),
         }
     }
 
     /// A handle that can only end it, to be kept elsewhere.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> TurnControl {
         self.turn.control()
     }
 }
@@ -317,7 +317,7 @@ impl Tool for HostTool {
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
             let name = &self.definition().name;
-            let call = CallRequest { id: cx.id().clone(), name: name.clone(), arguments, context: cx.clone() };
+            let call = ToolCallRequest { id: cx.id().clone(), name: name.clone(), arguments, context: cx.clone() };
             match (self.on_tool_call)(call).await {
                 Ok(Some(output)) => Ok(output),
                 Ok(None) => Err(CallError::UnknownTool { tool: name.clone(), nearest: Vec::new() }),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Context, lock};
+use super::{AgentContext, lock};
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
 
 /// What stands for the result of a call that has none yet.
@@ -65,7 +65,7 @@ impl History {
     }
 
     /// Sets what stands before everything that was said.
-    pub(super) fn set_context(&self, context: Context) {
+    pub(super) fn set_context(&self, context: AgentContext) {
         let mut state = self.state();
         let system = context.system_after(state.system.as_deref());
         let message = context.message.map(Message::User);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_stands_before_the_conversation_is_sent_and_not_saved() {
         let history = History::new(Conversation::new().with_system("own").with("q"));
-        let context = |text: &str| Context {
+        let context = |text: &str| AgentContext {
             system: Some("more".to_owned()),
             message: Some(UserMessage { content: vec![ContentPart::text(text)] }),
         };
@@ -185,16 +185,16 @@ mod tests {
         history.set_context(context("b"));
         assert_eq!(*history.sent(), Conversation::new().with_system("own\n\nmore").with("b").with("q"));
         assert_eq!(history.snapshot(), Conversation::new().with_system("own").with("q"));
-        history.set_context(Context::default());
+        history.set_context(AgentContext::default());
         assert_eq!(*history.sent(), history.snapshot());
     }
 
     #[test]
     fn a_context_that_is_the_same_changes_nothing() {
         let history = History::new(Conversation::new().with("q"));
-        history.set_context(Context { system: Some("s".to_owned()), message: None });
+        history.set_context(AgentContext { system: Some("s".to_owned()), message: None });
         let before = history.sent();
-        history.set_context(Context { system: Some("s".to_owned()), message: None });
+        history.set_context(AgentContext { system: Some("s".to_owned()), message: None });
         assert!(Arc::ptr_eq(&before, &history.sent()));
     }
 

@@ -6,12 +6,12 @@ use crate::tool::TraceParent;
 
 /// What is said to an agent: text, parts, or whole messages, such as those of a prompt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input {
+pub struct TurnInput {
     pub(super) messages: Vec<Message>,
     pub(super) traceparent: Option<TraceParent>,
 }
 
-impl Input {
+impl TurnInput {
     /// Makes the turn a part of a trace; it wins over what the agent was built with.
     #[must_use]
     pub fn with_traceparent(self, parent: TraceParent) -> Self {
@@ -19,37 +19,37 @@ impl Input {
     }
 }
 
-impl From<&str> for Input {
+impl From<&str> for TurnInput {
     fn from(text: &str) -> Self {
         Message::from(text).into()
     }
 }
 
-impl From<String> for Input {
+impl From<String> for TurnInput {
     fn from(text: String) -> Self {
         Message::from(text).into()
     }
 }
 
-impl From<Vec<ContentPart>> for Input {
+impl From<Vec<ContentPart>> for TurnInput {
     fn from(content: Vec<ContentPart>) -> Self {
         Message::from(content).into()
     }
 }
 
-impl From<UserMessage> for Input {
+impl From<UserMessage> for TurnInput {
     fn from(message: UserMessage) -> Self {
         Message::from(message).into()
     }
 }
 
-impl From<Message> for Input {
+impl From<Message> for TurnInput {
     fn from(message: Message) -> Self {
         vec![message].into()
     }
 }
 
-impl From<Vec<Message>> for Input {
+impl From<Vec<Message>> for TurnInput {
     fn from(messages: Vec<Message>) -> Self {
         Self { messages, traceparent: None }
     }

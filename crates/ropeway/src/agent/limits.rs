@@ -8,7 +8,7 @@ use crate::duration::format_duration;
 /// How far one turn may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct TurnLimits {
     /// How often the model is asked.
     pub steps: usize,
     /// How long it may take in all.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub connect_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for TurnLimits {
     fn default() -> Self {
         Self {
             steps: 50,
@@ -43,7 +43,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl TurnLimits {
     /// Asks the model at most so often.
     #[must_use]
     pub fn with_steps(self, steps: usize) -> Self {
@@ -102,7 +102,7 @@ impl Limits {
 /// The limit that a turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum TurnLimit {
     /// The model was asked so often.
     Steps(usize),
     /// It took so long.
@@ -113,7 +113,7 @@ pub enum Limit {
     Repeats(usize),
 }
 
-impl Limit {
+impl TurnLimit {
     /// Its name in JSON, and how much there may be; times are in milliseconds.
     pub(super) fn parts(&self) -> (&'static str, u64) {
         match *self {
@@ -125,7 +125,7 @@ impl Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for TurnLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steps(1) => f.write_str("the limit of 1 step is reached"),

@@ -38,32 +38,34 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 pub use self::approvals::{ApprovalStatus, Approvals};
-pub use self::budget::{Budget, Budgets};
+pub use self::budget::{OutputBudget, OutputBudgets};
 use self::builder::first_output;
-pub use self::builder::{AgentBuilder, BuildError};
-pub use self::context::Context;
-pub use self::crew::RequestOptions;
+pub use self::builder::{AgentBuildError, AgentBuilder};
+pub use self::context::AgentContext;
+pub use self::crew::ModelOptions;
 use self::crew::{Crew, Scene};
-pub use self::generate::{CallRequest, Generate, GenerateFailed, Generated, Generation, generate, stream};
+pub use self::generate::{
+    GenerateError, GenerateOutcome, GenerateRequest, Generation, ToolCallRequest, generate, stream,
+};
 use self::history::History;
-pub use self::input::Input;
-pub use self::limits::{Limit, Limits};
-pub use self::pattern::{InvalidPattern, ToolPattern};
+pub use self::input::TurnInput;
+pub use self::limits::{TurnLimit, TurnLimits};
+pub use self::pattern::{PatternError, ToolPattern};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
 pub use self::read_more::ReadMore;
-pub use self::sampling::Sampling;
+pub use self::sampling::SamplingHandler;
 pub use self::server::{AgentServer, ServerSource};
 use self::sources::{Missing, Sources};
-pub use self::spill::Spill;
+pub use self::spill::OutputStore;
 pub use self::step::Step;
-pub use self::turn::{AgentError, Control, End, Outcome, Turn};
+pub use self::turn::{AgentError, Turn, TurnControl, TurnEnd, TurnOutcome};
 use self::turn::{Sink, Task, Tracer};
 use crate::duration::format_duration;
 use crate::event::{EventStream, Events};
 use crate::mcp::Handlers;
 use crate::message::Conversation;
 use crate::provider::Usage;
-use crate::registry::{ContextSource, Outcome as ServerOutcome, Registry, ToolSource, Verdict};
+use crate::registry::{ContextSource, Registry, ServerState, ServerStatus, ToolSource};
 use crate::tool::{Tool, TraceParent};
 
 /// How long a turn waits for servers that an earlier turn has waited for in vain.
@@ -97,7 +99,7 @@ struct Inner {
 struct Queue {
     /// Ends when the last turn that was begun is over.
     last: Option<oneshot::Receiver<()>>,
-    controls: Vec<Control>,
+    controls: Vec<TurnControl>,
 }
 
 impl Agent {
@@ -111,7 +113,7 @@ impl Agent {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn send(&self, input: impl Into<Input>) -> Turn {
+    pub fn send(&self, input: impl Into<TurnInput>) -> Turn {
         self.begin(Some(input.into()))
     }
 
@@ -124,13 +126,13 @@ impl Agent {
         self.begin(None)
     }
 
-    fn begin(&self, input: Option<Input>) -> Turn {
+    fn begin(&self, input: Option<TurnInput>) -> Turn {
         let (turn, task) = Turn::new(self.inner.tracer.clone());
         let (done, over) = oneshot::channel();
         let before = {
             let mut queue = lock(&self.inner.queue);
             // Those that are over hear nothing any more.
-            queue.controls.retain(Control::is_live);
+            queue.controls.retain(TurnControl::is_live);
             queue.controls.push(turn.control());
             queue.last.replace(over)
         };
@@ -140,12 +142,12 @@ impl Agent {
 
     /// Ends all turns at once, also those that have not begun.
     pub fn cancel(&self) {
-        lock(&self.inner.queue).controls.iter().for_each(Control::cancel);
+        lock(&self.inner.queue).controls.iter().for_each(TurnControl::cancel);
     }
 
     /// Ends the turn that is going on after its step, and those that have not begun at once.
     pub fn stop(&self) {
-        lock(&self.inner.queue).controls.iter().for_each(Control::stop);
+        lock(&self.inner.queue).controls.iter().for_each(TurnControl::stop);
     }
 
     /// Everything that was said, as of now: to be saved, and to be continued by any agent. Each call has a result; of one that is
@@ -224,7 +226,7 @@ impl Agent {
     }
 
     /// Connects the servers now instead of at the first turn, and says how each stands.
-    pub async fn connect(&self) -> Vec<Verdict> {
+    pub async fn connect(&self) -> Vec<ServerStatus> {
         self.inner.sources.ready(None).await;
         self.inner.sources.verdicts()
     }
@@ -235,7 +237,7 @@ impl Agent {
     }
 
     /// How each server stands.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<ServerStatus> {
         self.inner.sources.verdicts()
     }
 
@@ -258,9 +260,9 @@ impl Agent {
         self.inner.sources.offer().all.clone()
     }
 
-    /// Where outputs are kept that were too large for the model, when there are some that have names: see [`Spill::below`].
+    /// Where outputs are kept that were too large for the model, when there are some that have names: see [`OutputStore::below`].
     pub fn spill_folder(&self) -> Option<PathBuf> {
-        self.inner.crew.spill.as_ref().and_then(Spill::folder)
+        self.inner.crew.spill.as_ref().and_then(OutputStore::folder)
     }
 
     /// The model that is asked.
@@ -276,15 +278,15 @@ impl Inner {
         task: Task,
         before: Option<oneshot::Receiver<()>>,
         done: oneshot::Sender<()>,
-        input: Option<Input>,
+        input: Option<TurnInput>,
     ) {
         let Task { sink, control, outcome } = task;
         let over = Over(control.clone());
         let mut turn_comes = std::pin::pin!(wait_for(before));
         let ended = tokio::select! {
             biased;
-            () = control.cancel.cancelled() => Some(End::Cancelled),
-            () = control.stop.cancelled() => Some(End::Stopped),
+            () = control.cancel.cancelled() => Some(TurnEnd::Cancelled),
+            () = control.stop.cancelled() => Some(TurnEnd::Stopped),
             () = &mut turn_comes => None,
         };
         if let Some(end) = ended {
@@ -302,7 +304,12 @@ impl Inner {
         let _ = outcome.send(came_to);
     }
 
-    async fn turn(&self, input: Option<Input>, sink: &Sink, control: &Control) -> Result<Outcome, AgentError> {
+    async fn turn(
+        &self,
+        input: Option<TurnInput>,
+        sink: &Sink,
+        control: &TurnControl,
+    ) -> Result<TurnOutcome, AgentError> {
         let deadline = self.crew.limits.time.and_then(|time| Instant::now().checked_add(time));
         // A turn whose task was lost may have left calls open.
         self.history.close();
@@ -323,21 +330,21 @@ impl Inner {
         if let Some(cut) = cut {
             return Ok(nothing_done(self.crew.end_of(cut)));
         }
-        let missing: Vec<Verdict> = self.sources.verdicts().into_iter().filter(Verdict::is_missing).collect();
+        let missing: Vec<ServerStatus> = self.sources.verdicts().into_iter().filter(ServerStatus::is_missing).collect();
         if let Some(required) = missing.iter().find(|verdict| verdict.required) {
             return Err(self.unavailable(required));
         }
         let offer = self.sources.offer();
         self.sources.untold().iter().for_each(|collision| sink.warn(collision.to_string()));
         let outcome = self.crew.play(&Scene { offer: &offer, ..scene }).await?;
-        Ok(Outcome { missing, ..outcome })
+        Ok(TurnOutcome { missing, ..outcome })
     }
 
     /// The error of a turn that cannot run without a server.
-    fn unavailable(&self, verdict: &Verdict) -> AgentError {
+    fn unavailable(&self, verdict: &ServerStatus) -> AgentError {
         let cause = match &verdict.outcome {
-            ServerOutcome::Down { cause } => cause.clone(),
-            ServerOutcome::Connecting => {
+            ServerState::Down { cause } => cause.clone(),
+            ServerState::Connecting => {
                 format!("it was not connected within {}", format_duration(self.crew.limits.connect_time))
             }
             outcome => format!("it {outcome}"),
@@ -382,12 +389,12 @@ impl Inner {
         if fallen > 0 {
             sink.warn(format!("{fallen} of the sources of context panicked, and what they said last is taken"));
         }
-        self.history.set_context(Context::of(items));
+        self.history.set_context(AgentContext::of(items));
     }
 }
 
 /// Ends the control of a turn with it, however it ends.
-struct Over(Control);
+struct Over(TurnControl);
 
 impl Drop for Over {
     fn drop(&mut self) {
@@ -395,8 +402,8 @@ impl Drop for Over {
     }
 }
 
-fn nothing_done(end: End) -> Outcome {
-    Outcome { text: String::new(), end, usage: Usage::default(), steps: 0, missing: Vec::new() }
+fn nothing_done(end: TurnEnd) -> TurnOutcome {
+    TurnOutcome { text: String::new(), end, usage: Usage::default(), steps: 0, missing: Vec::new() }
 }
 
 async fn wait_for(before: Option<oneshot::Receiver<()>>) {
@@ -420,16 +427,18 @@ impl fmt::Debug for Agent {
 mod tests {
     use super::*;
     use crate::message::Dialect;
-    use crate::testing::{Saying, model};
+    use crate::testing::{ScriptedReply, model};
 
     #[tokio::test]
     async fn turns_in_which_code_of_the_host_panicked_leave_nothing_behind() {
-        let agent = Agent::builder().provider(model(Dialect::Chat, [Saying::text("a"), Saying::text("b")])).model("m");
+        let agent = Agent::builder()
+            .provider(model(Dialect::Chat, [ScriptedReply::text("a"), ScriptedReply::text("b")]))
+            .model("m");
         let agent = agent.tracer(|_| panic!("on purpose")).build().expect("an agent");
         for _ in 0..2 {
             let lost = agent.send("q").finish().await;
             assert!(matches!(lost, Err(AgentError::Lost)), "{lost:?}");
-            assert!(!lock(&agent.inner.queue).controls.iter().any(Control::is_live));
+            assert!(!lock(&agent.inner.queue).controls.iter().any(TurnControl::is_live));
         }
         assert_eq!(lock(&agent.inner.queue).controls.len(), 1, "the next turn forgets it");
     }

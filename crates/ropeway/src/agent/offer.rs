@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::read_more::READ_MORE;
 use crate::checked::CheckedTool;
-use crate::config::Collisions;
+use crate::config::CollisionPolicy;
 use crate::message::{CallArguments, ToolCall};
 use crate::registry::{Collision, Registry, ToolSource};
 use crate::tool::{
@@ -70,7 +70,7 @@ impl Offer {
         let mut groups: Vec<Vec<CheckedTool>> =
             sources.iter().map(|source| source.tools().cloned().collect()).collect();
         groups.push(local.to_vec());
-        let (all, collisions) = Registry::assemble(groups, Collisions::LastWins);
+        let (all, collisions) = Registry::assemble(groups, CollisionPolicy::LastWins);
         let hidden = sources.iter().flat_map(Registry::hidden);
         let all = all.with_hidden(hidden.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
         let of_host = |tool: &&CheckedTool| tool.definition().origin == Origin::Local;
@@ -97,7 +97,7 @@ impl Offer {
             own.extend(ours.iter().filter(is_free).cloned());
         }
         let names = own.iter().map(|tool| tool.definition().name.clone()).collect();
-        let (shown, _) = Registry::assemble([listed, own], Collisions::LastWins);
+        let (shown, _) = Registry::assemble([listed, own], CollisionPolicy::LastWins);
         (Self { all, shown, own: names, caller, kept: Kept::default() }, collisions)
     }
 
@@ -161,7 +161,7 @@ fn free(tools: &Registry, name: &str) -> String {
 }
 
 fn invalid(tool: &str, reason: &str) -> CallError {
-    let problem = crate::tool::Problem { path: String::new(), reason: reason.to_owned() };
+    let problem = crate::tool::ArgumentProblem { path: String::new(), reason: reason.to_owned() };
     CallError::InvalidArguments { tool: tool.to_owned(), problems: vec![problem] }
 }
 
@@ -307,7 +307,7 @@ mod tests {
             definition.origin = Origin::Server { server: "s".into(), tool: format!("{number}").into() };
             CheckedTool::new(Arc::new(LocalTool::new(definition, |_, _| async { Ok::<_, crate::tool::BoxError>("") })))
         });
-        Registry::assemble([tools.collect()], Collisions::LastWins).0
+        Registry::assemble([tools.collect()], CollisionPolicy::LastWins).0
     }
 
     fn call(name: &str, arguments: Value) -> ToolCall {

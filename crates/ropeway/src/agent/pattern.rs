@@ -31,7 +31,7 @@ pub struct ToolPattern {
 /// The text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
-pub struct InvalidPattern {
+pub struct PatternError {
     problem: String,
 }
 
@@ -56,7 +56,7 @@ struct Tail {
 
 impl ToolPattern {
     /// Reads a pattern.
-    pub fn new(text: &str) -> Result<Self, InvalidPattern> {
+    pub fn new(text: &str) -> Result<Self, PatternError> {
         let whole = glob(text)?;
         let alternatives = expand(text)?.iter().map(|text| Alternative::new(text)).collect::<Result<_, _>>()?;
         Ok(Self { text: text.to_owned(), whole, alternatives })
@@ -97,7 +97,7 @@ impl ToolPattern {
 }
 
 impl Alternative {
-    fn new(text: &str) -> Result<Self, InvalidPattern> {
+    fn new(text: &str) -> Result<Self, PatternError> {
         let Scan { head, wildcard, dots } = scan(text);
         let tail = match wildcard {
             Some(at) => {
@@ -116,7 +116,7 @@ impl Alternative {
         let parts = splits
             .into_iter()
             .map(|dot| Ok((glob(&text[..dot])?, glob(&text[dot + 1..])?)))
-            .collect::<Result<_, InvalidPattern>>()?;
+            .collect::<Result<_, PatternError>>()?;
         Ok(Self { whole: glob(text)?, head, tail, parts })
     }
 
@@ -136,8 +136,8 @@ impl Alternative {
     }
 }
 
-fn glob(text: &str) -> Result<Glob, InvalidPattern> {
-    Glob::new(text).map_err(|error| InvalidPattern { problem: error.to_string() })
+fn glob(text: &str) -> Result<Glob, PatternError> {
+    Glob::new(text).map_err(|error| PatternError { problem: error.to_string() })
 }
 
 /// Where the parts of a pattern without `{one,two}` are.
@@ -182,12 +182,12 @@ fn scan(text: &str) -> Scan {
 }
 
 /// The patterns that a pattern with `{one,two}` stands for.
-fn expand(text: &str) -> Result<Vec<String>, InvalidPattern> {
+fn expand(text: &str) -> Result<Vec<String>, PatternError> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
         if open.len() + done.len() > MOST_ALTERNATIVES {
-            return Err(InvalidPattern { problem: format!("it stands for more than {MOST_ALTERNATIVES} patterns") });
+            return Err(PatternError { problem: format!("it stands for more than {MOST_ALTERNATIVES} patterns") });
         }
         match braces(&text) {
             Some((before, alternatives, behind)) => {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::approvals::{ApprovalStatus, Approvals};
 use super::pattern::ToolPattern;
-use crate::tool::{Annotations, Arguments, BoxFuture, CallId, Change, Origin, ToolDefinition};
+use crate::tool::{Annotations, Arguments, BoxFuture, CallId, DefinitionChange, Origin, ToolDefinition};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -192,7 +192,7 @@ pub struct ApprovalRequest {
     /// from a model: show it beside them, not instead of them. Tools of MCP servers have none.
     pub summary: Option<String>,
     /// What changed since the tool was last allowed for good, in words; empty for one that never was.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DefinitionChange>,
     /// The definition that is approved, or not.
     pub definition: ToolDefinition,
 }
@@ -239,7 +239,7 @@ pub(super) struct PolicyDecision {
     /// It holds only for this definition of the tool.
     pub(super) is_bound: bool,
     /// What changed since the tool was allowed for good.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<DefinitionChange>,
 }
 
 impl Desk {

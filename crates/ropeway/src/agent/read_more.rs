@@ -6,12 +6,12 @@ use memchr::{memmem, memrchr};
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 
-use super::budget::Budgets;
-use super::spill::{Spill, StoredText, TextReader};
+use super::budget::OutputBudgets;
+use super::spill::{OutputStore, StoredText, TextReader};
 use super::written::{cut_at, in_a_line, thousands};
 use crate::content::ContentPart;
 use crate::tool::{
-    Annotations, Arguments, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput,
+    Annotations, ArgumentProblem, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
 };
 
 /// What the tool is called.
@@ -32,14 +32,14 @@ const MOST_NAMES: usize = 20;
 /// The tool that a model pages through a kept output with.
 #[derive(Clone, Debug)]
 pub struct ReadMore {
-    spill: Spill,
+    spill: OutputStore,
     page: usize,
     definition: ToolDefinition,
 }
 
 impl ReadMore {
     /// The tool for the outputs of a spill, with pages that the default budget has room for.
-    pub fn new(spill: Spill) -> Self {
+    pub fn new(spill: OutputStore) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -57,7 +57,7 @@ impl ReadMore {
         let hints = [("readOnlyHint", true), ("openWorldHint", false)];
         definition.annotations =
             Annotations(hints.into_iter().map(|(name, value)| (name.to_owned(), Value::Bool(value))).collect());
-        Self { spill, page: Budgets::default().page(), definition }
+        Self { spill, page: OutputBudgets::default().page(), definition }
     }
 
     /// Pages of at most this many bytes.
@@ -139,7 +139,7 @@ impl Question {
     fn read(arguments: &Map<String, Value>) -> Result<Self, CallError> {
         let mut problems = Vec::new();
         let mut wrong = |path: &str, reason: &str| {
-            problems.push(Problem { path: path.to_owned(), reason: reason.to_owned() });
+            problems.push(ArgumentProblem { path: path.to_owned(), reason: reason.to_owned() });
         };
         let output = match arguments.get("output") {
             Some(Value::String(name)) => name.clone(),
@@ -302,11 +302,11 @@ fn line_with(file: &mut TextReader, from: u64, text: &[u8], page: u64) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::budget::{Budget, fits};
+    use crate::agent::budget::{OutputBudget, fits};
 
     async fn kept(text: &str) -> ReadMore {
-        let spill = Spill::new();
-        spill.keep(&[ContentPart::text(text)], Budget::default()).await.expect("it is kept");
+        let spill = OutputStore::new();
+        spill.keep(&[ContentPart::text(text)], OutputBudget::default()).await.expect("it is kept");
         ReadMore::new(spill)
     }
 
@@ -440,13 +440,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_output_that_is_not_there_is_answered_with_those_that_are() {
-        let tool = ReadMore::new(Spill::new());
+        let tool = ReadMore::new(OutputStore::new());
         assert_eq!(
             ask(&tool, json!({"output": "o1"})).await,
             ToolOutput::error("Error: there is no output \"o1\"; none is kept.")
         );
         for _ in 0..2 {
-            tool.spill.keep(&[ContentPart::text("x")], Budget::default()).await.expect("it is kept");
+            tool.spill.keep(&[ContentPart::text("x")], OutputBudget::default()).await.expect("it is kept");
         }
         for name in ["", "O1", "o1.txt", "../o1", "/etc/passwd"] {
             let expected = format!("Error: there is no output \"{name}\". There are \"o2\", \"o1\".");
@@ -456,8 +456,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_output_whose_file_has_gone_is_an_error_that_says_so() {
-        let spill = Spill::new().below(std::env::temp_dir());
-        spill.keep(&[ContentPart::text("x")], Budget::default()).await.expect("it is kept");
+        let spill = OutputStore::new().below(std::env::temp_dir());
+        spill.keep(&[ContentPart::text("x")], OutputBudget::default()).await.expect("it is kept");
         let tool = ReadMore::new(spill);
         let folder = tool.spill.folder().expect("a folder");
         std::fs::write(folder.join("o1.txt"), "").expect("it is emptied");
@@ -472,7 +472,7 @@ mod tests {
 
     #[tokio::test]
     async fn arguments_of_the_wrong_kind_are_told_one_by_one() {
-        let tool = ReadMore::new(Spill::new());
+        let tool = ReadMore::new(OutputStore::new());
         let arguments = json!({"from": -1, "find": 3}).as_object().cloned().expect("an object");
         let error = tool.call(arguments, &CallContext::default()).await.expect_err("they are wrong");
         assert_eq!(
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_tool_says_that_it_changes_nothing() {
-        let tool = ReadMore::new(Spill::new());
+        let tool = ReadMore::new(OutputStore::new());
         let annotations = &tool.definition().annotations;
         assert!(annotations.read_only() && !annotations.open_world());
     }
@@ -507,9 +507,9 @@ mod tests {
     #[tokio::test]
     async fn a_page_is_never_cut_again() {
         for text_bytes in [0, 1, 999, 1500, 50_000] {
-            let budgets = Budgets::new()
-                .with_tool("*", Budget::default().with_text_bytes(0))
-                .with_default(Budget::default().with_text_bytes(text_bytes));
+            let budgets = OutputBudgets::new()
+                .with_tool("*", OutputBudget::default().with_text_bytes(0))
+                .with_default(OutputBudget::default().with_text_bytes(text_bytes));
             let tool = kept(&"x".repeat(200_000)).await.with_page(budgets.page());
             let answer = ask(&tool, json!({"output": "o1", "from": 100_000})).await;
             assert!(fits(&answer.content, budgets.of(READ_MORE)), "{text_bytes}");

@@ -17,8 +17,8 @@ use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
 use crate::tool::{
-    Arguments, CallContext, CallError, CallId, Cancel, Change, Digest, Origin, ToolCallError, ToolDefinition,
-    differences,
+    Arguments, CallContext, CallError, CallId, CancelToken, DefinitionChange, Digest, Origin, ToolCallError,
+    ToolDefinition, differences,
 };
 
 /// How much longer than its time a call is waited for: it should end by itself, unless it holds its thread.
@@ -100,7 +100,7 @@ struct Started {
     tool: CheckedTool,
     task: AbortHandle,
     /// The call's own switch: whoever works for it elsewhere sees that nobody waits any more.
-    cancel: Cancel,
+    cancel: CancelToken,
     overdue: Instant,
 }
 
@@ -252,7 +252,7 @@ impl<'a> Round<'a> {
         self.ask_with(job, decision.permission, decision.changes);
     }
 
-    fn ask_with(&mut self, mut job: Job, permission: Permission, changes: Vec<Change>) {
+    fn ask_with(&mut self, mut job: Job, permission: Permission, changes: Vec<DefinitionChange>) {
         match (permission, &self.crew.desk.asker) {
             (Permission::Allow, _) => self.agreed(job),
             (Permission::Ask, Some(asker)) => {
@@ -336,7 +336,7 @@ impl<'a> Round<'a> {
         let call = self.calls[at].clone();
         let time = self.crew.limits.call_time;
         let (sink, told) = (self.scene.sink.downgrade(), id(&call));
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let mut cx = CallContext::new(call.id.clone())
             .with_cancel(cancel.clone())
             .with_timeout(time)

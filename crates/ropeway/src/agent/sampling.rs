@@ -12,7 +12,7 @@ use super::lock;
 use super::wish::Wish;
 use crate::mcp::{Refusal, SamplingRequest, chain};
 use crate::protocol::code;
-use crate::provider::{ChatRequest, Effort, ErrorKind, Provider, ProviderError, Reply, StopReason};
+use crate::provider::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// How many tokens of an answer a server may ask for where nothing else is said.
@@ -37,11 +37,11 @@ type Approve = Arc<dyn Fn(SamplingRequest) -> BoxFuture<'static, bool> + Send + 
 /// Cheap to clone; clones share their bounds. A server chooses its own words and nothing else: model, provider and the most
 /// tokens are the host's, and nothing of the host's conversations goes along. What the model thinks stays here.
 #[derive(Clone)]
-pub struct Sampling {
+pub struct SamplingHandler {
     provider: Provider,
     model: String,
     max_tokens: u32,
-    effort: Option<Effort>,
+    effort: Option<ReasoningEffort>,
     approve: Option<Approve>,
     concurrency: usize,
     most: usize,
@@ -59,7 +59,7 @@ struct Asked {
     permits: Arc<Semaphore>,
 }
 
-impl Sampling {
+impl SamplingHandler {
     /// Lets servers ask this model.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Sampling {
 
     /// How hard the model thinks before it answers a server. What it thinks counts against the server's tokens.
     #[must_use]
-    pub fn with_effort(mut self, effort: Effort) -> Self {
+    pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
         self.effort = Some(effort);
         self
     }
@@ -187,7 +187,7 @@ impl Sampling {
     }
 }
 
-impl fmt::Debug for Sampling {
+impl fmt::Debug for SamplingHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sampling")
             .field("model", &self.model)
@@ -233,13 +233,13 @@ fn result(reply: &Reply, model: &str) -> Value {
 /// What a server is told when the model has no answer. The provider's own words are for the host.
 fn refusal(error: &ProviderError) -> Refusal {
     let (code, message) = match error.kind {
-        ErrorKind::ContextLength | ErrorKind::TooLarge => {
+        ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge => {
             (code::INVALID_PARAMS, "the messages are longer than the model takes")
         }
-        ErrorKind::Unusable | ErrorKind::InvalidRequest | ErrorKind::Media => {
+        ProviderErrorKind::Unusable | ProviderErrorKind::InvalidRequest | ProviderErrorKind::Media => {
             (code::INVALID_PARAMS, "the model does not take this request")
         }
-        ErrorKind::RateLimited | ErrorKind::Overloaded => {
+        ProviderErrorKind::RateLimited | ProviderErrorKind::Overloaded => {
             (code::INTERNAL, "the model has too much to do: try again later")
         }
         _ => (code::INTERNAL, "the model could not be asked"),
@@ -253,14 +253,16 @@ mod tests {
 
     use super::*;
     use crate::message::Dialect;
-    use crate::provider::{Exchange, Recording, Retries, Settings};
+    use crate::provider::{Exchange, ProviderSettings, Recording, RetryPolicy};
 
     const KEY: &str = "sk-test-0123456789";
 
     fn provider(answers: impl IntoIterator<Item = Exchange>) -> Provider {
-        let retries = Retries { most: 0, ..Retries::default() };
-        let settings =
-            Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:9/v1").with_key(KEY).with_retries(retries);
+        let retries = RetryPolicy { most: 0, ..RetryPolicy::default() };
+        let settings = ProviderSettings::new(Dialect::Chat)
+            .with_base_url("http://127.0.0.1:9/v1")
+            .with_key(KEY)
+            .with_retries(retries);
         Provider::replaying(settings, Recording::new(answers))
     }
 
@@ -274,7 +276,7 @@ mod tests {
         json!({"maxTokens": 100, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
     }
 
-    async fn ask(sampling: &Sampling, params: Value) -> Result<Value, (i64, String)> {
+    async fn ask(sampling: &SamplingHandler, params: Value) -> Result<Value, (i64, String)> {
         let answer = sampling.handler()(SamplingRequest::new("peer", params)).await;
         answer.map_err(|error| match error.downcast::<Refusal>() {
             Ok(refusal) => (refusal.code, refusal.message),
@@ -285,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_gets_the_text_of_an_answer_and_none_of_the_thoughts() {
         for (finish, stop) in [("stop", "endTurn"), ("length", "maxTokens"), ("content_filter", "contentFilter")] {
-            let sampling = Sampling::new(provider([said("Hello.", finish)]), "m");
+            let sampling = SamplingHandler::new(provider([said("Hello.", finish)]), "m");
             let content = json!({"type": "text", "text": "Hello."});
             let expected = json!({"role": "assistant", "content": content, "model": "m-2", "stopReason": stop});
             assert_eq!(ask(&sampling, asking("Hi")).await, Ok(expected));
@@ -315,7 +317,7 @@ mod tests {
             ],
         });
         let answer = said("A cat.", "stop").to_request("http://127.0.0.1:9/v1/chat/completions", body);
-        let sampling = Sampling::new(provider([answer]), "m").with_max_tokens(512);
+        let sampling = SamplingHandler::new(provider([answer]), "m").with_max_tokens(512);
         let answer = ask(&sampling, params).await;
         assert_eq!(answer.as_ref().map(|result| &result["content"]["text"]), Ok(&json!("A cat.")));
     }
@@ -331,10 +333,13 @@ mod tests {
             (told(429, private("slow down")), (code::INTERNAL, "the model has too much to do: try again later")),
             (told(400, private("no such field")), (code::INVALID_PARAMS, "the model does not take this request")),
             (told(500, private("oops")), (code::INTERNAL, "the model could not be asked")),
-            (Exchange::failed(ErrorKind::Connection, "acme-7"), (code::INTERNAL, "the model could not be asked")),
+            (
+                Exchange::failed(ProviderErrorKind::Connection, "acme-7"),
+                (code::INTERNAL, "the model could not be asked"),
+            ),
         ];
         for (answer, (code, words)) in cases {
-            let sampling = Sampling::new(provider([answer]), "m");
+            let sampling = SamplingHandler::new(provider([answer]), "m");
             assert_eq!(ask(&sampling, asking("Hi")).await, Err((code, words.to_owned())));
         }
     }
@@ -343,7 +348,7 @@ mod tests {
     async fn a_request_that_is_turned_down_is_not_made_and_nonsense_is_not_asked_about() {
         let questions: Arc<Mutex<Vec<SamplingRequest>>> = Arc::default();
         let sink = questions.clone();
-        let sampling = Sampling::new(provider([]), "m").with_approval(move |request| {
+        let sampling = SamplingHandler::new(provider([]), "m").with_approval(move |request| {
             sink.lock().expect("no panic").push(request);
             async { false }
         });
@@ -358,8 +363,10 @@ mod tests {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (count, top) = (now.clone(), most.clone());
         let answers = std::iter::repeat_n(said("Hello.", "stop"), 8);
-        let sampling =
-            Sampling::new(provider(answers), "m").with_concurrency(2).with_most_requests(5).with_approval(move |_| {
+        let sampling = SamplingHandler::new(provider(answers), "m")
+            .with_concurrency(2)
+            .with_most_requests(5)
+            .with_approval(move |_| {
                 let (count, top) = (count.clone(), top.clone());
                 async move {
                     top.fetch_max(count.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -385,11 +392,11 @@ mod tests {
 
     #[tokio::test]
     async fn messages_that_are_too_long_and_requests_that_were_turned_down_cost_nothing() {
-        let long = Sampling::new(provider([]), "m").with_max_bytes(100);
+        let long = SamplingHandler::new(provider([]), "m").with_max_bytes(100);
         let refused = (code::INVALID_PARAMS, "the messages have more than 100 bytes".to_owned());
         assert_eq!(ask(&long, asking(&"x".repeat(100))).await, Err(refused));
         let answers = Arc::new(Mutex::new(vec![true, false, false]));
-        let sampling = Sampling::new(provider([said("Hello.", "stop")]), "m").with_most_requests(1);
+        let sampling = SamplingHandler::new(provider([said("Hello.", "stop")]), "m").with_most_requests(1);
         let sampling =
             sampling.with_approval(move |_| std::future::ready(answers.lock().expect("no panic").pop() == Some(true)));
         let asked = [

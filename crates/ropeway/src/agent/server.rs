@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lock;
-use crate::config::{Collisions, ServerConfig};
+use crate::config::{CollisionPolicy, ServerConfig};
 use crate::duration::format_duration;
 use crate::event::Events;
-use crate::mcp::{Handlers, Mcp, State, chain};
-use crate::registry::{ContextItem, ContextSource, Outcome, Registry, Shape, ToolSource, Verdict};
-use crate::secret::Mask;
+use crate::mcp::{ConnectionState, Handlers, Mcp, chain};
+use crate::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolShape, ToolSource};
+use crate::secret::Redactor;
 use crate::tool::{Alias, BoxFuture, Tool};
 
 /// How long a turn waits for a list that has changed; until it is there, the one before it is used.
@@ -86,7 +86,7 @@ impl AgentServer {
 
     /// The server as a source of tools. Nothing is started; handlers and events are for a connection that is yet to be made.
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
-        let shape = Shape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
+        let shape = ToolShape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {
             Some(prefix) => shape.with_prefix(prefix),
             None => shape,
@@ -126,12 +126,12 @@ impl From<ServerConfig> for AgentServer {
 /// found when it is back.
 pub struct ServerSource {
     mcp: Mcp,
-    shape: Shape,
+    shape: ToolShape,
     wants_instructions: bool,
     /// A turn does not run without it.
     required: bool,
     /// The secrets of its settings.
-    secrets: Mask,
+    secrets: Redactor,
     /// What is listed of a server that is not there: always the same.
     none: Registry,
     found: Mutex<Found>,
@@ -172,7 +172,7 @@ impl ServerSource {
         self.mcp.alias()
     }
 
-    pub(super) fn secrets(&self) -> &Mask {
+    pub(super) fn secrets(&self) -> &Redactor {
         &self.secrets
     }
 
@@ -186,7 +186,7 @@ impl ServerSource {
 
     async fn look(&self) {
         // A connection that the host closed stays closed.
-        let is_lost = !matches!(*self.mcp.state().borrow(), State::Ready { .. } | State::Closed);
+        let is_lost = !matches!(*self.mcp.state().borrow(), ConnectionState::Ready { .. } | ConnectionState::Closed);
         if !self.found().tried || (self.required && is_lost) {
             // That it failed is the verdict. Whoever gives up waiting here leaves the first try to the next one.
             let _ = self.mcp.connect().await;
@@ -228,7 +228,7 @@ impl ServerSource {
         if !is_same || found.registry.is_none() {
             let group = self.shape.apply_all(tools.iter().cloned());
             // Tools of one server do not push each other out, so there is nothing to choose.
-            let (registry, _) = Registry::assemble([group], Collisions::Suffix);
+            let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
             found.registry = Some(registry);
             found.tools = tools;
         }
@@ -242,14 +242,18 @@ impl ServerSource {
 
     /// How the server stands, and whether its tools are listed. Those of one that may be back any moment are: a vanished server
     /// fails its call, not the list.
-    fn standing(&self, found: &Found) -> (Outcome, bool) {
+    fn standing(&self, found: &Found) -> (ServerState, bool) {
         match (&*self.mcp.state().borrow(), &found.registry, &found.look) {
-            (State::Ready { .. }, Some(registry), _) => (Outcome::Ready { tools: registry.len() }, true),
-            (State::Ready { .. }, None, Look::Failed(cause, _)) => (Outcome::Down { cause: cause.clone() }, false),
-            (State::Ready { .. } | State::Connecting { .. }, ..) => (Outcome::Connecting, true),
-            (State::NeedsAuth { .. }, ..) => (Outcome::NeedsAuth, false),
-            (State::Down { cause, retry_at }, ..) => (Outcome::Down { cause: chain(&**cause) }, retry_at.is_some()),
-            (State::Closed, ..) => (Outcome::NotStarted, false),
+            (ConnectionState::Ready { .. }, Some(registry), _) => (ServerState::Ready { tools: registry.len() }, true),
+            (ConnectionState::Ready { .. }, None, Look::Failed(cause, _)) => {
+                (ServerState::Down { cause: cause.clone() }, false)
+            }
+            (ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }, ..) => (ServerState::Connecting, true),
+            (ConnectionState::NeedsAuth { .. }, ..) => (ServerState::NeedsAuth, false),
+            (ConnectionState::Down { cause, retry_at }, ..) => {
+                (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
+            }
+            (ConnectionState::Closed, ..) => (ServerState::NotStarted, false),
         }
     }
 }
@@ -263,8 +267,8 @@ impl ToolSource for ServerSource {
         }
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
-        vec![Verdict::new(self.alias().clone(), self.standing(&self.found()).0).with_required(self.required)]
+    fn verdicts(&self) -> Vec<ServerStatus> {
+        vec![ServerStatus::new(self.alias().clone(), self.standing(&self.found()).0).with_required(self.required)]
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

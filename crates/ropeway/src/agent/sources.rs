@@ -12,8 +12,8 @@ use super::offer::Offer;
 use super::round::sleep_until;
 use super::server::ServerSource;
 use crate::checked::CheckedTool;
-use crate::registry::{Collision, ContextItem, ContextSource, Outcome, Registry, ToolSource, Verdict};
-use crate::secret::Mask;
+use crate::registry::{Collision, ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
+use crate::secret::Redactor;
 use crate::tool::{Alias, BoxFuture, Tool};
 
 /// How often a required server that is connecting is looked at.
@@ -33,13 +33,13 @@ struct State {
     tools: Vec<SourceEntry>,
     contexts: Vec<ContextEntry>,
     /// Secrets of the servers and of the host.
-    secrets: Mask,
+    secrets: Redactor,
     /// The last offer, and what it was made of.
     made: Option<(Vec<Registry>, Arc<Offer>)>,
     /// Names of it that collide and that nobody was told of.
     untold: Vec<Collision>,
     /// How the servers stood when it was told last.
-    told: Vec<Verdict>,
+    told: Vec<ServerStatus>,
     /// The servers that a turn has waited for in vain.
     late: Vec<String>,
 }
@@ -131,12 +131,12 @@ impl Sources {
     }
 
     /// Adds secrets that are not shown in summaries.
-    pub(super) fn add_secrets(&self, secrets: &Mask) {
+    pub(super) fn add_secrets(&self, secrets: &Redactor) {
         let mut state = lock(&self.state);
         state.secrets = state.secrets.with(secrets);
     }
 
-    pub(super) fn secrets(&self) -> Mask {
+    pub(super) fn secrets(&self) -> Redactor {
         lock(&self.state).secrets.clone()
     }
 
@@ -155,7 +155,7 @@ impl Sources {
 
     /// Waits for required servers that are still connecting, as long as there is time.
     pub(super) async fn required(&self, until: Option<Instant>) {
-        let is_on_its_way = |verdict: &Verdict| verdict.required && verdict.outcome == Outcome::Connecting;
+        let is_on_its_way = |verdict: &ServerStatus| verdict.required && verdict.outcome == ServerState::Connecting;
         while self.verdicts().iter().any(is_on_its_way) && until.is_none_or(|until| Instant::now() < until) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -199,16 +199,17 @@ impl Sources {
 
     /// The servers that may yet become ready.
     pub(super) fn waiting(&self) -> Vec<String> {
-        let waiting = |verdict: &Verdict| matches!(verdict.outcome, Outcome::Connecting | Outcome::NotStarted);
+        let waiting =
+            |verdict: &ServerStatus| matches!(verdict.outcome, ServerState::Connecting | ServerState::NotStarted);
         self.verdicts().iter().filter(|it| waiting(it)).map(|it| format!("`{}`", it.server)).collect()
     }
 
-    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+    pub(super) fn verdicts(&self) -> Vec<ServerStatus> {
         self.sources().iter().flat_map(|source| source.verdicts()).collect()
     }
 
     /// How the servers stand, if that is not known yet.
-    pub(super) fn news(&self) -> Option<Vec<Verdict>> {
+    pub(super) fn news(&self) -> Option<Vec<ServerStatus>> {
         let verdicts = self.verdicts();
         let mut state = lock(&self.state);
         if state.told == verdicts {

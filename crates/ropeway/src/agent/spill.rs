@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::budget::{Budget, Rest, data_left_out, fit, fits};
+use super::budget::{OutputBudget, Rest, data_left_out, fit, fits};
 use super::lock;
 use super::written::{Data, Written, written_len};
 use crate::content::{ContentPart, SharedText, decode_base64};
@@ -34,10 +34,10 @@ const MOST_OPEN: usize = 64;
 /// only [`ReadMore`](super::ReadMore) reaches it, and the system deletes it when the process ends, however it ends. The 64
 /// newest outputs are kept, each with an open file descriptor, and data such as images is not.
 ///
-/// [`Spill::below`] keeps files with names, data included, in a folder that only its owner can look into. It is deleted with
+/// [`OutputStore::below`] keeps files with names, data included, in a folder that only its owner can look into. It is deleted with
 /// the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
-pub struct Spill(Arc<Inner>);
+pub struct OutputStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -150,13 +150,13 @@ impl Kept {
     }
 }
 
-impl Default for Spill {
+impl Default for OutputStore {
     fn default() -> Self {
         Self::of(Settings { below: None, limit: LIMIT })
     }
 }
 
-impl Spill {
+impl OutputStore {
     /// A spill of at most 1 GiB, in files without names in the system's folder for temporary files.
     pub fn new() -> Self {
         Self::default()
@@ -185,7 +185,7 @@ impl Spill {
 
     /// As much of an output as the budget has room for; the rest is kept, and lines tell of it. Nothing is copied if all
     /// of it fits. What cannot be kept is left out all the same.
-    pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: Budget) -> Cow<'a, [ContentPart]> {
+    pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
         self.fit_and_keep(content, budget).await.0
     }
 
@@ -193,7 +193,7 @@ impl Spill {
     pub(super) async fn fit_and_keep<'a>(
         &self,
         content: &'a [ContentPart],
-        budget: Budget,
+        budget: OutputBudget,
     ) -> (Cow<'a, [ContentPart]>, Option<Rest>) {
         if fits(content, budget) {
             return (Cow::Borrowed(content), None);
@@ -213,7 +213,7 @@ impl Spill {
     pub(super) async fn fit_again<'a>(
         &self,
         content: &'a [ContentPart],
-        (before, now): (Budget, Budget),
+        (before, now): (OutputBudget, OutputBudget),
         rest: Option<&Rest>,
     ) -> Cow<'a, [ContentPart]> {
         let most_files = self.most_files();
@@ -246,7 +246,7 @@ impl Spill {
 
     /// Keeps an output: all parts as one text, a line break between two of them, and the data that the budget has no
     /// room for as files.
-    pub(super) async fn keep(&self, content: &[ContentPart], budget: Budget) -> io::Result<Kept> {
+    pub(super) async fn keep(&self, content: &[ContentPart], budget: OutputBudget) -> io::Result<Kept> {
         let length = written_len(content) as u64;
         let data: Vec<(usize, Data<'_>)> = data_left_out(content, budget).take(self.most_files()).collect();
         let bytes = length + data.iter().map(|(_, data)| data.size() as u64).sum::<u64>();
@@ -492,11 +492,11 @@ mod tests {
     use super::*;
     use crate::content::Blob;
 
-    const LITTLE: Budget = Budget { text_bytes: 10, blob_bytes: 10 };
+    const LITTLE: OutputBudget = OutputBudget { text_bytes: 10, blob_bytes: 10 };
 
-    fn spill() -> (tempfile::TempDir, Spill) {
+    fn spill() -> (tempfile::TempDir, OutputStore) {
         let below = tempfile::tempdir().expect("a folder");
-        let spill = Spill::new().below(below.path());
+        let spill = OutputStore::new().below(below.path());
         (below, spill)
     }
 
@@ -512,7 +512,7 @@ mod tests {
         names
     }
 
-    fn folder(spill: &Spill) -> PathBuf {
+    fn folder(spill: &OutputStore) -> PathBuf {
         spill.folder().expect("something is kept")
     }
 
@@ -526,7 +526,7 @@ mod tests {
 
     #[tokio::test]
     async fn by_default_an_output_has_no_name_on_disk_and_only_text_is_kept() {
-        let spill = Spill::new();
+        let spill = OutputStore::new();
         let content = [ContentPart::text("first and long"), ContentPart::Image(Blob::new("image/png", &[7; 1000]))];
         let fitted = spill.fit(&content, LITTLE).await.into_owned();
         let expected = [
@@ -546,7 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn few_file_descriptors_are_held_open() {
-        let spill = Spill::new();
+        let spill = OutputStore::new();
         for _ in 0..MOST_OPEN + 5 {
             spill.keep(&text(20), LITTLE).await.expect("it is kept");
         }
@@ -718,7 +718,7 @@ mod tests {
         let (_below, spill) = spill();
         let picture = ContentPart::Image(Blob::new("image/png", &[7; 30]));
         let content = [ContentPart::text("first and long"), picture];
-        let before = Budget { text_bytes: 10, blob_bytes: 100 };
+        let before = OutputBudget { text_bytes: 10, blob_bytes: 100 };
         let (_, rest) = spill.fit_and_keep(&content, before).await;
         let told = |text: &str, rest: usize, name: &str| {
             let from = text.len();
@@ -747,7 +747,7 @@ mod tests {
     async fn fifty_megabytes_are_kept_whole() {
         let (_below, spill) = spill();
         let content = [ContentPart::text("0123456789abcde\n".repeat(50_000_000 / 16))];
-        let fitted = spill.fit(&content, Budget::default()).await;
+        let fitted = spill.fit(&content, OutputBudget::default()).await;
         let shown = fitted[0].as_text().expect("a text");
         assert!(shown.ends_with(
             "\n[49,950,000 of 50,000,000 bytes are left out; call `read_more` with output \"o1\" and from 50000 for the rest]"

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::envelope::Envelope;
 use crate::message::CallArguments;
 use crate::provider::{StopReason, Usage};
-use crate::registry::Verdict;
+use crate::registry::ServerStatus;
 use crate::tool::{CallId, Origin, Progress};
 
 /// Something that happens in a turn.
@@ -18,7 +18,7 @@ pub enum Step {
     /// How the servers stand; told in the first turn, and when it has changed.
     Servers {
         /// One for each server.
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<ServerStatus>,
     },
     /// More text of the model.
     Text {

@@ -5,7 +5,7 @@
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{AgentError, Crew, Outcome};
+use super::{AgentError, Crew, TurnOutcome};
 use crate::message::Dialect;
 use crate::provider::{Reply, Usage};
 use crate::tool::{Origin, ToolDefinition};
@@ -65,7 +65,7 @@ pub(super) fn of_call(definition: &ToolDefinition, call: &str) -> Span {
 }
 
 /// Writes down what a turn came to.
-pub(super) fn turn_over(span: &Span, came_to: &Result<Outcome, AgentError>) {
+pub(super) fn turn_over(span: &Span, came_to: &Result<TurnOutcome, AgentError>) {
     match came_to {
         Ok(outcome) => spent(span, outcome.usage),
         Err(error) => failed(span, error),

@@ -12,19 +12,19 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tokio::sync::oneshot;
 
 use super::steps::{self, StepReceiver, StepSender, WeakStepSender};
-use super::{Limit, Step};
+use super::{Step, TurnLimit};
 use crate::provider::{ProviderError, StopReason, Usage};
-use crate::registry::Verdict;
-use crate::tool::{Alias, BoxError, Cancel, ToolCallError};
+use crate::registry::ServerStatus;
+use crate::tool::{Alias, BoxError, CancelToken, ToolCallError};
 
 /// What a turn came to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct TurnOutcome {
     /// What the model said last.
     pub text: String,
     /// Why the turn is over.
-    pub end: End,
+    pub end: TurnEnd,
     /// What all answers have cost together.
     pub usage: Usage,
     /// How often the model was asked.
@@ -32,24 +32,24 @@ pub struct Outcome {
     /// The servers that were unavailable when the turn began, each with the reason. The model was not offered tools of a server
     /// that never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<Verdict>,
+    pub missing: Vec<ServerStatus>,
 }
 
 /// Why a turn is over. As JSON, `{"reason": "done", "stop": "end_turn"}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum TurnEnd {
     /// The model has no more calls to make.
     Done(StopReason),
     /// A limit was reached.
-    Limit(Limit),
+    Limit(TurnLimit),
     /// The host wanted no further step.
     Stopped,
     /// The host wanted it to end at once.
     Cancelled,
 }
 
-impl Serialize for End {
+impl Serialize for TurnEnd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let reason = match self {
@@ -131,7 +131,7 @@ pub enum AgentError {
 
 impl AgentError {
     /// The same, with what had been spent by then.
-    pub(super) fn after(self, outcome: &Outcome) -> Self {
+    pub(super) fn after(self, outcome: &TurnOutcome) -> Self {
         match self {
             Self::Provider { model, source, .. } => {
                 Self::Provider { model, usage: outcome.usage, steps: outcome.steps, source }
@@ -146,13 +146,13 @@ impl AgentError {
 
 /// Ends a turn from anywhere. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Control {
-    pub(super) cancel: Cancel,
-    pub(super) stop: Cancel,
+pub struct TurnControl {
+    pub(super) cancel: CancelToken,
+    pub(super) stop: CancelToken,
     over: Arc<AtomicBool>,
 }
 
-impl Control {
+impl TurnControl {
     /// Ends the turn at once: calls in flight are cancelled, and an answer that is coming in is not waited for.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -178,13 +178,13 @@ impl Control {
 #[must_use = "dropping a turn cancels it; `detach` lets it go on"]
 pub struct Turn {
     steps: StepReceiver,
-    outcome: oneshot::Receiver<Result<Outcome, AgentError>>,
-    control: Control,
+    outcome: oneshot::Receiver<Result<TurnOutcome, AgentError>>,
+    control: TurnControl,
     /// Cancels when the handle is gone.
     guard: Guard,
 }
 
-struct Guard(Option<Control>);
+struct Guard(Option<TurnControl>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -239,15 +239,15 @@ impl WeakSink {
 /// The other end of a turn's handle.
 pub(super) struct Task {
     pub(super) sink: Sink,
-    pub(super) control: Control,
-    pub(super) outcome: oneshot::Sender<Result<Outcome, AgentError>>,
+    pub(super) control: TurnControl,
+    pub(super) outcome: oneshot::Sender<Result<TurnOutcome, AgentError>>,
 }
 
 impl Turn {
     pub(super) fn new(tracer: Option<Tracer>) -> (Self, Task) {
         let (steps, receiver) = steps::channel();
         let (outcome, awaited) = oneshot::channel();
-        let control = Control::default();
+        let control = TurnControl::default();
         let guard = Guard(Some(control.clone()));
         let task = Task { sink: Sink { steps, tracer }, control: control.clone(), outcome };
         (Self { steps: receiver, outcome: awaited, control, guard }, task)
@@ -262,7 +262,7 @@ impl Turn {
     }
 
     /// Waits for the end of the turn; steps that were not read are passed over.
-    pub async fn finish(mut self) -> Result<Outcome, AgentError> {
+    pub async fn finish(mut self) -> Result<TurnOutcome, AgentError> {
         // They are not kept until somebody drops them.
         while self.next().await.is_some() {}
         let outcome = (&mut self.outcome).await;
@@ -281,7 +281,7 @@ impl Turn {
     }
 
     /// A handle that can only end the turn, to be kept elsewhere.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> TurnControl {
         self.control.clone()
     }
 
@@ -300,7 +300,7 @@ impl Stream for Turn {
 }
 
 impl IntoFuture for Turn {
-    type Output = Result<Outcome, AgentError>;
+    type Output = Result<TurnOutcome, AgentError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

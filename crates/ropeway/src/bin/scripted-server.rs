@@ -2,7 +2,7 @@
 
 use std::process::exit;
 
-use ropeway::testing::{HttpScripted, Script, serve_stdio};
+use ropeway::testing::{HttpScriptedServer, Script, serve_stdio};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -19,7 +19,7 @@ async fn main() {
         exit(serve_stdio(script).await);
     };
     let lifetime = std::time::Duration::from_millis(script.process.lifetime_ms);
-    match HttpScripted::start_process(port, script).await {
+    match HttpScriptedServer::start_process(port, script).await {
         Ok(server) => {
             println!("{}", server.url());
             tokio::time::sleep(lifetime).await;

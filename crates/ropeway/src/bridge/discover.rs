@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Bridge, StartError};
+use super::{Bridge, BridgeError};
 use crate::checked::CheckedTool;
 use crate::config::Config;
-use crate::registry::{Collision, Registry, Shape, Transformer, Verdict, naming};
+use crate::registry::{Collision, Registry, ServerStatus, ToolShape, Transformer, naming};
 use crate::tool::{
     Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Provenance, Tool, ToolDefinition, ToolOutput,
 };
@@ -33,7 +33,7 @@ use crate::tool::{
 /// }
 /// # Ok(()) }
 /// ```
-pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<DiscoveredTool>), StartError> {
+pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<DiscoveredTool>), BridgeError> {
     let bridge = Bridge::new(config)?;
     bridge.start().await?;
     let tools = bridge.tools().registry.tools().map(|tool| DiscoveredTool::new(tool, &bridge)).collect();
@@ -62,7 +62,7 @@ pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Discove
 /// println!("{}", serde_json::to_string(&envelope)?);
 /// # Ok(()) }
 /// ```
-pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Vec<Verdict>, StartError> {
+pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Vec<ServerStatus>, BridgeError> {
     let (bridge, found) = connect_and_discover(config).await?;
     for tool in found {
         if let Some(collision) = tool.register(tools) {
@@ -114,7 +114,7 @@ impl DiscoveredTool {
         let Self { exposed, bridge, .. } = self.clone();
         let server = self.server().cloned().unwrap_or_else(|| "local".into());
         let own = self.definition.name.clone();
-        let shape = Shape::plain(server).with_prefix("").with_transformer(transformer);
+        let shape = ToolShape::plain(server).with_prefix("").with_transformer(transformer);
         let tool = shape.apply(Arc::new(self))?;
         let mut definition = tool.definition().clone();
         // The lock and approvals compare the definition of the server, also if this transformer is the first to change it.

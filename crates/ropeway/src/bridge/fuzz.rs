@@ -1,7 +1,7 @@
 //! Checks of what this module reads, for any input. The fuzz targets run them.
 
 use super::memory::Remembered;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::Alias;
 
 /// What is remembered of a server is the same after it was written and read.
@@ -16,6 +16,6 @@ pub(crate) fn memory(data: &[u8]) {
     if remembered.tools.iter().any(is_deep) {
         return;
     }
-    let again = Remembered::read(&server, remembered.to_text(&server, &Mask::default()).as_bytes());
+    let again = Remembered::read(&server, remembered.to_text(&server, &Redactor::default()).as_bytes());
     assert_eq!(again, Some(remembered));
 }

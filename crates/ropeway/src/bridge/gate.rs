@@ -1,10 +1,10 @@
 //! A gate: calls pass while it is open, and end when it is shut.
 
-use crate::tool::Cancel;
+use crate::tool::CancelToken;
 
 /// Open until it is shut, and never again.
 #[derive(Debug)]
-pub(super) struct Gate(Cancel);
+pub(super) struct Gate(CancelToken);
 
 /// Why work did not run to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Shut {
 
 impl Gate {
     pub(super) fn new() -> Self {
-        Self(Cancel::new())
+        Self(CancelToken::new())
     }
 
     /// Ends all that is on its way through.
@@ -26,7 +26,7 @@ impl Gate {
     }
 
     /// Returns a switch that is pressed when the gate is shut.
-    pub(super) fn closing(&self) -> Cancel {
+    pub(super) fn closing(&self) -> CancelToken {
         self.0.clone()
     }
 

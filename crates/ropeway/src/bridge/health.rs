@@ -9,7 +9,7 @@ use super::slot::Slot;
 use crate::config::Transport;
 use crate::duration::format_duration;
 use crate::mcp::Era;
-use crate::registry::Outcome;
+use crate::registry::ServerState;
 use crate::tool::Alias;
 
 /// How long a server may take to say that it is alive, where nothing else is said.
@@ -22,12 +22,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// In JSON they are `well` and `running_well`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Health {
+pub struct BridgeHealth {
     /// One record for each server, in the order of the configuration.
     pub servers: Vec<ServerHealth>,
 }
 
-impl Health {
+impl BridgeHealth {
     /// Returns whether every server of the configuration is well: it answers, sleeps until it is needed, or is disabled.
     pub fn is_well(&self) -> bool {
         self.servers.iter().all(ServerHealth::is_well)
@@ -40,7 +40,7 @@ impl Health {
     }
 }
 
-impl Serialize for Health {
+impl Serialize for BridgeHealth {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut record = serializer.serialize_struct("Health", 3)?;
         record.serialize_field("well", &self.is_well())?;
@@ -58,7 +58,7 @@ pub struct ServerHealth {
     pub server: Alias,
     /// What it has to offer right now.
     #[serde(rename = "verdict")]
-    pub outcome: Outcome,
+    pub outcome: ServerState,
     /// How it is reached: `stdio`, `http`, `sse` or `in-process`; absent when that is not known.
     pub transport: Option<&'static str>,
     /// What it calls itself.
@@ -94,10 +94,10 @@ impl ServerHealth {
     /// It answers, or need not.
     pub fn is_well(&self) -> bool {
         match self.outcome {
-            Outcome::Ready { .. } | Outcome::FilteredToZero { .. } | Outcome::Hidden { .. } => {
+            ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. } => {
                 self.latency.is_some() || !self.is_running()
             }
-            Outcome::Cached { .. } | Outcome::Disabled => true,
+            ServerState::Cached { .. } | ServerState::Disabled => true,
             _ => false,
         }
     }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use super::eras::Eras;
 use super::private;
-use crate::config::{EraChoice, ServerConfig, ServerEntry, Settings, Transport, read_regular};
+use crate::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
 use crate::mcp::{Era, Prompt, redacted_entry};
 use crate::protocol::{tool_definition, wire_definition};
-use crate::registry::Shape;
-use crate::secret::Mask;
+use crate::registry::ToolShape;
+use crate::secret::Redactor;
 use crate::tool::{Alias, ToolDefinition};
 
 /// No memory is larger than this; what is, is not ours.
@@ -68,7 +68,7 @@ impl Remembered {
     }
 
     /// The text of a file, without secrets. What holds one and cannot be redacted is left out.
-    pub(super) fn to_text(&self, server: &Alias, mask: &Mask) -> String {
+    pub(super) fn to_text(&self, server: &Alias, mask: &Redactor) -> String {
         let Self { tools, has_resources, prompts } = self;
         let redacted = |value: Value| {
             let raw = serde_json::value::to_raw_value(&value).ok()?;
@@ -137,7 +137,7 @@ impl Memory {
     }
 
     /// Keeps what a server has, without these secrets.
-    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered, mask: &Mask) -> io::Result<()> {
+    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered, mask: &Redactor) -> io::Result<()> {
         let text = remembered.to_text(&config.alias, mask);
         if text.len() > LARGEST {
             // It would not be read. What was kept before is not what the server has now.
@@ -202,8 +202,8 @@ fn touch(path: &Path) -> io::Result<()> {
 ///
 /// `folder` is that of [`BridgeBuilder::remember_in`](super::BridgeBuilder::remember_in) or [`default_memory`].
 pub fn remembered_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
-    let Settings::Known(config) = &entry.settings else { return None };
-    let shape = Shape::new(entry).ok().filter(|_| entry.enabled)?;
+    let ServerSettings::Known(config) = &entry.settings else { return None };
+    let shape = ToolShape::new(entry).ok().filter(|_| entry.enabled)?;
     let remembered = Memory::new(folder).recall(config)?;
     Some(remembered.tools.iter().filter_map(|tool| shape.definition(tool)).collect())
 }
@@ -275,7 +275,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path().join("new"));
         assert_eq!(memory.recall(&config("a")), None);
-        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
         assert_eq!(memory.recall(&config("a")), Some(remembered()));
         assert_eq!(memory.recall(&config("b")), None);
     }
@@ -287,7 +287,7 @@ mod tests {
         let memory = Memory::new(folder.path().join("new"));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         for _ in 0..2 {
-            memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+            memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
             let path = memory.path(&config("a"));
             assert_eq!((mode(&memory.folder), mode(&path)), (0o700, 0o600));
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("permissions");
@@ -301,7 +301,7 @@ mod tests {
         let memory = Memory::new(folder.path());
         let mut told = remembered();
         told.tools[0].description = Some("it is t0ken-t0ken".to_owned());
-        memory.keep(&config("a"), &told, &Mask::new([&"t0ken-t0ken".into()])).expect("kept");
+        memory.keep(&config("a"), &told, &Redactor::new([&"t0ken-t0ken".into()])).expect("kept");
         let kept = memory.recall(&config("a")).expect("it is remembered");
         assert_eq!(kept.tools[0].description.as_deref(), Some("it is ***"));
         assert_eq!(kept.prompts, remembered().prompts);
@@ -312,13 +312,13 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
         let path = memory.path(&config("a"));
         let file = || fs::metadata(&path).map(|file| file.ino()).expect("a file");
         let before = file();
         let yesterday = SystemTime::now() - 2 * STALE;
         fs::File::open(&path).and_then(|file| file.set_modified(yesterday)).expect("a time");
-        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
         assert_eq!(file(), before);
         assert!(fs::metadata(&path).and_then(|file| file.modified()).expect("a time") > yesterday);
     }
@@ -330,7 +330,7 @@ mod tests {
         fs::write(folder.path().join("eras.json"), "{}").expect("a file");
         for number in 0..5u64 {
             let config = config(&number.to_string());
-            memory.keep(&config, &remembered(), &Mask::default()).expect("kept");
+            memory.keep(&config, &remembered(), &Redactor::default()).expect("kept");
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * number);
             fs::File::open(memory.path(&config)).and_then(|file| file.set_modified(time)).expect("a time");
         }
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn remembered_tools_have_the_names_and_filters_of_the_entry() {
         let folder = tempfile::tempdir().expect("a folder");
-        Memory::new(folder.path()).keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+        Memory::new(folder.path()).keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
         let mut entry = ServerEntry::new(config("a"));
         let names = |entry: &ServerEntry| -> Option<Vec<String>> {
             Some(remembered_tools(folder.path(), entry)?.into_iter().map(|tool| tool.name).collect())
@@ -376,10 +376,10 @@ mod tests {
     fn what_is_too_large_to_be_read_again_is_not_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered(), &Mask::default()).expect("kept");
+        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
         let mut large = remembered();
         large.tools[0].description = Some("d".repeat(LARGEST));
-        memory.keep(&config("a"), &large, &Mask::default()).expect("nothing to keep");
+        memory.keep(&config("a"), &large, &Redactor::default()).expect("nothing to keep");
         assert_eq!(memory.recall(&config("a")), None);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }

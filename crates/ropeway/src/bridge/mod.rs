@@ -24,26 +24,27 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::discover::{DiscoveredTool, connect_and_discover, discover_and_register};
-pub use self::health::{Health, ServerHealth};
+pub use self::health::{BridgeHealth, ServerHealth};
 pub use self::memory::{default_memory, remembered_tools};
 
 use self::health::PATIENCE;
 use self::memory::Memory;
 use self::slot::{Roof, Slot, View, lock};
-use crate::config::{Collisions, Config, LockPolicy, Secrets, ServerEntry};
+use crate::config::{CollisionPolicy, Config, LockPolicy, Secrets, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::lock::{Difference, Lock};
-use crate::mcp::{ConnectFailed, Handlers, Mcp};
+use crate::mcp::{ConnectError, Handlers, Mcp};
 use crate::registry::{
-    ContextItem, ContextSource, Outcome, Predicate, Registry, Shape, ShapeError, ToolSource, Transformer, Verdict,
+    ContextItem, ContextSource, Predicate, Registry, ServerState, ServerStatus, ToolShape, ToolShapeError, ToolSource,
+    Transformer,
 };
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, BoxFuture, CallError, ToolDefinition};
 
 /// A bridge could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum BridgeError {
     /// Its settings make no sense.
     #[error("the settings of server `{server}` make no sense")]
     Settings {
@@ -51,7 +52,7 @@ pub enum StartError {
         server: Alias,
         /// Why.
         #[source]
-        source: ShapeError,
+        source: ToolShapeError,
     },
     /// Two servers have one name.
     #[error("two servers are called `{server}`")]
@@ -66,7 +67,7 @@ pub enum StartError {
         server: Alias,
         /// Why it is not there.
         #[source]
-        source: ConnectFailed,
+        source: ConnectError,
     },
     /// A server without which nothing works lacks secrets.
     #[error("server `{server}` is required, and {} not set", names(.secrets))]
@@ -94,11 +95,11 @@ fn names(secrets: &[String]) -> String {
 /// The tools of a bridge, and of each server why they are there or not.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Listing {
+pub struct ToolListing {
     /// The tools.
     pub registry: Registry,
     /// How each server stands, in the order of the configuration.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<ServerStatus>,
     /// How the tools differ from the lock, if the bridge [has one](BridgeBuilder::lock).
     pub differences: Vec<Difference>,
 }
@@ -106,7 +107,7 @@ pub struct Listing {
 /// What a new configuration has changed, by server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// Servers that are new.
     pub started: Vec<Alias>,
     /// Servers that are gone.
@@ -140,7 +141,7 @@ struct Inner {
 /// The servers, and whether they are to run.
 struct Crew {
     slots: Vec<Arc<Slot>>,
-    collisions: Collisions,
+    collisions: CollisionPolicy,
     is_started: bool,
 }
 
@@ -160,7 +161,7 @@ const MOST_TOLD: usize = 10_000;
 struct Assembled {
     registry: Registry,
     /// By slot: its number, which version its tools have, how many of them are shown.
-    made_of: (Collisions, Vec<(u64, u64, usize)>),
+    made_of: (CollisionPolicy, Vec<(u64, u64, usize)>),
     /// Collisions that were told already.
     told: HashSet<String>,
 }
@@ -174,12 +175,12 @@ pub struct BridgeBuilder {
     shaping: Shaping,
     memory: Option<PathBuf>,
     lock: Option<(Lock, LockPolicy)>,
-    secrets: Mask,
+    secrets: Redactor,
 }
 
 impl BridgeBuilder {
     /// Compares tools with those that a person accepted. With [`LockPolicy::Warn`] a difference is reported as a warning; with
-    /// [`LockPolicy::Strict`] tools that are new or changed are neither listed nor called. [`Listing::differences`] has all of
+    /// [`LockPolicy::Strict`] tools that are new or changed are neither listed nor called. [`ToolListing::differences`] has all of
     /// them.
     ///
     /// The bridge does not read the lock file: [`LockFile::read`](crate::lock::LockFile::read) does. `lock` of the configuration is
@@ -229,7 +230,7 @@ impl BridgeBuilder {
 
     /// Remembers nothing of these secrets either. Those of the servers themselves are never remembered.
     #[must_use]
-    pub fn redact(mut self, secrets: Mask) -> Self {
+    pub fn redact(mut self, secrets: Redactor) -> Self {
         self.secrets = secrets;
         self
     }
@@ -242,7 +243,7 @@ impl BridgeBuilder {
     }
 
     /// Checks the settings. Nothing is started.
-    pub fn build(self) -> Result<Bridge, StartError> {
+    pub fn build(self) -> Result<Bridge, BridgeError> {
         let Self { config, handlers, events, shaping, memory, lock, secrets } = self;
         let roof = Arc::new(Roof::new(handlers, events, memory.map(Memory::new), lock, secrets));
         let slots = slots(config.servers, &shaping, &roof)?;
@@ -260,20 +261,20 @@ impl BridgeBuilder {
     }
 }
 
-fn slots(entries: Vec<ServerEntry>, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Vec<Arc<Slot>>, StartError> {
+fn slots(entries: Vec<ServerEntry>, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Vec<Arc<Slot>>, BridgeError> {
     let mut aliases = HashSet::new();
     let slot = |entry: ServerEntry| {
         if !aliases.insert(entry.alias.clone()) {
-            return Err(StartError::DoubledAlias { server: entry.alias });
+            return Err(BridgeError::DoubledAlias { server: entry.alias });
         }
         new_slot(entry, shaping, roof)
     };
     entries.into_iter().map(slot).collect()
 }
 
-fn new_slot(entry: ServerEntry, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Arc<Slot>, StartError> {
-    let settings = |source| StartError::Settings { server: entry.alias.clone(), source };
-    let mut shape = Shape::new(&entry).map_err(settings)?;
+fn new_slot(entry: ServerEntry, shaping: &Shaping, roof: &Arc<Roof>) -> Result<Arc<Slot>, BridgeError> {
+    let settings = |source| BridgeError::Settings { server: entry.alias.clone(), source };
+    let mut shape = ToolShape::new(&entry).map_err(settings)?;
     for filter in &shaping.filters {
         let filter = filter.clone();
         shape = shape.with_filter(move |definition| filter(definition));
@@ -286,7 +287,7 @@ fn new_slot(entry: ServerEntry, shaping: &Shaping, roof: &Arc<Roof>) -> Result<A
 
 impl Bridge {
     /// A bridge over the servers of a configuration. Nothing is started.
-    pub fn new(config: Config) -> Result<Self, StartError> {
+    pub fn new(config: Config) -> Result<Self, BridgeError> {
         Self::builder(config).build()
     }
 
@@ -299,13 +300,13 @@ impl Bridge {
             shaping: Shaping::default(),
             memory: default_memory(),
             lock: None,
-            secrets: Mask::default(),
+            secrets: Redactor::default(),
         }
     }
 
     /// Connects all servers at once and waits until each is there or has failed. A server that fails is tried again in
     /// the background; only a required one makes this an error, and then nothing is left running.
-    pub async fn start(&self) -> Result<Vec<Verdict>, StartError> {
+    pub async fn start(&self) -> Result<Vec<ServerStatus>, BridgeError> {
         let slots = {
             let mut crew = lock(&self.inner.crew);
             crew.is_started = true;
@@ -315,7 +316,7 @@ impl Bridge {
         self.inner.roof.tell_notices();
         if let Err(error) = start_all(&slots).await {
             self.stop().await;
-            if let StartError::Required { server, source } = &error {
+            if let BridgeError::Required { server, source } = &error {
                 *lock(&self.inner.failed) = Some((server.clone(), crate::mcp::chain(&*source.cause)));
                 self.inner.roof.change();
             }
@@ -350,7 +351,7 @@ impl Bridge {
     }
 
     /// The tools as of now, and how each server stands. Before `start` there are none.
-    pub fn tools(&self) -> Listing {
+    pub fn tools(&self) -> ToolListing {
         let (slots, collisions) = {
             let crew = lock(&self.inner.crew);
             (crew.slots.clone(), crew.collisions)
@@ -379,32 +380,32 @@ impl Bridge {
         }
         let verdicts = slots.iter().zip(views).map(|(slot, view)| self.verdict(slot, view));
         let differences = slots.iter().flat_map(|slot| slot.differences()).collect();
-        Listing { registry: assembled.registry.clone(), verdicts: verdicts.collect(), differences }
+        ToolListing { registry: assembled.registry.clone(), verdicts: verdicts.collect(), differences }
     }
 
     /// How each server stands; the tools are not put together for it.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<ServerStatus> {
         self.slots().iter().map(|slot| self.verdict(slot, slot.view())).collect()
     }
 
-    fn verdict(&self, slot: &Slot, view: View) -> Verdict {
+    fn verdict(&self, slot: &Slot, view: View) -> ServerStatus {
         let outcome = match (view.outcome, &*lock(&self.inner.failed)) {
             // Nothing is left running after a start that failed, but the reason stays known.
-            (Outcome::NotStarted, Some((server, cause))) if server == slot.alias() => {
-                Outcome::Down { cause: cause.clone() }
+            (ServerState::NotStarted, Some((server, cause))) if server == slot.alias() => {
+                ServerState::Down { cause: cause.clone() }
             }
             (outcome, _) => outcome,
         };
-        Verdict::new(slot.alias().clone(), outcome).with_note(view.note).with_required(slot.entry.required)
+        ServerStatus::new(slot.alias().clone(), outcome).with_note(view.note).with_required(slot.entry.required)
     }
 
     /// Asks every server at once whether it is alive.
-    pub async fn health_check(&self) -> Health {
+    pub async fn health_check(&self) -> BridgeHealth {
         self.health_check_within(PATIENCE).await
     }
 
     /// The same, when there is only so much time for the answers.
-    pub async fn health_check_within(&self, patience: Duration) -> Health {
+    pub async fn health_check_within(&self, patience: Duration) -> BridgeHealth {
         let mut checks = JoinSet::new();
         let slots = self.slots();
         for (number, slot) in slots.iter().cloned().enumerate() {
@@ -412,7 +413,7 @@ impl Bridge {
         }
         let mut servers = checks.join_all().await;
         servers.sort_by_key(|(number, _)| *number);
-        Health { servers: servers.into_iter().map(|(_, health)| health).collect() }
+        BridgeHealth { servers: servers.into_iter().map(|(_, health)| health).collect() }
     }
 
     /// Returns the events of all servers, from now on.
@@ -424,7 +425,7 @@ impl Bridge {
     }
 
     /// Waits until `done` says of the tools and verdicts that they are as wanted.
-    pub async fn until(&self, mut done: impl FnMut(&Listing) -> bool) -> Listing {
+    pub async fn until(&self, mut done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
         let mut changes = self.inner.roof.changes();
         loop {
             changes.borrow_and_update();
@@ -437,7 +438,7 @@ impl Bridge {
     }
 
     /// Waits until `done` says of the verdicts that they are as wanted.
-    pub async fn until_verdicts(&self, mut done: impl FnMut(&[Verdict]) -> bool) -> Vec<Verdict> {
+    pub async fn until_verdicts(&self, mut done: impl FnMut(&[ServerStatus]) -> bool) -> Vec<ServerStatus> {
         let mut changes = self.inner.roof.changes();
         loop {
             changes.borrow_and_update();
@@ -466,7 +467,7 @@ impl Bridge {
     }
 
     /// Takes over a new configuration: only servers whose entry has changed are started, stopped or restarted.
-    pub async fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
+    pub async fn reload(&self, config: Config) -> Result<ReloadReport, BridgeError> {
         let (reloaded, change) = self.inner.swap(config)?;
         change.carry_out().await;
         self.inner.roof.change();
@@ -506,16 +507,16 @@ impl Inner {
     }
 
     /// Puts the servers of a new configuration in place; what is to be started and stopped is left to be done.
-    fn swap(&self, config: Config) -> Result<(Reloaded, Change), StartError> {
+    fn swap(&self, config: Config) -> Result<(ReloadReport, Change), BridgeError> {
         let Config { servers, collisions, warnings, .. } = config;
         let mut crew = lock(&self.crew);
-        let mut reloaded = Reloaded::default();
+        let mut reloaded = ReloadReport::default();
         let mut old = crew.slots.clone();
         let (mut new, mut fresh) = (Vec::new(), Vec::new());
         let mut aliases = HashSet::new();
         for entry in servers {
             if !aliases.insert(entry.alias.clone()) {
-                return Err(StartError::DoubledAlias { server: entry.alias });
+                return Err(BridgeError::DoubledAlias { server: entry.alias });
             }
             let alias = entry.alias.clone();
             let before = old.iter().position(|slot| *slot.alias() == alias).map(|at| old.remove(at));
@@ -559,7 +560,7 @@ struct Change {
     old: Vec<Arc<Slot>>,
     is_started: bool,
     roof: Arc<Roof>,
-    reloaded: Reloaded,
+    reloaded: ReloadReport,
 }
 
 impl Change {
@@ -570,7 +571,7 @@ impl Change {
         }
         changes.spawn(stop_all(self.old));
         while changes.join_next().await.is_some() {}
-        let Reloaded { started, stopped, restarted, .. } = self.reloaded;
+        let ReloadReport { started, stopped, restarted, .. } = self.reloaded;
         self.roof.events.tell(Event::Reloaded { started, stopped, restarted });
     }
 }
@@ -592,18 +593,18 @@ async fn replace(before: Option<Arc<Slot>>, slot: Arc<Slot>, start: bool) {
 }
 
 /// A server that cannot be had is left out, and tried again behind it.
-fn left_out(slot: &Slot, failed: &ConnectFailed) {
+fn left_out(slot: &Slot, failed: &ConnectError) {
     slot.warn(&format!("it is left out for now: {}", crate::mcp::chain(&*failed.cause)));
 }
 
 /// Starts all at once; the first required one that fails is the error.
-async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
+async fn start_all(slots: &[Arc<Slot>]) -> Result<(), BridgeError> {
     for slot in slots.iter().filter(|slot| slot.entry.required && slot.entry.enabled) {
         if let Some(secrets) = slot.missing() {
-            return Err(StartError::RequiredSecrets { server: slot.alias().clone(), secrets });
+            return Err(BridgeError::RequiredSecrets { server: slot.alias().clone(), secrets });
         }
         if let Some(reason) = slot.invalid() {
-            return Err(StartError::RequiredInvalid { server: slot.alias().clone(), reason: reason.to_owned() });
+            return Err(BridgeError::RequiredInvalid { server: slot.alias().clone(), reason: reason.to_owned() });
         }
     }
     let mut starts = JoinSet::new();
@@ -616,7 +617,7 @@ async fn start_all(slots: &[Arc<Slot>]) -> Result<(), StartError> {
     while let Some(joined) = starts.join_next().await {
         let Ok((slot, Err(source))) = joined else { continue };
         if slot.entry.required {
-            return Err(StartError::Required { server: slot.alias().clone(), source });
+            return Err(BridgeError::Required { server: slot.alias().clone(), source });
         }
         left_out(&slot, &source);
     }
@@ -648,7 +649,7 @@ impl ToolSource for Bridge {
         self.tools().registry
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<ServerStatus> {
         self.verdicts()
     }
 

@@ -6,7 +6,7 @@ use super::slot::lock;
 use crate::config::{EraChoice, ServerConfig, StdioServer, Transport};
 use crate::event::{Event, Events, Relay};
 use crate::mcp::{Handlers, Mcp};
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::Alias;
 
 /// A connection's own events are heard by a few tasks that keep up, or look again: a long memory would be megabytes.
@@ -26,7 +26,7 @@ struct Shared {
 struct Key {
     server: StdioServer,
     era: EraChoice,
-    mask: Mask,
+    mask: Redactor,
     handlers: Handlers,
 }
 

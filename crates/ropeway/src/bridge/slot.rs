@@ -14,12 +14,12 @@ use super::memory::{Memory, Remembered};
 use super::pool::Lease;
 use super::tool::BridgeTool;
 use crate::checked::CheckedTool;
-use crate::config::{LockPolicy, ServerConfig, ServerEntry, Settings, Start};
+use crate::config::{LockPolicy, ServerConfig, ServerEntry, ServerSettings, StartMode};
 use crate::event::{Event, EventStream, Events, Relay};
 use crate::lock::{Difference, DifferenceKind, Lock};
-use crate::mcp::{Backoff, ConnectError, ConnectFailed, Era, Handlers, Mcp, Prompt, State, chain};
-use crate::registry::{Outcome, Shape};
-use crate::secret::Mask;
+use crate::mcp::{Backoff, ConnectError, ConnectErrorKind, ConnectionState, Era, Handlers, Mcp, Prompt, chain};
+use crate::registry::{ServerState, ToolShape};
+use crate::secret::Redactor;
 use crate::tool::{Alias, CallError, Tool};
 
 /// The shortest time between two looks at a list that the server itself calls short-lived.
@@ -47,9 +47,9 @@ pub(super) struct Roof {
     changes: watch::Sender<u64>,
     notices: Mutex<Notices>,
     /// Secrets that are not the servers' own and are not remembered either.
-    extra_secrets: Mask,
+    extra_secrets: Redactor,
     /// All secrets that are not remembered.
-    secrets: Mutex<Mask>,
+    secrets: Mutex<Redactor>,
 }
 
 /// Warnings of the configuration.
@@ -66,7 +66,7 @@ impl Roof {
         events: Events,
         memory: Option<Memory>,
         lock: Option<(Lock, LockPolicy)>,
-        extra_secrets: Mask,
+        extra_secrets: Redactor,
     ) -> Self {
         let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
         let (changes, notices, secrets) = (watch::Sender::new(0), Mutex::default(), Mutex::default());
@@ -153,8 +153,8 @@ pub(super) struct Slot {
     /// No two slots of a program have the same.
     number: u64,
     pub(super) entry: ServerEntry,
-    shape: Shape,
-    mask: Mask,
+    shape: ToolShape,
+    mask: Redactor,
     roof: Arc<Roof>,
     gate: Arc<Gate>,
     phase: Mutex<Phase>,
@@ -191,7 +191,7 @@ enum Progress {
     /// The first try is under way.
     Trying,
     /// It failed; others follow.
-    Failed(ConnectFailed),
+    Failed(ConnectError),
     /// The tools are those of the server.
     Listed,
     /// The server is there, but its tools could not be had. They are asked for again.
@@ -241,11 +241,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slot {
-    pub(super) fn new(entry: ServerEntry, shape: Shape, roof: Arc<Roof>) -> Self {
+    pub(super) fn new(entry: ServerEntry, shape: ToolShape, roof: Arc<Roof>) -> Self {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let mask = match &entry.settings {
-            Settings::Known(config) => config.secrets(),
-            Settings::Missing { .. } | Settings::Invalid { .. } => Mask::default(),
+            ServerSettings::Known(config) => config.secrets(),
+            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => Redactor::default(),
         };
         Self {
             number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -283,7 +283,7 @@ impl Slot {
         &self.shelf
     }
 
-    pub(super) fn mask(&self) -> &Mask {
+    pub(super) fn mask(&self) -> &Redactor {
         &self.mask
     }
 
@@ -294,23 +294,23 @@ impl Slot {
     /// The secrets without which the server cannot be started.
     pub(super) fn missing(&self) -> Option<Vec<String>> {
         match &self.entry.settings {
-            Settings::Missing { secrets } => Some(secrets.clone()),
-            Settings::Known(_) | Settings::Invalid { .. } => None,
+            ServerSettings::Missing { secrets } => Some(secrets.clone()),
+            ServerSettings::Known(_) | ServerSettings::Invalid { .. } => None,
         }
     }
 
     /// Why the entry of the server cannot be used.
     pub(super) fn invalid(&self) -> Option<&str> {
         match &self.entry.settings {
-            Settings::Invalid { reason } => Some(reason),
-            Settings::Known(_) | Settings::Missing { .. } => None,
+            ServerSettings::Invalid { reason } => Some(reason),
+            ServerSettings::Known(_) | ServerSettings::Missing { .. } => None,
         }
     }
 
     /// The settings, when the server is wanted and nothing is missing.
     pub(super) fn config(&self) -> Option<&ServerConfig> {
         match &self.entry.settings {
-            Settings::Known(config) if self.entry.enabled => Some(config),
+            ServerSettings::Known(config) if self.entry.enabled => Some(config),
             _ => None,
         }
     }
@@ -351,13 +351,13 @@ impl Slot {
     }
 
     /// Connects, unless the server may sleep. That the first try fails is an error; further ones are made behind it.
-    pub(super) async fn start(self: &Arc<Self>) -> Result<(), ConnectFailed> {
+    pub(super) async fn start(self: &Arc<Self>) -> Result<(), ConnectError> {
         let Some(config) = self.config() else { return Ok(()) };
         {
             let mut phase = lock(&self.phase);
             if matches!(*phase, Phase::Idle) {
                 let lease = Lease::new(config, self.alias(), &self.roof.handlers, self.events());
-                let may_sleep = self.entry.start == Start::Lazy && !lease.mcp().is_connected();
+                let may_sleep = self.entry.start == StartMode::Lazy && !lease.mcp().is_connected();
                 *phase = match may_sleep.then(|| self.recall(config)).flatten() {
                     Some(remembered) => {
                         let Remembered { tools, has_resources, prompts } = remembered;
@@ -393,7 +393,7 @@ impl Slot {
     }
 
     /// Waits until the first try is over.
-    async fn settled(&self) -> Result<(), ConnectFailed> {
+    async fn settled(&self) -> Result<(), ConnectError> {
         if !matches!(*lock(&self.phase), Phase::Running { .. }) {
             return Ok(());
         }
@@ -425,7 +425,7 @@ impl Slot {
         self.roof.change();
         let server = self.alias().clone();
         self.settled().await.map_err(|failed| match &*failed.cause {
-            ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
+            ConnectErrorKind::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
             _ => CallError::Unavailable { server, source: Box::new(failed.cause) },
         })
     }
@@ -601,7 +601,9 @@ impl Slot {
             (tools.handed_out.len(), tools.sources.len(), tools.hidden.len(), tools.version)
         };
         let (outcome, are_listed) = match self.standing(tools, of) {
-            (Outcome::FilteredToZero { .. }, are_listed) if hidden > 0 => (Outcome::Hidden { of: hidden }, are_listed),
+            (ServerState::FilteredToZero { .. }, are_listed) if hidden > 0 => {
+                (ServerState::Hidden { of: hidden }, are_listed)
+            }
             standing => standing,
         };
         let note = self.mcp().and_then(|mcp| mcp.tools_cut()).filter(|_| are_listed);
@@ -616,37 +618,41 @@ impl Slot {
     /// How the server does with so many tools, and whether they are listed.
     ///
     /// Those of a server that may be back any moment are: a vanished server fails its call, not the list.
-    fn standing(&self, tools: usize, of: usize) -> (Outcome, bool) {
+    fn standing(&self, tools: usize, of: usize) -> (ServerState, bool) {
         if !self.entry.enabled {
-            return (Outcome::Disabled, false);
+            return (ServerState::Disabled, false);
         }
         if let Some(secrets) = self.missing() {
-            return (Outcome::Skipped { secrets }, false);
+            return (ServerState::Skipped { secrets }, false);
         }
         if let Some(reason) = self.invalid() {
-            return (Outcome::Invalid { reason: reason.to_owned() }, false);
+            return (ServerState::Invalid { reason: reason.to_owned() }, false);
         }
         let filtered = tools == 0 && of > 0;
         let mcp = match &*lock(&self.phase) {
-            Phase::Idle | Phase::Ended => return (Outcome::NotStarted, false),
-            Phase::Asleep(_) if filtered => return (Outcome::FilteredToZero { of }, false),
-            Phase::Asleep(_) => return (Outcome::Cached { tools }, true),
+            Phase::Idle | Phase::Ended => return (ServerState::NotStarted, false),
+            Phase::Asleep(_) if filtered => return (ServerState::FilteredToZero { of }, false),
+            Phase::Asleep(_) => return (ServerState::Cached { tools }, true),
             Phase::Running { lease, .. } => lease.mcp().clone(),
         };
         match (&*mcp.state().borrow(), &*self.progress.borrow()) {
-            (State::Ready { .. }, Progress::Unlisted(cause)) if of == 0 => {
-                (Outcome::Down { cause: cause.clone() }, false)
+            (ConnectionState::Ready { .. }, Progress::Unlisted(cause)) if of == 0 => {
+                (ServerState::Down { cause: cause.clone() }, false)
             }
-            (State::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) if filtered => {
-                (Outcome::FilteredToZero { of }, false)
+            (ConnectionState::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) if filtered => {
+                (ServerState::FilteredToZero { of }, false)
             }
-            (State::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) => (Outcome::Ready { tools }, true),
-            (State::Ready { .. } | State::Connecting { .. }, _) => (Outcome::Connecting, true),
-            (State::NeedsAuth { .. }, _) => (Outcome::NeedsAuth, false),
-            (State::Down { cause, retry_at }, _) => (Outcome::Down { cause: chain(&**cause) }, retry_at.is_some()),
+            (ConnectionState::Ready { .. }, Progress::Listed | Progress::Unlisted(_)) => {
+                (ServerState::Ready { tools }, true)
+            }
+            (ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }, _) => (ServerState::Connecting, true),
+            (ConnectionState::NeedsAuth { .. }, _) => (ServerState::NeedsAuth, false),
+            (ConnectionState::Down { cause, retry_at }, _) => {
+                (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
+            }
             // The task has not begun yet.
-            (State::Closed, Progress::Trying) => (Outcome::Connecting, true),
-            (State::Closed, _) => (Outcome::NotStarted, false),
+            (ConnectionState::Closed, Progress::Trying) => (ServerState::Connecting, true),
+            (ConnectionState::Closed, _) => (ServerState::NotStarted, false),
         }
     }
 
@@ -691,7 +697,7 @@ impl Drop for Slot {
 /// How much a slot hands out, and how its server does.
 #[derive(Debug)]
 pub(super) struct View {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ServerState,
     /// How many tools are listed.
     pub(super) tools: usize,
     /// Which version of them.
@@ -717,20 +723,20 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
     if let Err(failed) = connected {
         let Some(slot) = slot.upgrade() else { return };
         slot.failed(chain(&*failed.cause));
-        slot.progress.send_replace(Progress::Failed(ConnectFailed { server: slot.alias().clone(), ..failed }));
+        slot.progress.send_replace(Progress::Failed(ConnectError { server: slot.alias().clone(), ..failed }));
     }
     let mut failures = 0;
     let mut backoff = Backoff::new(FIRST_CHANGE, LONGEST_PAUSE);
     loop {
         tools.borrow_and_update();
         prompts.borrow_and_update();
-        let is_ready = matches!(*state.borrow_and_update(), State::Ready { .. });
+        let is_ready = matches!(*state.borrow_and_update(), ConnectionState::Ready { .. });
         let wants_prompts = {
             let Some(slot) = slot.upgrade() else { return };
-            if let State::Down { cause, .. } = &*state.borrow() {
+            if let ConnectionState::Down { cause, .. } = &*state.borrow() {
                 slot.failed(chain(&**cause));
             }
-            if let State::Ready { server } = &*state.borrow() {
+            if let ConnectionState::Ready { server } = &*state.borrow() {
                 slot.keep_era(Some(server.era));
             }
             slot.roof.change();

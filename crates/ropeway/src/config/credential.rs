@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
-use crate::secret::{Mask, Secret};
+use crate::secret::{Redactor, Secret};
 
 /// Words that everybody uses: to hide them would spoil every text.
 const HARMLESS: [&str; 8] = ["true", "false", "none", "null", "bearer", "basic", "oauth", "default"];
@@ -30,7 +30,7 @@ impl Hidden {
         }
     }
 
-    pub(super) fn into_mask(self) -> Mask {
-        Mask::new(&self.0)
+    pub(super) fn into_mask(self) -> Redactor {
+        Redactor::new(&self.0)
     }
 }

@@ -25,7 +25,7 @@ pub struct Config {
     /// The servers that the file says are used; all when absent.
     pub enabled_servers: Option<Vec<Alias>>,
     /// What happens when two tools have one name.
-    pub collisions: Collisions,
+    pub collisions: CollisionPolicy,
     /// Which model is talked to, and how, where the file says something of it.
     pub chat: Option<ChatSettings>,
     /// What is done about tools that differ from the lock, where the file says something of it.
@@ -62,13 +62,13 @@ pub struct ServerEntry {
     /// Our name for the server.
     pub alias: Alias,
     /// How it is reached.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Switched off, it is only named.
     pub enabled: bool,
     /// Without it nothing works: that it cannot be reached is fatal.
     pub required: bool,
     /// When it is started.
-    pub start: Start,
+    pub start: StartMode,
     /// What goes before the names of its tools; `{alias}` stands for the alias. May be empty.
     pub prefix: String,
     /// What goes before the descriptions of its tools; `{alias}` stands for the alias.
@@ -88,17 +88,17 @@ pub struct ServerEntry {
 impl ServerEntry {
     /// A server with the usual settings.
     pub fn new(config: ServerConfig) -> Self {
-        Self::with_settings(config.alias.clone(), Settings::Known(Box::new(config)))
+        Self::with_settings(config.alias.clone(), ServerSettings::Known(Box::new(config)))
     }
 
     /// The same for a server that may lack something.
-    pub fn with_settings(alias: impl Into<Alias>, settings: Settings) -> Self {
+    pub fn with_settings(alias: impl Into<Alias>, settings: ServerSettings) -> Self {
         Self {
             alias: alias.into(),
             settings,
             enabled: true,
             required: false,
-            start: Start::default(),
+            start: StartMode::default(),
             prefix: PREFIX.to_owned(),
             description_prefix: None,
             tools: ToolSettings::default(),
@@ -116,9 +116,9 @@ impl ServerEntry {
         let alias = &self.alias;
         match &self.settings {
             _ if !self.enabled => None,
-            Settings::Known(_) => None,
-            Settings::Missing { secrets } => Some(format!("server `{alias}` is skipped: {}", not_set(secrets))),
-            Settings::Invalid { reason } => Some(format!("server `{alias}` is not started: {reason}")),
+            ServerSettings::Known(_) => None,
+            ServerSettings::Missing { secrets } => Some(format!("server `{alias}` is skipped: {}", not_set(secrets))),
+            ServerSettings::Invalid { reason } => Some(format!("server `{alias}` is not started: {reason}")),
         }
     }
 }
@@ -138,7 +138,7 @@ impl From<ServerConfig> for ServerEntry {
 
 /// How a server is reached, if all that takes is known.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Settings {
+pub enum ServerSettings {
     /// All that is needed is there.
     Known(Box<ServerConfig>),
     /// Secrets are missing; the server is skipped.
@@ -155,7 +155,7 @@ pub enum Settings {
 
 /// When a server is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum StartMode {
     /// With all others.
     #[default]
     Eager,
@@ -165,7 +165,7 @@ pub enum Start {
 
 /// What happens when two tools have one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Collisions {
+pub enum CollisionPolicy {
     /// The later tool is used, with a warning.
     #[default]
     LastWins,

@@ -5,34 +5,34 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::{HttpServer, ServerConfig, StdioServer, ToolOverride, Transport};
-use crate::secret::{self, Mask};
+use crate::secret::{self, Redactor};
 
 impl ServerConfig {
     /// Hides all that must not be seen of this server: what its settings name, and what looks like a secret in them.
-    pub fn secrets(&self) -> Mask {
+    pub fn secrets(&self) -> Redactor {
         let found = match &self.transport {
             Transport::Http(server) | Transport::Sse(server) => server.secrets(),
             Transport::Stdio(server) => server.secrets(),
-            Transport::InProcess(_) => Mask::default(),
+            Transport::InProcess(_) => Redactor::default(),
         };
         self.mask.with(&found)
     }
 }
 
 impl HttpServer {
-    fn secrets(&self) -> Mask {
+    fn secrets(&self) -> Redactor {
         let mut secrets = secret::in_url(&self.url);
         secrets.extend(self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose())));
         secrets.extend(self.bearer.clone());
-        Mask::new(&secrets)
+        Redactor::new(&secrets)
     }
 }
 
 impl StdioServer {
-    fn secrets(&self) -> Mask {
+    fn secrets(&self) -> Redactor {
         let mut secrets = secret::in_arguments(&self.args);
         secrets.extend(self.env.iter().flat_map(|(name, value)| secret::in_named(name, value.expose())));
-        Mask::new(&secrets)
+        Redactor::new(&secrets)
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
         let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, inherit_env: false }"#;
         assert_eq!(format!("{stdio:?}"), shown);
         let mut config = ServerConfig::new("s", stdio);
-        config.mask = Mask::new(&[Secret::new("s3cret")]);
+        config.mask = Redactor::new(&[Secret::new("s3cret")]);
         for shown in [format!("{config:?}"), format!("{config:#?}")] {
             assert!(shown.contains("plain") && !shown.contains("s3cret") && !shown.contains("t0ken"), "{shown}");
         }
@@ -138,7 +138,7 @@ mod tests {
     fn what_is_hidden_is_what_the_settings_name_and_what_looks_secret_in_them() {
         let stdio = StdioServer::new("run", ["--mode", "fast"]).with_env("DB_URL", "pg://u:pass-w0rd@h/d");
         let mut config = ServerConfig::new("s", stdio.with_env("TOKEN", "t0ken").with_env("LEVEL", "level"));
-        config.mask = Mask::new(&[Secret::new("s3cret")]);
+        config.mask = Redactor::new(&[Secret::new("s3cret")]);
         let shown = config.secrets().hide("fast level t0ken s3cret pass-w0rd u").into_owned();
         assert_eq!(shown, "fast level *** *** *** u");
     }

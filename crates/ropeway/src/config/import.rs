@@ -13,7 +13,7 @@ use super::{Config, Secrets, decode, manifest};
 /// The servers in a file of another client.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Foreign {
+pub struct ForeignConfig {
     /// The servers, in the order of the file.
     pub servers: Vec<ForeignServer>,
     /// What could not be taken over.
@@ -39,13 +39,13 @@ pub struct ForeignServer {
 ///
 /// `${workspaceFolder}` stands for the folder of the file, or for the project of a file such as `.vscode/mcp.json`.
 /// [`read_foreign_in`] takes the folder from the caller.
-pub fn read_foreign(text: &str, origin: &Path) -> Result<Foreign, ConfigError> {
+pub fn read_foreign(text: &str, origin: &Path) -> Result<ForeignConfig, ConfigError> {
     read_foreign_in(text, origin, Some(workspace(origin)))
 }
 
 /// The same with this folder for `${workspaceFolder}`. Without one, servers that refer to it are left out with a warning and listed in
-/// [`Foreign::without_workspace`]: the user-level file of a client belongs to no project.
-pub fn read_foreign_in(text: &str, origin: &Path, folder: Option<&Path>) -> Result<Foreign, ConfigError> {
+/// [`ForeignConfig::without_workspace`]: the user-level file of a client belongs to no project.
+pub fn read_foreign_in(text: &str, origin: &Path, folder: Option<&Path>) -> Result<ForeignConfig, ConfigError> {
     let tree = parse_tree(text, origin)?;
     if !manifest::collections(&tree).is_empty() {
         Config::parse(text, origin, &Secrets::unread())?;
@@ -58,7 +58,7 @@ pub fn read_foreign_in(text: &str, origin: &Path, folder: Option<&Path>) -> Resu
     if !translation.problems.is_empty() {
         return Err(ConfigError::new(origin, translation.problems));
     }
-    let mut foreign = Foreign { warnings: translation.warnings, ..Foreign::default() };
+    let mut foreign = ForeignConfig { warnings: translation.warnings, ..ForeignConfig::default() };
     for written in translation.servers {
         if let Some(refusal) = &written.refusal {
             let alias = written.node.get("alias").and_then(Node::as_text).unwrap_or_default();
@@ -82,8 +82,8 @@ pub fn is_manifest(text: &str, origin: &Path) -> bool {
 }
 
 /// The servers of a manifest without problems, each with what the file says of all.
-fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Foreign {
-    let mut foreign = Foreign { warnings: document.warnings.clone(), ..Foreign::default() };
+fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> ForeignConfig {
+    let mut foreign = ForeignConfig { warnings: document.warnings.clone(), ..ForeignConfig::default() };
     for written in &document.servers {
         let Some(mut server) = document.decode(written).0 else { continue };
         if !document.enables(&server.alias) {
@@ -114,7 +114,7 @@ fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Fo
     foreign
 }
 
-impl Foreign {
+impl ForeignConfig {
     /// Adds a server, or why it is left out.
     fn push(&mut self, portable: Portable) {
         match portable {

@@ -117,7 +117,7 @@ pub(super) fn flattened(server: Node, path: &str) -> (Node, Vec<ConfigProblem>) 
         return (server, Vec::new());
     }
     let mut settings =
-        Settings { path, is_manifest: false, entries: Vec::new(), sources: Vec::new(), problems: Vec::new() };
+        ServerSettings { path, is_manifest: false, entries: Vec::new(), sources: Vec::new(), problems: Vec::new() };
     settings.take_all(&server);
     (Node::map(server.place, settings.entries), settings.problems)
 }
@@ -125,14 +125,14 @@ pub(super) fn flattened(server: Node, path: &str) -> (Node, Vec<ConfigProblem>) 
 /// One server of a manifest; `name` is its key in a map.
 fn named(name: Option<(&str, Place)>, server: &Node, path: &str) -> (Node, Vec<ConfigProblem>) {
     let mut settings =
-        Settings { path, is_manifest: true, entries: Vec::new(), sources: Vec::new(), problems: Vec::new() };
+        ServerSettings { path, is_manifest: true, entries: Vec::new(), sources: Vec::new(), problems: Vec::new() };
     settings.take_alias(name, server);
     settings.take_all(server);
     (Node::map(server.place, settings.entries), settings.problems)
 }
 
 /// The settings of one server so far.
-struct Settings<'a> {
+struct ServerSettings<'a> {
     path: &'a str,
     is_manifest: bool,
     entries: Vec<Entry>,
@@ -141,7 +141,7 @@ struct Settings<'a> {
     problems: Vec<ConfigProblem>,
 }
 
-impl Settings<'_> {
+impl ServerSettings<'_> {
     fn problem(&mut self, place: Place, found: impl Into<String>, expected: impl Into<String>) {
         self.problems.push(ConfigProblem::at(place, self.path, found, expected));
     }

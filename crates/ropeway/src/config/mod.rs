@@ -59,19 +59,19 @@ mod unit;
 #[cfg(feature = "bridge")]
 mod yaml;
 
-pub use self::chat::{ChatSettings, MissingSecrets, NotAProvider, ProviderName, ToolApproval};
+pub use self::chat::{ChatSettings, MissingSecretsError, ProviderName, ToolApproval, UnknownProviderError};
 #[cfg(feature = "bridge")]
 pub(crate) use self::entry::PREFIX;
 pub use self::entry::{
-    Collisions, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, Settings, Start, ToolOverride,
-    ToolSettings,
+    CollisionPolicy, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, ServerSettings, StartMode,
+    ToolOverride, ToolSettings,
 };
 #[cfg(feature = "bridge")]
 pub use self::file::{open_regular, read_regular};
 #[cfg(feature = "bridge")]
 pub(crate) use self::glob::Glob;
 #[cfg(feature = "bridge")]
-pub use self::import::{Foreign, ForeignServer, is_manifest, read_foreign, read_foreign_in};
+pub use self::import::{ForeignConfig, ForeignServer, is_manifest, read_foreign, read_foreign_in};
 #[cfg(feature = "bridge")]
 pub use self::problem::{ConfigError, ConfigProblem};
 #[cfg(feature = "bridge")]
@@ -79,14 +79,15 @@ pub use self::raw::json_schema;
 #[cfg(feature = "bridge")]
 pub use self::read::read_text;
 #[cfg(feature = "bridge")]
-pub use self::review::{ChatReview, Reference, Review, ServerReview, TransportReview, review};
+pub use self::review::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
 #[cfg(feature = "bridge")]
 pub use self::secrets::Secrets;
 #[cfg(feature = "mcp")]
 pub(crate) use self::server::A_YEAR;
 pub use self::server::{
-    EraChoice, HttpServer, InProcessServer, Limits, Reconnect, ServerConfig, StdioServer, Timeouts, Transport,
+    EraChoice, HttpServer, InProcessServer, ReconnectPolicy, ServerConfig, ServerLimits, ServerTimeouts, StdioServer,
+    Transport,
 };
 #[cfg(feature = "bridge")]
-pub use self::tool_reference::{ReferenceKind, ToolReference, tool_references};
+pub use self::tool_reference::{ToolReference, ToolReferenceKind, tool_references};
 pub use crate::secret::Secret;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::node::Place;
-use crate::secret::{Mask, in_arguments};
+use crate::secret::{Redactor, in_arguments};
 
 /// How much of a value is shown.
 const SHOWN: usize = 60;
@@ -130,7 +130,7 @@ impl fmt::Display for ConfigProblem {
 /// A value as it is shown: on one line, not too long, without what looks like a secret. Errors go into logs.
 pub(super) fn in_backticks(value: &str) -> String {
     let words: Vec<String> = value.split_whitespace().chain([value]).map(str::to_owned).collect();
-    let value = &*Mask::new(&in_arguments(&words)).hide(value);
+    let value = &*Redactor::new(&in_arguments(&words)).hide(value);
     let shown: String = value.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     let shown = shown.replace("\\\"", "\"").replace("\\'", "'");
     let more = if value.chars().nth(SHOWN).is_some() { "…" } else { "" };

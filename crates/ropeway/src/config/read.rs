@@ -12,7 +12,9 @@ use super::reference::workspace;
 use super::resolve::{ALIAS, Globs, Surroundings, path, resolve, resolve_chat, unknown_server};
 use super::secrets::{Secrets, read_variables};
 use super::yaml::check_count;
-use super::{Collisions, Config, LockPolicy, ServerEntry, Settings, decode, foreign, json, manifest, toml, yaml};
+use super::{
+    CollisionPolicy, Config, LockPolicy, ServerEntry, ServerSettings, decode, foreign, json, manifest, toml, yaml,
+};
 use crate::tool::Alias;
 
 /// The largest file that is read.
@@ -195,7 +197,7 @@ pub(super) struct Document {
     pub(super) tool_allowlist: Option<(ToolAllowlist, Node)>,
     /// Where in `tool_allowlist` each alias is.
     listed: HashMap<String, usize>,
-    pub(super) collisions: Option<Collisions>,
+    pub(super) collisions: Option<CollisionPolicy>,
     pub(super) lock: Option<LockPolicy>,
     pub(super) secrets_file: Option<(String, Place)>,
     pub(super) chat: Option<(RawChat, Node)>,
@@ -529,7 +531,7 @@ impl Document {
             return Err(ConfigError::new(origin, problems));
         }
         let warnings = std::mem::take(&mut self.warnings);
-        let mut config = Config { collisions: Collisions::Error, warnings, ..Config::default() };
+        let mut config = Config { collisions: CollisionPolicy::Error, warnings, ..Config::default() };
         config.lock = self.lock;
         if let Some(collisions) = self.collisions {
             config.collisions = collisions;
@@ -641,16 +643,16 @@ impl<'a> Suggestions<'a> {
 
 /// A server that is not started because of a key that is not supported.
 fn refused(raw: &RawServer, reason: String) -> ServerEntry {
-    let mut entry = ServerEntry::with_settings(raw.alias.as_str(), Settings::Invalid { reason });
+    let mut entry = ServerEntry::with_settings(raw.alias.as_str(), ServerSettings::Invalid { reason });
     entry.enabled = raw.enabled.unwrap_or(true);
     entry.required = raw.required.unwrap_or(false);
     entry
 }
 
-fn meaning(collisions: RawCollisions) -> Collisions {
+fn meaning(collisions: RawCollisions) -> CollisionPolicy {
     match collisions {
-        RawCollisions::Error => Collisions::Error,
-        RawCollisions::LastWins => Collisions::LastWins,
-        RawCollisions::Suffix => Collisions::Suffix,
+        RawCollisions::Error => CollisionPolicy::Error,
+        RawCollisions::LastWins => CollisionPolicy::LastWins,
+        RawCollisions::Suffix => CollisionPolicy::Suffix,
     }
 }

@@ -73,7 +73,7 @@ const CHAT_KEYS: [&str; 4] = ["provider", "base_url", "key", "tools"];
 /// command or a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Review {
+pub struct ConfigReview {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerReview>,
     /// The model that `ropeway chat` would talk to.
@@ -97,7 +97,7 @@ pub struct ServerReview {
     /// How the server is reached.
     pub transport: TransportReview,
     /// The variables and files whose values the server gets: as arguments, as variables, or in requests.
-    pub receives: Vec<Reference>,
+    pub receives: Vec<ValueReference>,
     /// Other settings of the server, each with its value.
     pub settings: Vec<(String, String)>,
 }
@@ -147,7 +147,7 @@ pub struct ChatReview {
     /// The key, as it is written.
     pub key: Option<String>,
     /// The variables and files whose values go to the provider: those of the key and the address.
-    pub receives: Vec<Reference>,
+    pub receives: Vec<ValueReference>,
     /// The tools that the model may call without a question.
     pub allow: Vec<String>,
     /// The tools that the person is asked about.
@@ -161,14 +161,14 @@ pub struct ChatReview {
 /// A reference to a value outside of the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Reference {
+pub enum ValueReference {
     /// A variable, by its name.
     Variable(String),
     /// A file, as its path is written.
     File(String),
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ValueReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "${name}"),
@@ -192,10 +192,10 @@ impl fmt::Display for Reference {
 /// assert_eq!(review.servers[0].receives[0].to_string(), "$TOKEN");
 /// # Ok::<(), ropeway::config::ConfigError>(())
 /// ```
-pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
+pub fn review(text: &str, origin: &Path) -> Result<ConfigReview, ConfigError> {
     Config::parse(text, origin, &Secrets::unread())?;
     let document = Document::parse(text, origin)?;
-    let mut review = Review::default();
+    let mut review = ConfigReview::default();
     let mut references = Vec::new();
     for written in &document.servers {
         // The file was parsed as a whole above: every server can be decoded.
@@ -206,14 +206,14 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
         }
         review.servers.push(review_server(&raw, document.enables(&raw.alias), &mut references));
         if let Some(file) = &raw.env_file {
-            references.push(Reference::File(file.clone()));
+            references.push(ValueReference::File(file.clone()));
         }
     }
     if let Some((raw, _)) = &document.chat {
         review.chat = Some(review_chat(raw, &mut references));
     }
     if let Some((file, _)) = &document.secrets_file {
-        references.push(Reference::File(file.clone()));
+        references.push(ValueReference::File(file.clone()));
     }
     if let Some((lists, _)) = &document.tool_allowlist {
         let text = serde_json::to_string(lists).unwrap_or_default();
@@ -234,8 +234,8 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     references.dedup();
     for reference in references {
         match reference {
-            Reference::Variable(name) => review.variables.push(name),
-            Reference::File(path) => review.files.push(path),
+            ValueReference::Variable(name) => review.variables.push(name),
+            ValueReference::File(path) => review.files.push(path),
         }
     }
     if !review.variables.is_empty() {
@@ -244,7 +244,7 @@ pub fn review(text: &str, origin: &Path) -> Result<Review, ConfigError> {
     Ok(review)
 }
 
-fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<Reference>) -> ServerReview {
+fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>) -> ServerReview {
     let mut receives = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     let salt = |key: &str| format!("{}\0{key}", raw.alias);
@@ -333,7 +333,7 @@ fn unused(raw: &RawServer) -> Option<(String, String)> {
     (!keys.is_empty()).then(|| ("ignores".to_owned(), keys.join(", ")))
 }
 
-fn review_chat(raw: &RawChat, all: &mut Vec<Reference>) -> ChatReview {
+fn review_chat(raw: &RawChat, all: &mut Vec<ValueReference>) -> ChatReview {
     let mut receives = Vec::new();
     raw.key.iter().chain(&raw.base_url).for_each(|text| collect(&text.0, &mut receives));
     let receives = unique(receives);
@@ -380,14 +380,14 @@ fn hide_in_json(name: &str, value: &mut Value, salt: &str) {
 }
 
 /// Adds the references of a text.
-fn collect(text: &str, references: &mut Vec<Reference>) {
+fn collect(text: &str, references: &mut Vec<ValueReference>) {
     match parts(text) {
         Ok(parts) => {
             for part in parts {
                 match part {
-                    Part::Name { name, .. } => references.push(Reference::Variable(name.to_owned())),
-                    Part::File(path) => references.push(Reference::File(path.to_owned())),
-                    Part::Home => references.push(Reference::Variable("HOME".to_owned())),
+                    Part::Name { name, .. } => references.push(ValueReference::Variable(name.to_owned())),
+                    Part::File(path) => references.push(ValueReference::File(path.to_owned())),
+                    Part::Home => references.push(ValueReference::Variable("HOME".to_owned())),
                     Part::Literal(_) | Part::Workspace | Part::WorkspaceName | Part::Separator => {}
                 }
             }
@@ -398,7 +398,7 @@ fn collect(text: &str, references: &mut Vec<Reference>) {
 }
 
 /// Returns each reference once, in the order of their first occurrence.
-fn unique(mut references: Vec<Reference>) -> Vec<Reference> {
+fn unique(mut references: Vec<ValueReference>) -> Vec<ValueReference> {
     let mut known = BTreeSet::new();
     references.retain(|reference| known.insert(reference.clone()));
     references
@@ -646,7 +646,7 @@ fn disguise(url: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn reviewed(text: &str) -> Review {
+    fn reviewed(text: &str) -> ConfigReview {
         review(text, Path::new("nowhere/ropeway.yaml")).expect("a review")
     }
 
@@ -731,7 +731,7 @@ collisions: suffix
         let chat = review.chat.expect("a chat");
         assert_eq!((chat.provider.as_deref(), chat.host.as_deref()), (Some("anthropic"), Some("evil")));
         assert_eq!(chat.key.as_deref(), Some("${ANTHROPIC_API_KEY}"));
-        assert_eq!(chat.receives, [Reference::Variable("ANTHROPIC_API_KEY".to_owned())]);
+        assert_eq!(chat.receives, [ValueReference::Variable("ANTHROPIC_API_KEY".to_owned())]);
         assert_eq!(chat.allow, ["*"]);
         assert_eq!(chat.settings, [("system".to_owned(), "Be kind".to_owned())]);
         let chat = reviewed("chat: {provider: anthropic, key: sk-literal}").chat.expect("a chat");
@@ -854,7 +854,8 @@ servers:
     fn many_secrets_and_references_are_reviewed_quickly() {
         let start = std::time::Instant::now();
         let secrets: String = (0..3000).map(|number| format!("--token=secret-{number},")).collect();
-        let references: Vec<Reference> = (0..60_000).map(|name| Reference::Variable(name.to_string())).collect();
+        let references: Vec<ValueReference> =
+            (0..60_000).map(|name| ValueReference::Variable(name.to_string())).collect();
         let review = reviewed(&format!("servers: [{{alias: a, command: x, args: [{secrets}]}}]"));
         assert!(!format!("{review:?}").contains("secret-"));
         assert_eq!(unique([references.clone(), references.clone()].concat()), references);
@@ -873,7 +874,7 @@ chat: {provider: anthropic, key: '${file:missing}'}";
         let config = Config::parse(text, &origin, &Secrets::unread()).expect("a config");
         assert_eq!(config.warnings, [""; 0]);
         let missing = ["file:missing", "TOKEN"].map(str::to_owned).to_vec();
-        assert_eq!(config.servers[0].settings, super::super::Settings::Missing { secrets: missing });
+        assert_eq!(config.servers[0].settings, super::super::ServerSettings::Missing { secrets: missing });
         assert!(Config::parse(text, &origin, &Secrets::none()).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
-use crate::secret::{Mask, Secret};
+use crate::secret::{Redactor, Secret};
 use crate::tool::Alias;
 
 /// Everything that one connection needs to know about its server.
@@ -21,13 +21,13 @@ pub struct ServerConfig {
     /// Which era of the protocol to speak.
     pub era: EraChoice,
     /// How long to wait.
-    pub timeouts: Timeouts,
+    pub timeouts: ServerTimeouts,
     /// How much to take.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// What to do when the server is lost.
-    pub reconnect: Reconnect,
+    pub reconnect: ReconnectPolicy,
     /// What must not be seen in logs, events and errors, besides what is a [`Secret`] anyway.
-    pub mask: Mask,
+    pub mask: Redactor,
 }
 
 impl ServerConfig {
@@ -37,10 +37,10 @@ impl ServerConfig {
             alias: alias.into(),
             transport: transport.into(),
             era: EraChoice::default(),
-            timeouts: Timeouts::default(),
-            limits: Limits::default(),
-            reconnect: Reconnect::default(),
-            mask: Mask::default(),
+            timeouts: ServerTimeouts::default(),
+            limits: ServerLimits::default(),
+            reconnect: ReconnectPolicy::default(),
+            mask: Redactor::default(),
         }
     }
 
@@ -222,7 +222,7 @@ pub enum EraChoice {
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Timeouts {
+pub struct ServerTimeouts {
     /// From start to ready.
     pub connect: Duration,
     /// From start to ready for a package runner such as `npx` or `uvx`, as long as it makes progress: it may have to download first.
@@ -240,7 +240,7 @@ pub struct Timeouts {
     pub grace: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for ServerTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(60),
@@ -255,7 +255,7 @@ impl Default for Timeouts {
 }
 
 #[cfg(feature = "mcp")]
-impl Timeouts {
+impl ServerTimeouts {
     /// The same, with nothing longer than a year: the clocks cannot tell times that are further away.
     pub(crate) fn bounded(self) -> Self {
         let Self { connect, download, probe, idle, total, close, grace } = self;
@@ -278,7 +278,7 @@ pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How much to take from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ServerLimits {
     /// The largest message, in bytes: a line, an event or a body.
     pub message_bytes: usize,
     /// The most pages of one list.
@@ -295,7 +295,7 @@ pub struct Limits {
     pub stderr_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             message_bytes: 64 << 20,
@@ -312,7 +312,7 @@ impl Default for Limits {
 /// What to do when a server is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reconnect {
+pub struct ReconnectPolicy {
     /// Connect again by itself.
     pub enabled: bool,
     /// The wait before the second try, at least 20 ms; it doubles from there.
@@ -321,7 +321,7 @@ pub struct Reconnect {
     pub longest: Duration,
 }
 
-impl Default for Reconnect {
+impl Default for ReconnectPolicy {
     fn default() -> Self {
         Self { enabled: true, first: Duration::from_millis(250), longest: Duration::from_secs(30) }
     }

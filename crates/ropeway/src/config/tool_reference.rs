@@ -24,7 +24,7 @@ pub struct ToolReference {
     /// The name as it is written.
     pub name: String,
     /// What is named.
-    pub kind: ReferenceKind,
+    pub kind: ToolReferenceKind,
     /// The servers that the name is about, in the order of the file. Empty for `chat`, whose patterns name their servers.
     pub servers: Vec<Alias>,
 }
@@ -32,7 +32,7 @@ pub struct ToolReference {
 /// What a name of a configuration file stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReferenceKind {
+pub enum ToolReferenceKind {
     /// Tools: a glob over the server's own names.
     Tool,
     /// An argument.
@@ -77,24 +77,24 @@ pub fn tool_references(text: &str, origin: &Path) -> Result<Vec<ToolReference>, 
         let aliases =
             || document.servers.iter().filter_map(|written| written.node.get("alias").and_then(Node::as_text));
         for alias in aliases().filter(|_| list.entries().is_empty()) {
-            references.list(list, &path, &[], "tool_allowlist", ReferenceKind::Tool, Some(alias));
+            references.list(list, &path, &[], "tool_allowlist", ToolReferenceKind::Tool, Some(alias));
         }
         for entry in list.entries() {
             let path = path_text(&path, &[Step::Key(entry.key.clone())]);
-            references.list(&entry.value, &path, &[], "tool_allowlist", ReferenceKind::Tool, Some(&entry.key));
+            references.list(&entry.value, &path, &[], "tool_allowlist", ToolReferenceKind::Tool, Some(&entry.key));
         }
     }
     if let Some((_, chat)) = &document.chat {
         let path = format!("{}chat", document.base);
         for key in ["allow", "ask", "deny"] {
             if let Some(list) = chat.get("tools").and_then(|tools| tools.get(key)) {
-                references.list(list, &path, &["tools", key], key, ReferenceKind::Pattern, None);
+                references.list(list, &path, &["tools", key], key, ToolReferenceKind::Pattern, None);
             }
         }
     }
     let mut found = references.found;
     // A default that every server replaces is about none.
-    found.retain(|reference| reference.kind == ReferenceKind::Pattern || !reference.servers.is_empty());
+    found.retain(|reference| reference.kind == ToolReferenceKind::Pattern || !reference.servers.is_empty());
     found.sort_by_key(|reference| (reference.line, reference.column));
     Ok(found)
 }
@@ -121,15 +121,15 @@ impl References {
         ];
         for (value, key, steps) in lists.into_iter().flatten() {
             let steps: &[&str] = if is_foreign { &[] } else { &steps };
-            self.list(&value, path, steps, key, ReferenceKind::Tool, alias);
+            self.list(&value, path, steps, key, ToolReferenceKind::Tool, alias);
         }
         let tools = node.get("tools");
         for key in ["rename", "describe", "hide", "preset", "provider_options"] {
             for entry in tools.and_then(|tools| tools.get(key)).map(Node::entries).unwrap_or_default() {
                 let steps = ["tools", key, entry.key.as_str()].map(|step| Step::Key(step.to_owned()));
                 let tool = path_text(path, &steps);
-                self.add(entry.place, tool.clone(), key, &entry.key, ReferenceKind::Tool, alias);
-                let kind = ReferenceKind::Argument { tool: entry.key.clone() };
+                self.add(entry.place, tool.clone(), key, &entry.key, ToolReferenceKind::Tool, alias);
+                let kind = ToolReferenceKind::Argument { tool: entry.key.clone() };
                 match key {
                     "hide" => self.list(&entry.value, &tool, &[], key, kind, alias),
                     "preset" => {
@@ -143,7 +143,7 @@ impl References {
             }
         }
         if let Some(context) = node.get("resources").and_then(|resources| resources.get("context")) {
-            self.list(context, path, &["resources", "context"], "context", ReferenceKind::Resource, alias);
+            self.list(context, path, &["resources", "context"], "context", ToolReferenceKind::Resource, alias);
         }
     }
 
@@ -154,7 +154,7 @@ impl References {
         path: &str,
         steps: &[&str],
         key: &'static str,
-        kind: ReferenceKind,
+        kind: ToolReferenceKind,
         server: Option<&str>,
     ) {
         for (at, item) in list.items().iter().enumerate() {
@@ -170,7 +170,7 @@ impl References {
         path: String,
         key: &'static str,
         name: &str,
-        kind: ReferenceKind,
+        kind: ToolReferenceKind,
         server: Option<&str>,
     ) {
         let at = *self.known.entry((place, key)).or_insert_with(|| {

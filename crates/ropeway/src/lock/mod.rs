@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::file::{LockFile, NAME};
-use crate::tool::{Alias, Annotations, Change, Digest, Origin, ToolDefinition, differences};
+use crate::tool::{Alias, Annotations, DefinitionChange, Digest, Origin, ToolDefinition, differences};
 
 /// Version of the format.
 const VERSION: u64 = 1;
@@ -104,7 +104,7 @@ pub enum DifferenceKind {
     /// The lock does not have the tool.
     New,
     /// The definition is another one.
-    Changed(Vec<Change>),
+    Changed(Vec<DefinitionChange>),
     /// The server does not have the tool.
     Gone,
 }
@@ -122,13 +122,13 @@ impl Difference {
     }
 }
 
-fn list(changes: &[Change]) -> String {
+fn list(changes: &[DefinitionChange]) -> String {
     changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tool = Change::from_words(&self.tool);
+        let tool = DefinitionChange::from_words(&self.tool);
         write!(f, "tool `{}.{tool}` ", self.server)?;
         match &self.kind {
             DifferenceKind::New => f.write_str("is not in the lock"),
@@ -170,7 +170,7 @@ impl Lock {
                 let mut changes =
                     locked.definition.as_ref().map(|was| differences(was, definition)).unwrap_or_default();
                 if changes.is_empty() {
-                    changes.push(Change::from_words("definition changed"));
+                    changes.push(DefinitionChange::from_words("definition changed"));
                 }
                 DifferenceKind::Changed(changes)
             }
@@ -253,7 +253,7 @@ impl Lock {
             let line = Some(error.line()).filter(|line| *line > 0);
             let words = error.to_string();
             let problem = words.split(" at line ").next().unwrap_or(&words);
-            LockError::Broken { path: path.clone(), line, problem: Change::from_words(problem).to_string() }
+            LockError::Broken { path: path.clone(), line, problem: DefinitionChange::from_words(problem).to_string() }
         };
         // A later version may differ in everything else.
         let Version { version } = serde_json::from_str(text).map_err(broken)?;
@@ -273,7 +273,7 @@ impl Lock {
                 let tool = tool.read(&alias, &name).ok_or_else(|| LockError::Broken {
                     path: path.clone(),
                     line: None,
-                    problem: format!("digest mismatch for `{alias}.{}`", Change::from_words(&name)),
+                    problem: format!("digest mismatch for `{alias}.{}`", DefinitionChange::from_words(&name)),
                 })?;
                 locked.insert(name, tool);
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::How;
+use super::ChangeKind;
 use super::keywords::Making;
 use super::node::{self, Node};
 use super::object::nothing;
@@ -24,7 +24,7 @@ impl<'d> Walker<'d> {
                 schema
             }
             None => {
-                self.report("items", How::Rewritten("maxItems".to_owned()));
+                self.report("items", ChangeKind::Rewritten("maxItems".to_owned()));
                 making.set("maxItems", Value::from(0));
                 Object::default()
             }
@@ -36,7 +36,7 @@ impl<'d> Walker<'d> {
     pub(super) fn prefix_items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
         let prefix = node::items(value);
         if prefix.is_empty() {
-            self.report("prefixItems", How::Dropped);
+            self.report("prefixItems", ChangeKind::Dropped);
             return Ok(());
         }
         let mut lowered = Vec::with_capacity(prefix.len());

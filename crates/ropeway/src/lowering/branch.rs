@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::How;
+use super::ChangeKind;
 use super::arguments::Shape;
 use super::keywords::Making;
 use super::node::{self, GROUPS, Node};
@@ -28,17 +28,17 @@ impl<'d> Walker<'d> {
         let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(is_list) else { return self.keywords(&node, notes) };
         let Some(list) = node.remove(keyword) else { return self.keywords(&node, notes) };
         if self.is_spent() {
-            self.report(keyword, How::Described);
+            self.report(keyword, ChangeKind::Described);
             self.loosened += 1;
             notes.keyword(keyword, &list);
             return self.with_alternatives(node, notes);
         }
         if keyword == "oneOf" {
-            self.report(keyword, How::Rewritten("anyOf".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("anyOf".to_owned()));
         }
         let (annotations, beside) = node.split_annotations();
         if !beside.is_empty() {
-            self.report(keyword, How::Rewritten("with all that is beside it inside".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("with all that is beside it inside".to_owned()));
         }
         let mut making = Making { notes, ..Making::default() };
         self.each(&annotations, None, &mut making)?;
@@ -74,7 +74,7 @@ impl<'d> Walker<'d> {
     ) -> Result<bool, Failure> {
         let list = node::items(value);
         if list.is_empty() {
-            self.report(keyword, How::Dropped);
+            self.report(keyword, ChangeKind::Dropped);
             return Ok(true);
         }
         let (count, loosened) = (list.len(), self.loosened);
@@ -104,7 +104,7 @@ impl<'d> Walker<'d> {
         } else {
             // Alternatives that allow more than they should may overlap.
             self.loosened += 1;
-            self.report(keyword, How::Rewritten("anyOf".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("anyOf".to_owned()));
             making.set("anyOf", branches);
         }
         Ok(true)
@@ -159,21 +159,21 @@ impl<'d> Walker<'d> {
         for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             let Some(is_exclusive) = node.get(keyword).and_then(Value::as_bool) else { continue };
             node.remove(keyword);
-            self.report(keyword, How::Rewritten("a number".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("a number".to_owned()));
             if is_exclusive {
                 node.rename(bound, keyword);
             }
         }
         if node.get("items").is_some_and(Value::is_array) {
-            self.report("items", How::Rewritten("prefixItems".to_owned()));
+            self.report("items", ChangeKind::Rewritten("prefixItems".to_owned()));
             node.rename("items", "prefixItems");
             if node.has("additionalItems") {
-                self.report("additionalItems", How::Rewritten("items".to_owned()));
+                self.report("additionalItems", ChangeKind::Rewritten("items".to_owned()));
                 node.rename("additionalItems", "items");
             }
         }
         if node.get("items") == Some(&Value::Bool(false)) {
-            self.report("items", How::Rewritten("maxItems".to_owned()));
+            self.report("items", ChangeKind::Rewritten("maxItems".to_owned()));
             node.remove("items");
             let prefix = node.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len) as u64;
             let most = node.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -183,13 +183,13 @@ impl<'d> Walker<'d> {
             if !node.has(first) {
                 for keyword in others {
                     if node.remove(keyword).is_some() {
-                        self.report(keyword, How::Dropped);
+                        self.report(keyword, ChangeKind::Dropped);
                     }
                 }
             }
         }
         if let Some(dependencies) = node.remove("dependencies") {
-            self.report("dependencies", How::Rewritten("dependentRequired, dependentSchemas".to_owned()));
+            self.report("dependencies", ChangeKind::Rewritten("dependentRequired, dependentSchemas".to_owned()));
             let entries = match dependencies.into_owned() {
                 Value::Object(map) => map,
                 _ => Map::new(),
@@ -205,7 +205,7 @@ impl<'d> Walker<'d> {
         if node.remove("nullable").is_some_and(|nullable| *nullable == Value::Bool(true))
             && let Some(types) = node.types()
         {
-            self.report("nullable", How::Rewritten("type".to_owned()));
+            self.report("nullable", ChangeKind::Rewritten("type".to_owned()));
             node.set("type", types.and(Types::NULL).to_value());
         }
         if self.form.is_strict() {
@@ -217,7 +217,7 @@ impl<'d> Walker<'d> {
     fn untuple(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         let Some(prefix) = node.remove("prefixItems") else { return };
         let Value::Array(mut kinds) = prefix.into_owned() else { return };
-        self.report("prefixItems", How::Rewritten("items".to_owned()));
+        self.report("prefixItems", ChangeKind::Rewritten("items".to_owned()));
         let most = kinds.len() as u64;
         notes.keyword("prefixItems", &Value::Array(kinds.clone()));
         match node.remove("items") {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::How;
+use super::ChangeKind;
 use super::arguments::Shape;
 use super::form::Form;
 use super::node::Node;
@@ -50,7 +50,7 @@ impl<'d> Walker<'d> {
             self.check_strict(node, types)?;
         }
         if let Some(types) = types.filter(|_| !node.has("type")) {
-            self.report("type", How::Added);
+            self.report("type", ChangeKind::Added);
             making.set("type", types.to_value());
         }
         if !self.each(node, types, &mut making)? {
@@ -73,7 +73,7 @@ impl<'d> Walker<'d> {
     ) -> Result<bool, Failure> {
         for (keyword, value) in node.iter() {
             if !self.form.is_lenient() && types.is_some_and(|types| !applies(keyword, types)) {
-                self.report(keyword, How::Dropped);
+                self.report(keyword, ChangeKind::Dropped);
                 continue;
             }
             match &**keyword {
@@ -83,7 +83,7 @@ impl<'d> Walker<'d> {
                         self.spend_text(text.len());
                         making.keep(keyword, value);
                     }
-                    None => self.report(keyword, How::Dropped),
+                    None => self.report(keyword, ChangeKind::Dropped),
                 },
                 "enum" => self.enumeration(node, value, types, making),
                 "const" => self.constant(value, making),
@@ -154,12 +154,12 @@ impl<'d> Walker<'d> {
     fn complete(&mut self, node: &Node<'d>, types: Option<Types>, making: &mut Making<'d>) -> Result<(), Failure> {
         let has = |types: Option<Types>, one: Types| types.is_some_and(|types| types.has(one));
         if self.form.wants_items() && has(types, Types::ARRAY) && !making.out.has("items") {
-            self.report("items", How::Added);
+            self.report("items", ChangeKind::Added);
             making.set("items", Object::default());
         }
         let wants_properties = self.form.wants_properties() && types == Some(Types::OBJECT);
         if (self.is_root() || wants_properties) && !making.out.has("properties") {
-            self.report("properties", How::Added);
+            self.report("properties", ChangeKind::Added);
             making.set("properties", Object::default());
             // Some take a list of properties for all there are.
             if !self.is_root() && self.form == Form::OpenAi && !making.out.has("additionalProperties") {

@@ -44,7 +44,7 @@ use serde_json::value::RawValue;
 
 use self::arguments::Shape;
 use self::name::Alphabet;
-pub use self::output::{CannotLower, LoweredOutput, lower_output};
+pub use self::output::{LowerError, LoweredOutput, lower_output};
 use self::tool::Strictness;
 #[cfg(feature = "bridge")]
 pub(crate) use self::toolset::Cache;
@@ -56,17 +56,17 @@ use crate::tool::{Arguments, ToolDefinition};
 /// Something that has tools to offer to a model, lowered once for each dialect.
 pub trait Lower: Send + Sync {
     /// The tools as a dialect takes them.
-    fn lowered(&self, dialect: Dialect) -> Arc<Lowered>;
+    fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools>;
 }
 
 /// Tools lowered for one dialect.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Lowered {
+pub struct LoweredTools {
     /// The tools, in their order.
     pub tools: Vec<LoweredTool>,
     /// The tools that could not be lowered.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedTool>,
     /// The tools' JSON texts, joined by commas.
     json: String,
     by_name: HashMap<String, usize>,
@@ -84,7 +84,7 @@ pub struct LoweredTool {
     /// The element of the request's list of tools.
     pub json: Box<RawValue>,
     /// What was altered on the way.
-    pub alterations: Vec<Alteration>,
+    pub alterations: Vec<SchemaChange>,
     /// Provider options that are not sent as they were given, or may be refused.
     pub warnings: Vec<String>,
     /// How the arguments differ, if they do.
@@ -94,7 +94,7 @@ pub struct LoweredTool {
 /// A tool that could not be lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct OmittedTool {
     /// Our own name for the tool.
     pub name: String,
     /// Why.
@@ -104,19 +104,19 @@ pub struct LeftOut {
 /// Something that is not as it was in the definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Alteration {
+pub struct SchemaChange {
     /// Where, as a JSON pointer into the input schema.
     pub at: String,
     /// The keyword.
     pub keyword: String,
     /// What became of it.
-    pub how: How,
+    pub how: ChangeKind,
 }
 
 /// What became of a keyword.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum How {
+pub enum ChangeKind {
     /// A reference, replaced by what it points to.
     Inlined,
     /// Put into words in the description.
@@ -130,12 +130,12 @@ pub enum How {
 }
 
 /// Lowers definitions for a dialect.
-pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dialect: Dialect) -> Lowered {
+pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dialect: Dialect) -> LoweredTools {
     let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
     let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
     let wire_names = name::legal_names(&names, Alphabet::of_tools(dialect));
     let mut strictness = Strictness::default();
-    let mut lowered = Lowered::default();
+    let mut lowered = LoweredTools::default();
     for definition in definitions {
         let name = definition.name.as_str();
         if lowered.by_name.contains_key(name) {
@@ -173,7 +173,7 @@ pub(crate) fn short_hash(text: &str) -> u32 {
     crate::hash::short(text)
 }
 
-impl Lowered {
+impl LoweredTools {
     fn add(&mut self, tool: LoweredTool) {
         if !self.json.is_empty() {
             self.json.push(',');
@@ -185,12 +185,13 @@ impl Lowered {
     }
 
     fn leave_out(&mut self, name: &str, why: String) {
-        self.left_out.push(LeftOut { name: name.to_owned(), why });
+        self.left_out.push(OmittedTool { name: name.to_owned(), why });
     }
 
     /// Returns what a person should know: tools that are left out, and provider options that are not sent.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let left_out = self.left_out.iter().map(|LeftOut { name, why }| format!("tool `{name}` is left out: {why}"));
+        let left_out =
+            self.left_out.iter().map(|OmittedTool { name, why }| format!("tool `{name}` is left out: {why}"));
         let options = |tool: &LoweredTool| {
             let name = tool.name.clone();
             tool.warnings.iter().map(move |warning| format!("tool `{name}`: {warning}")).collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::How;
+use super::ChangeKind;
 use super::arguments::Null;
 use super::form::Form;
 use super::keywords::Making;
@@ -43,7 +43,7 @@ impl<'d> Walker<'d> {
         making: &mut Making<'d>,
     ) -> Result<(), Failure> {
         if !value.is_object() {
-            self.report("properties", How::Dropped);
+            self.report("properties", ChangeKind::Dropped);
             return Ok(());
         }
         let required: HashSet<&str> = match node.get("required") {
@@ -65,12 +65,15 @@ impl<'d> Walker<'d> {
                     lowered.push(wire.into_owned(), nothing());
                 } else {
                     self.loosened += 1;
-                    self.report("properties", How::Rewritten(format!("without `{name}`, which may not be there")));
+                    self.report(
+                        "properties",
+                        ChangeKind::Rewritten(format!("without `{name}`, which may not be there")),
+                    );
                 }
                 continue;
             };
             if let Cow::Owned(wire) = &wire {
-                self.report("properties", How::Rewritten(format!("`{name}` is called `{wire}`")));
+                self.report("properties", ChangeKind::Rewritten(format!("`{name}` is called `{wire}`")));
                 done.notes.say(&format!("name: {name}"));
             }
             let (mut schema, shape) = done.described();
@@ -98,13 +101,13 @@ impl<'d> Walker<'d> {
     }
 
     pub(super) fn required(&mut self, node: &Node<'d>, value: &Cow<'d, Value>, making: &mut Making<'d>) {
-        let Value::Array(names) = &**value else { return self.report("required", How::Dropped) };
+        let Value::Array(names) = &**value else { return self.report("required", ChangeKind::Dropped) };
         let declared = node.get("properties").and_then(Value::as_object);
         let mut kept: Vec<Cow<'_, str>> = Vec::with_capacity(names.len());
         let mut seen = HashSet::with_capacity(names.len());
         for name in names {
             let Some(text) = name.as_str() else {
-                self.report("required", How::Dropped);
+                self.report("required", ChangeKind::Dropped);
                 continue;
             };
             if !self.form.is_lenient() && !declared.is_some_and(|declared| declared.contains_key(text)) {
@@ -168,7 +171,7 @@ impl<'d> Walker<'d> {
     ) -> Result<(), Failure> {
         let keyword = "patternProperties";
         if !value.is_object() {
-            self.report(keyword, How::Dropped);
+            self.report(keyword, ChangeKind::Dropped);
             return Ok(());
         }
         let mut lowered = Object::default();
@@ -207,7 +210,7 @@ impl<'d> Walker<'d> {
     pub(super) fn dependent_schemas(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
         let keyword = "dependentSchemas";
         if !value.is_object() {
-            self.report(keyword, How::Dropped);
+            self.report(keyword, ChangeKind::Dropped);
             return Ok(());
         }
         let mut lowered = Object::default();
@@ -233,7 +236,7 @@ impl<'d> Walker<'d> {
         match self.form.is_lenient() && !self.names.has_others() {
             true => making.set(keyword, schema),
             // Names are strings anyhow.
-            false if says_nothing => self.report(keyword, How::Dropped),
+            false if says_nothing => self.report(keyword, ChangeKind::Dropped),
             false => self.describe_written(keyword, &schema.into(), making),
         }
         Ok(())
@@ -253,7 +256,7 @@ impl<'d> Walker<'d> {
                     None => making.set(keyword, Value::Bool(false)),
                 }
             } else if **value == Value::Bool(true) || self.form.is_strict() {
-                self.report(keyword, How::Dropped);
+                self.report(keyword, ChangeKind::Dropped);
             } else {
                 self.describe(keyword, value, making);
             }
@@ -264,7 +267,7 @@ impl<'d> Walker<'d> {
     /// Closes an object, and asks for every property where the form wants that.
     pub(super) fn close(&mut self, making: &mut Making<'d>) {
         if making.out.value("additionalProperties") != Some(&Value::Bool(false)) {
-            self.report("additionalProperties", How::Rewritten("false".to_owned()));
+            self.report("additionalProperties", ChangeKind::Rewritten("false".to_owned()));
             making.set("additionalProperties", Value::Bool(false));
         }
         if self.form != Form::StrictOpenAi {
@@ -273,7 +276,7 @@ impl<'d> Walker<'d> {
         let properties = making.out.get("properties").and_then(Written::object);
         let names: Vec<Value> = properties.into_iter().flat_map(Object::keys).map(Value::from).collect();
         if making.out.value("required").and_then(Value::as_array).map_or(0, Vec::len) != names.len() {
-            self.report("required", How::Rewritten("all, where need be as null".to_owned()));
+            self.report("required", ChangeKind::Rewritten("all, where need be as null".to_owned()));
         }
         making.set("required", Value::Array(names));
     }

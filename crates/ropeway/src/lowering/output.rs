@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Alteration;
+use super::SchemaChange;
 use super::arguments::Shape;
 use super::form::Form;
 use super::root::{self, Root};
@@ -19,7 +19,7 @@ pub struct LoweredOutput {
     /// Can the model be held to it?
     pub strict: bool,
     /// What was altered on the way.
-    pub alterations: Vec<Alteration>,
+    pub alterations: Vec<SchemaChange>,
     /// How the answer differs, if it does.
     shape: Option<Shape>,
 }
@@ -27,7 +27,7 @@ pub struct LoweredOutput {
 /// Why a schema cannot be lowered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer cannot be asked for: {0}")]
-pub struct CannotLower(String);
+pub struct LowerError(String);
 
 impl LoweredOutput {
     /// The answer as the schema wanted it, of the one that the model wrote.
@@ -40,7 +40,7 @@ impl LoweredOutput {
 }
 
 /// Lowers the schema of an answer for a dialect: strictly where that is possible.
-pub fn lower_output(schema: &Value, dialect: Dialect) -> Result<LoweredOutput, CannotLower> {
+pub fn lower_output(schema: &Value, dialect: Dialect) -> Result<LoweredOutput, LowerError> {
     let strict = Form::of(dialect, true);
     let (root, is_strict) = match root::lower(schema, strict) {
         Ok(root) => (root, strict.is_strict()),
@@ -49,10 +49,10 @@ pub fn lower_output(schema: &Value, dialect: Dialect) -> Result<LoweredOutput, C
     };
     let Root { mut schema, notes, shape, alterations, .. } = root;
     notes.append_to(&mut schema);
-    let schema = serde_json::to_value(&schema).map_err(|error| CannotLower(error.to_string()))?;
+    let schema = serde_json::to_value(&schema).map_err(|error| LowerError(error.to_string()))?;
     Ok(LoweredOutput { schema, strict: is_strict, alterations, shape })
 }
 
-fn cannot(failure: Failure) -> CannotLower {
-    CannotLower(words(failure))
+fn cannot(failure: Failure) -> LowerError {
+    LowerError(words(failure))
 }

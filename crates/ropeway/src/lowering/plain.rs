@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::How;
+use super::ChangeKind;
 use super::form::Fate;
 use super::keywords::Making;
 use super::node::is_annotation;
@@ -33,7 +33,7 @@ impl<'d> Walker<'d> {
             // Nobody knows what it means.
             return match &**keyword {
                 "example" => self.describe(keyword, value, making),
-                _ => self.report(keyword, How::Dropped),
+                _ => self.report(keyword, ChangeKind::Dropped),
             };
         };
         let value = kind.corrected(value);
@@ -50,9 +50,9 @@ impl<'d> Walker<'d> {
                 self.spend_text(value.as_str().map_or(0, str::len));
                 making.out.set(keyword.clone(), Written::Value(value));
             }
-            Fate::Describe if says_nothing(keyword, &value) => self.report(keyword, How::Dropped),
+            Fate::Describe if says_nothing(keyword, &value) => self.report(keyword, ChangeKind::Dropped),
             Fate::Describe => self.describe(keyword, &value, making),
-            Fate::Drop => self.report(keyword, How::Dropped),
+            Fate::Drop => self.report(keyword, ChangeKind::Dropped),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'d> Walker<'d> {
     }
 
     fn report_described(&mut self, keyword: &str) {
-        self.report(keyword, How::Described);
+        self.report(keyword, ChangeKind::Described);
         let constrains = !is_annotation(keyword) && keyword != "format" && !keyword.starts_with("content");
         self.loosened += usize::from(constrains);
     }

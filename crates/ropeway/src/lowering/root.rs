@@ -11,7 +11,7 @@ use super::note::Notes;
 use super::types::Types;
 use super::walker::{Done, Failure, Reach, Tally, Walker};
 use super::written::Object;
-use super::{Alteration, How};
+use super::{ChangeKind, SchemaChange};
 use crate::schema::bounds;
 
 /// How often a schema may stand inside itself, and how many references may lead into each other, the most first.
@@ -40,7 +40,7 @@ pub(super) struct Root<'d> {
     /// What is to be told of the whole.
     pub(super) notes: Notes,
     pub(super) shape: Option<Shape>,
-    pub(super) alterations: Vec<Alteration>,
+    pub(super) alterations: Vec<SchemaChange>,
     pub(super) tally: Tally,
 }
 
@@ -87,7 +87,7 @@ impl<'d> Walker<'d> {
             return Err(Failure::Hopeless(wanted));
         }
         if node.get("type") != Some(&Value::from("object")) {
-            let how = if node.has("type") { How::Rewritten("object".to_owned()) } else { How::Added };
+            let how = if node.has("type") { ChangeKind::Rewritten("object".to_owned()) } else { ChangeKind::Added };
             self.report("type", how);
             node.set_first("type", Value::from("object"));
         }
@@ -96,7 +96,7 @@ impl<'d> Walker<'d> {
         }
         for keyword in ["not", "enum", "const", "if", "then", "else"] {
             let Some(value) = node.remove(keyword) else { continue };
-            self.report(keyword, How::Described);
+            self.report(keyword, ChangeKind::Described);
             self.loosened += 1;
             match keyword {
                 "enum" | "const" => notes.keyword(keyword, &value),
@@ -117,10 +117,13 @@ impl<'d> Walker<'d> {
         let Some(list) = node.remove(keyword) else { return Ok(()) };
         let list = node::items(&list);
         if list.is_empty() {
-            self.report(keyword, How::Dropped);
+            self.report(keyword, ChangeKind::Dropped);
             return Ok(());
         }
-        self.report(keyword, How::Rewritten("properties of all of them, alternatives in the description".to_owned()));
+        self.report(
+            keyword,
+            ChangeKind::Rewritten("properties of all of them, alternatives in the description".to_owned()),
+        );
         self.loosened += 1;
         let mut forms: Vec<Arguments> = Vec::new();
         for branch in list {
@@ -160,7 +163,7 @@ impl<'d> Walker<'d> {
         if !node.has("additionalProperties") && all_closed {
             node.set("additionalProperties", Value::Bool(false));
         } else if is_own_closed && properties.len() > own {
-            self.report("additionalProperties", How::Rewritten("of all alternatives".to_owned()));
+            self.report("additionalProperties", ChangeKind::Rewritten("of all alternatives".to_owned()));
         }
         node.set("properties", Value::Object(properties));
         if !required.is_empty() {

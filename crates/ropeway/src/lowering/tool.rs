@@ -7,7 +7,7 @@ use super::declaration::{self, Declaration, OptionUse};
 use super::form::Form;
 use super::root::{self, Root};
 use super::walker::{Failure, Tally};
-use super::{Alteration, How, LoweredTool};
+use super::{ChangeKind, LoweredTool, SchemaChange};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
@@ -59,8 +59,8 @@ pub(super) fn lower(
             Ok(root) => (root, Some(true)),
             Err(Failure::NotStrict(why)) => {
                 warnings.push(format!("provider option `strict` is sent as false: {why}"));
-                let how = How::Rewritten(format!("false, because {why}"));
-                alterations.push(Alteration { at: String::new(), keyword: "strict".to_owned(), how });
+                let how = ChangeKind::Rewritten(format!("false, because {why}"));
+                alterations.push(SchemaChange { at: String::new(), keyword: "strict".to_owned(), how });
                 (root::lower(&schema, Form::of(dialect, false)).map_err(words)?, Some(false))
             }
             Err(failure) => return Err(words(failure)),
@@ -111,7 +111,7 @@ const PROVIDERS: [&str; 6] = ["anthropic", "openai", "responses", "chat", "googl
 fn options(
     definition: &ToolDefinition,
     dialect: Dialect,
-    alterations: &mut Vec<Alteration>,
+    alterations: &mut Vec<SchemaChange>,
     warnings: &mut Vec<String>,
 ) -> Map<String, Value> {
     let providers: &[&str] = match dialect {
@@ -173,6 +173,6 @@ fn origin<'p>(definition: &ToolDefinition, providers: &[&'p str], option: &str) 
     providers.iter().rev().find(written).or(providers.first()).copied().unwrap_or_default()
 }
 
-fn dropped(option: &str) -> Alteration {
-    Alteration { at: String::new(), keyword: option.to_owned(), how: How::Dropped }
+fn dropped(option: &str) -> SchemaChange {
+    SchemaChange { at: String::new(), keyword: option.to_owned(), how: ChangeKind::Dropped }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Lower, Lowered, lower};
+use super::{Lower, LoweredTools, lower};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
@@ -21,17 +21,17 @@ impl Toolset {
 }
 
 impl Lower for Toolset {
-    fn lowered(&self, dialect: Dialect) -> Arc<Lowered> {
+    fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
         self.cache.get(dialect, || lower(&self.definitions, dialect))
     }
 }
 
 /// Remembers what was lowered, for each dialect.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cache([OnceLock<Arc<Lowered>>; Dialect::ALL.len()]);
+pub(crate) struct Cache([OnceLock<Arc<LoweredTools>>; Dialect::ALL.len()]);
 
 impl Cache {
-    pub(crate) fn get(&self, dialect: Dialect, lower: impl FnOnce() -> Lowered) -> Arc<Lowered> {
+    pub(crate) fn get(&self, dialect: Dialect, lower: impl FnOnce() -> LoweredTools) -> Arc<LoweredTools> {
         let at = Dialect::ALL.iter().position(|other| *other == dialect).unwrap_or_default();
         self.0[at].get_or_init(|| Arc::new(lower())).clone()
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::How;
+use super::ChangeKind;
 use super::form::Form;
 use super::keywords::{MAX_ENUM, Making, applies};
 use super::node::{Node, is_annotation};
@@ -21,7 +21,7 @@ impl<'d> Walker<'d> {
             }
             Some(types) => {
                 let types = types.to_value();
-                self.report("type", How::Rewritten(types.to_string()));
+                self.report("type", ChangeKind::Rewritten(types.to_string()));
                 making.set("type", types);
             }
             None => self.describe("type", value, making),
@@ -37,7 +37,7 @@ impl<'d> Walker<'d> {
     ) {
         let Value::Array(values) = &**value else { return self.describe("enum", value, making) };
         if values.len() > MAX_ENUM || is_deep(value) {
-            self.report("enum", How::Described);
+            self.report("enum", ChangeKind::Described);
             self.loosened += 1;
             let some: Vec<&Value> = values.iter().take(20).collect();
             return making.notes.json(&format!("one of {} values, such as", values.len()), &some);
@@ -50,13 +50,13 @@ impl<'d> Walker<'d> {
         }
         if kept.is_empty() {
             self.loosened += 1;
-            return self.report("enum", How::Dropped);
+            return self.report("enum", ChangeKind::Dropped);
         }
         let is_taken = match self.form {
             Form::Anthropic | Form::OpenAi | Form::StrictOpenAi => true,
             Form::StrictAnthropic => !kept.iter().any(|value| value.is_object() || value.is_array()),
             // The constant says the same, and more.
-            Form::Gemini if node.has("const") => return self.report("enum", How::Dropped),
+            Form::Gemini if node.has("const") => return self.report("enum", ChangeKind::Dropped),
             Form::Gemini => {
                 let mut others = kept.iter().filter(|value| !value.is_null()).peekable();
                 let has_others = others.peek().is_some();
@@ -72,7 +72,7 @@ impl<'d> Walker<'d> {
         self.spend_text(characters);
         self.spend(kept.len() / 8);
         if kept.len() < values.len() {
-            self.report("enum", How::Rewritten("the values that fit".to_owned()));
+            self.report("enum", ChangeKind::Rewritten("the values that fit".to_owned()));
             making.set("enum", kept.into_iter().cloned().collect::<Value>());
         } else {
             making.out.set("enum", Written::Value(value.clone()));
@@ -83,7 +83,7 @@ impl<'d> Walker<'d> {
         match self.form {
             _ if is_deep(value) => self.describe("const", value, making),
             Form::Gemini if value.is_string() || value.is_number() => {
-                self.report("const", How::Rewritten("enum".to_owned()));
+                self.report("const", ChangeKind::Rewritten("enum".to_owned()));
                 making.set("enum", Value::Array(vec![Value::clone(value)]));
             }
             Form::Gemini => self.describe("const", value, making),
@@ -107,7 +107,7 @@ impl<'d> Walker<'d> {
             Form::StrictAnthropic if !types.is_one() => types.each().collect(),
             _ => return making.done(),
         };
-        self.report("type", How::Rewritten("anyOf".to_owned()));
+        self.report("type", ChangeKind::Rewritten("anyOf".to_owned()));
         let (whole, rest) = making.out.partition(is_annotation);
         making.out = whole;
         let parts = parts.into_iter().map(|types| Written::Object(of_types(&rest, types))).collect();

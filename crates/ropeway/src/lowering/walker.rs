@@ -12,7 +12,7 @@ use super::reference::Document;
 use super::rename::Names;
 use super::types::Types;
 use super::written::Object;
-use super::{Alteration, How};
+use super::{ChangeKind, SchemaChange};
 use crate::schema::pointer;
 
 /// How many schemas may stand inside each other. Real ones go down to thirteen.
@@ -91,7 +91,7 @@ pub(super) struct Walker<'d> {
     reach: Reach,
     /// Where we are, as a JSON pointer.
     pub(super) path: String,
-    pub(super) alterations: Vec<Alteration>,
+    pub(super) alterations: Vec<SchemaChange>,
     pub(super) names: Names<'d>,
     pub(super) tally: Tally,
     /// How often more was allowed than the schema allows.
@@ -169,7 +169,7 @@ impl<'d> Walker<'d> {
         }
         let mut notes = Notes::default();
         if self.levels > MAX_LEVELS {
-            self.report("type", How::Rewritten("an open schema, because it nests too deeply".to_owned()));
+            self.report("type", ChangeKind::Rewritten("an open schema, because it nests too deeply".to_owned()));
             let node = self.open(Some(&schema), &mut notes, "nested further")?;
             return self.keywords(&node, notes);
         }
@@ -196,7 +196,7 @@ impl<'d> Walker<'d> {
             _ => {}
         }
         let Some(mut node) = Node::of(schema) else {
-            self.report("", How::Dropped);
+            self.report("", ChangeKind::Dropped);
             return Ok(Some(Node::default()));
         };
         self.spend(node.len());
@@ -216,7 +216,7 @@ impl<'d> Walker<'d> {
             return Ok(Some(node));
         }
         let Some(parts) = node.remove("allOf") else { return Ok(Some(node)) };
-        self.report("allOf", How::Rewritten("one schema".to_owned()));
+        self.report("allOf", ChangeKind::Rewritten("one schema".to_owned()));
         self.hops += 1;
         let is_possible = self.put_together(&mut node, &parts, mark, notes)?;
         self.hops -= 1;
@@ -261,7 +261,7 @@ impl<'d> Walker<'d> {
         notes: &mut Notes,
     ) -> Result<Option<Node<'d>>, Failure> {
         let Some(target) = self.document.resolve(reference) else {
-            self.report(keyword, How::Rewritten("an open schema, because it leads nowhere".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("an open schema, because it leads nowhere".to_owned()));
             let is_remote = !reference.is_empty() && !reference.starts_with('#');
             let note = if is_remote { format!("as in {}", note::short(reference)) } else { String::new() };
             return self.open(None, notes, &note).map(Some);
@@ -276,17 +276,17 @@ impl<'d> Walker<'d> {
         let within_itself = self.stack.iter().take(mark).filter(|other| is(other)).count();
         if within_itself >= self.reach.unroll {
             self.recursed = true;
-            self.report(keyword, How::Rewritten("an open schema, because it leads back to itself".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("an open schema, because it leads back to itself".to_owned()));
             let note = format!("{} again, in the same form", note::short(name));
             return self.open(Some(target), notes, &note).map(Some);
         }
         self.recursed |= within_itself > 0;
         let is_far = self.stack.len() > self.reach.references;
         if is_far || parts.len() >= MAX_PARTS || self.hops >= MAX_HOPS || self.is_spent() {
-            self.report(keyword, How::Rewritten("an open schema, because there is too much of it".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("an open schema, because there is too much of it".to_owned()));
             return self.open(Some(target), notes, note::short(name).as_ref()).map(Some);
         }
-        self.report(keyword, How::Inlined);
+        self.report(keyword, ChangeKind::Inlined);
         self.stack.push(target);
         self.hops += 1;
         let node = self.expand(Cow::Borrowed(target), mark, notes);
@@ -330,7 +330,7 @@ impl<'d> Walker<'d> {
         });
         self.loosened += leftovers.len();
         for keyword in leftovers {
-            self.report(&keyword, How::Described);
+            self.report(&keyword, ChangeKind::Described);
         }
         merged.is_ok()
     }
@@ -359,9 +359,9 @@ impl<'d> Walker<'d> {
     }
 
     /// Tells what became of a keyword here.
-    pub(super) fn report(&mut self, keyword: &str, how: How) {
+    pub(super) fn report(&mut self, keyword: &str, how: ChangeKind) {
         if self.alterations.len() < MAX_ALTERATIONS {
-            self.alterations.push(Alteration { at: self.path.clone(), keyword: keyword.to_owned(), how });
+            self.alterations.push(SchemaChange { at: self.path.clone(), keyword: keyword.to_owned(), how });
         }
     }
 

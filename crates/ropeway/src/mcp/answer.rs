@@ -104,12 +104,12 @@ mod tests {
     use super::*;
     use crate::event::Events;
     use crate::mcp::host::Handlers;
-    use crate::secret::Mask;
+    use crate::secret::Redactor;
 
     fn quick(message: &'static [u8]) -> Result<Value, serde_json::Error> {
         let (_, range) = protocol::quick_answer(message).expect("a usual beginning");
         let message = Bytes::from_static(message);
-        let host = Host::new("s".into(), Handlers::new(), Events::default(), Mask::default());
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
         Answer::likely(message.slice(range), message).read(&host)
     }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::Mcp;
-use super::fault::ConnectError;
+use super::fault::ConnectErrorKind;
 use super::tools::{self, McpTool};
-use crate::config::Timeouts;
+use crate::config::ServerTimeouts;
 use crate::event::{Events, Relay};
 #[cfg(feature = "bridge")]
 use crate::protocol::Era;
@@ -55,18 +55,18 @@ impl Mcp {
     }
 
     /// Returns why the server was down last, and when that became known.
-    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectError>)> {
+    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectErrorKind>)> {
         self.handle.shared.last_failure()
     }
 
     /// Returns the secrets of the settings.
     #[cfg(feature = "agent")]
-    pub(crate) fn secrets(&self) -> crate::secret::Mask {
+    pub(crate) fn secrets(&self) -> crate::secret::Redactor {
         self.handle.shared.config.secrets()
     }
 
     /// How long calls wait.
-    pub(crate) fn timeouts(&self) -> Timeouts {
+    pub(crate) fn timeouts(&self) -> ServerTimeouts {
         self.handle.shared.config.timeouts
     }
 

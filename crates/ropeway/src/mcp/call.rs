@@ -401,7 +401,7 @@ impl<'a> Call<'a> {
         CallError::Timeout {
             server: self.shared.alias().clone(),
             after: self.clocks.started.elapsed(),
-            clock: crate::tool::Clock::Total,
+            clock: crate::tool::TimeoutKind::Total,
             hint: None,
         }
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::duration::format_duration;
 use crate::protocol::RpcError;
-use crate::secret::Mask;
-use crate::tool::{Alias, BoxError, CallError, Clock};
-use crate::web::TlsTrouble;
+use crate::secret::Redactor;
+use crate::tool::{Alias, BoxError, CallError, TimeoutKind};
+use crate::web::TlsError;
 
 /// Why there is no connection: it could not be made, or it was lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum ConnectErrorKind {
     /// The program could not be started.
     #[error("could not start `{program}`")]
     Spawn {
@@ -43,7 +43,7 @@ pub enum ConnectError {
     #[error("{trouble}")]
     Tls {
         /// What is in the way.
-        trouble: TlsTrouble,
+        trouble: TlsError,
         /// What the TLS library said.
         #[source]
         source: BoxError,
@@ -126,7 +126,7 @@ fn refusal(status: u16, said: &Option<String>) -> String {
 const LONGEST_MESSAGE: usize = 64 << 10;
 
 /// An error of the server as it may be seen.
-pub(crate) fn hidden(error: RpcError, mask: &Mask) -> RpcError {
+pub(crate) fn hidden(error: RpcError, mask: &Redactor) -> RpcError {
     let RpcError { code, message, mut data } = error;
     if let Some(data) = &mut data {
         mask.hide_json(data);
@@ -151,7 +151,7 @@ pub(crate) enum Fault {
         started: bool,
         /// What happened.
         #[source]
-        cause: Arc<ConnectError>,
+        cause: Arc<ConnectErrorKind>,
     },
     /// The answer was larger than the limit.
     #[error("the answer is larger than {limit} bytes")]
@@ -166,7 +166,7 @@ pub(crate) enum Fault {
     #[error("no answer within {}", format_duration(*.after))]
     Timeout {
         after: Duration,
-        clock: Clock,
+        clock: TimeoutKind,
         /// An error of the server that named no request.
         hint: Option<RpcError>,
     },
@@ -182,8 +182,10 @@ impl Fault {
         match self {
             Self::Refused(RpcError { code, message, data }) => CallError::Refused { server, code, message, data },
             Self::Lost { cause, .. } => match &*cause {
-                ConnectError::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
-                ConnectError::Closed => CallError::Stopped { server },
+                ConnectErrorKind::NeedsAuth { challenge } => {
+                    CallError::NeedsAuth { server, challenge: challenge.clone() }
+                }
+                ConnectErrorKind::Closed => CallError::Stopped { server },
                 _ => CallError::Unavailable { server, source: Box::new(cause) },
             },
             Self::TooLarge { limit } => CallError::TooLarge { server, limit },
@@ -197,15 +199,17 @@ impl Fault {
     }
 
     /// The fault as the end of a handshake.
-    pub(crate) fn into_connect_error(self) -> Arc<ConnectError> {
+    pub(crate) fn into_connect_error(self) -> Arc<ConnectErrorKind> {
         match self {
             Self::Lost { cause, .. } => cause,
-            Self::Refused(error) => Arc::new(ConnectError::Refused(error)),
-            Self::Timeout { after, .. } => Arc::new(ConnectError::Timeout { after, said: None }),
-            Self::Cancelled => Arc::new(ConnectError::Closed),
-            Self::WebPage(said) => Arc::new(ConnectError::WebPage { said: Some(said).filter(|said| !said.is_empty()) }),
+            Self::Refused(error) => Arc::new(ConnectErrorKind::Refused(error)),
+            Self::Timeout { after, .. } => Arc::new(ConnectErrorKind::Timeout { after, said: None }),
+            Self::Cancelled => Arc::new(ConnectErrorKind::Closed),
+            Self::WebPage(said) => {
+                Arc::new(ConnectErrorKind::WebPage { said: Some(said).filter(|said| !said.is_empty()) })
+            }
             other @ (Self::TooLarge { .. } | Self::Unreadable(_)) => {
-                Arc::new(ConnectError::Protocol(other.to_string()))
+                Arc::new(ConnectErrorKind::Protocol(other.to_string()))
             }
         }
     }

@@ -18,7 +18,7 @@ use super::inbox::{Clocks, Inbox};
 use super::transport::Request;
 use super::transport::lines::Lines;
 use crate::event::Events;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::{Alias, CallContext};
 
 /// How many requests wait for answers.
@@ -49,7 +49,7 @@ pub(crate) fn answers(chunks: &[&[u8]], limit: usize) -> Vec<String> {
     // An empty chunk would be the end.
     let chunks = chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| chunk.to_vec()).collect();
     runtime.block_on(async move {
-        let host = Arc::new(Host::new(Alias::new("server"), Handlers::new(), Events::new(16), Mask::default()));
+        let host = Arc::new(Host::new(Alias::new("server"), Handlers::new(), Events::new(16), Redactor::default()));
         let inbox = Arc::new(Inbox::new(host.clone()));
         let cx = CallContext::new("call");
         let request = Request::new("tools/call", b"{}");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::fault::{ConnectError, Fault};
+use super::fault::{ConnectErrorKind, Fault};
 use super::host::Host;
 use super::inbox::{Clocks, Inbox};
 use super::session::{ServerInfo, Session};
@@ -21,7 +21,7 @@ use crate::protocol::{
 };
 use crate::tool::CallContext;
 
-type Failed = Arc<ConnectError>;
+type Failed = Arc<ConnectErrorKind>;
 
 /// How many bytes of a server's name, version or capability are kept.
 const MOST_NAME: usize = 1 << 10;
@@ -68,9 +68,9 @@ pub(crate) async fn connect(
         biased;
         outcome = tokio::time::timeout(limit + last_words, handshake.run(era)) => match outcome {
             Ok(outcome) => outcome,
-            Err(_) => Err(Arc::new(ConnectError::Timeout { after: limit, said: None })),
+            Err(_) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         },
-        () = hanging => Err(Arc::new(ConnectError::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
+        () = hanging => Err(Arc::new(ConnectErrorKind::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
     }
 }
 
@@ -120,15 +120,17 @@ impl Handshake<'_> {
                 let (reader, writer) = tokio::io::split(server.open());
                 Ok(Lines::start(reader, writer, self.inbox(), limits.message_bytes, None))
             }
-            Transport::Http(_) | Transport::Sse(_) => Err(Arc::new(ConnectError::Protocol("not a pipe".to_owned()))),
+            Transport::Http(_) | Transport::Sse(_) => {
+                Err(Arc::new(ConnectErrorKind::Protocol("not a pipe".to_owned())))
+            }
         }
     }
 
     /// A timeout tells more with what the server said before it.
     async fn explain(&self, failed: Failed, lines: &Lines) -> Failed {
         match (&*failed, lines.stderr()) {
-            (ConnectError::Timeout { after, said: None }, Some(stderr)) => {
-                Arc::new(ConnectError::Timeout { after: *after, said: stderr.reason().await })
+            (ConnectErrorKind::Timeout { after, said: None }, Some(stderr)) => {
+                Arc::new(ConnectErrorKind::Timeout { after: *after, said: stderr.reason().await })
             }
             _ => failed,
         }
@@ -154,7 +156,7 @@ impl Handshake<'_> {
                 Ok(Verdict::Initialized(answer)) => self.initialized(link, &answer).await,
                 // Some servers refuse `initialize` once they have refused something else: they get a new start.
                 Ok(Verdict::Legacy) => match self.legacy(link).await {
-                    Err(failed) if !matches!(*failed, ConnectError::Timeout { .. }) => {
+                    Err(failed) if !matches!(*failed, ConnectErrorKind::Timeout { .. }) => {
                         return self.start_over(&lines).await;
                     }
                     outcome => outcome,
@@ -271,8 +273,9 @@ impl Handshake<'_> {
             Err(Fault::Refused(error)) if error.code == code::UNSUPPORTED_VERSION && !supported(&error).is_empty() => {
                 let theirs = supported(&error);
                 if theirs.iter().all(|version| is_modern(version)) {
-                    let cause =
-                        Arc::new(ConnectError::Version { theirs: self.host.hide_part(&theirs.join(", "), MOST_NAME) });
+                    let cause = Arc::new(ConnectErrorKind::Version {
+                        theirs: self.host.hide_part(&theirs.join(", "), MOST_NAME),
+                    });
                     return Err(Fault::Lost { started: false, cause });
                 }
                 return Err(Fault::Refused(error));
@@ -332,7 +335,7 @@ impl Handshake<'_> {
 
     /// The server has answered `initialize`: its version counts from here on.
     async fn initialized(&self, link: Link, answer: &Answer) -> Result<Session, Failed> {
-        let result = self.object(answer).map_err(|what| Arc::new(ConnectError::Protocol(what)))?;
+        let result = self.object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
             // A server that names none behaves like the first ones did.
@@ -340,7 +343,7 @@ impl Handshake<'_> {
         };
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
             if is_modern(&version) || version.len() != MODERN.len() {
-                return Err(Arc::new(ConnectError::Version { theirs: self.host.hide_part(&version, MOST_NAME) }));
+                return Err(Arc::new(ConnectErrorKind::Version { theirs: self.host.hide_part(&version, MOST_NAME) }));
             }
             self.host.warn(&format!("the server speaks protocol version {version}, which nobody has published"));
         }
@@ -354,7 +357,9 @@ impl Handshake<'_> {
             // A server that minds being told is still ready; one that is gone is not.
             Ok(Err(Fault::Lost { started: false, cause })) => return Err(cause),
             Ok(Err(fault)) => self.host.warn(&format!("the server did not like to hear that we are ready: {fault}")),
-            Err(_) => return Err(Arc::new(ConnectError::Timeout { after: self.config.timeouts.connect, said: None })),
+            Err(_) => {
+                return Err(Arc::new(ConnectErrorKind::Timeout { after: self.config.timeouts.connect, said: None }));
+            }
         }
         if let Link::Http(http) = &link {
             http.open_stream().await;
@@ -418,7 +423,7 @@ fn verdict(outcome: Result<ServerInfo, Fault>) -> Result<Verdict, Failed> {
     match outcome {
         Ok(info) => Ok(Verdict::Modern(Box::new(info))),
         // A new start would not teach it our version.
-        Err(Fault::Lost { cause, .. }) if matches!(*cause, ConnectError::Version { .. }) => Err(cause),
+        Err(Fault::Lost { cause, .. }) if matches!(*cause, ConnectErrorKind::Version { .. }) => Err(cause),
         Err(Fault::Lost { .. }) => Ok(Verdict::Gone),
         // Whatever else it says: it does not know the question.
         Err(_) => Ok(Verdict::Legacy),
@@ -428,7 +433,9 @@ fn verdict(outcome: Result<ServerInfo, Fault>) -> Result<Verdict, Failed> {
 /// Over HTTP: would `initialize` meet the same fate?
 fn is_final(fault: &Fault) -> bool {
     match fault {
-        Fault::Lost { cause, .. } => !matches!(**cause, ConnectError::Status { .. } | ConnectError::Hangup { .. }),
+        Fault::Lost { cause, .. } => {
+            !matches!(**cause, ConnectErrorKind::Status { .. } | ConnectErrorKind::Hangup { .. })
+        }
         Fault::Refused(error) => matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY),
         Fault::Cancelled => true,
         Fault::Timeout { .. } | Fault::TooLarge { .. } | Fault::Unreadable(_) | Fault::WebPage(_) => false,
@@ -436,23 +443,23 @@ fn is_final(fault: &Fault) -> bool {
 }
 
 /// A refused `initialize` may mean a server that wants its messages elsewhere.
-fn may_be_sse(failed: &ConnectError) -> bool {
+fn may_be_sse(failed: &ConnectErrorKind) -> bool {
     match failed {
-        ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
-        ConnectError::Refused(_) | ConnectError::Protocol(_) | ConnectError::WebPage { .. } => true,
+        ConnectErrorKind::Status { status, .. } => (400..500).contains(status) && *status != 429,
+        ConnectErrorKind::Refused(_) | ConnectErrorKind::Protocol(_) | ConnectErrorKind::WebPage { .. } => true,
         _ => false,
     }
 }
 
 /// Returns whether a server that was taken for a legacy one may be a modern one by now: it refuses `initialize`, or ends over it.
-fn may_be_modern(failed: &ConnectError) -> bool {
+fn may_be_modern(failed: &ConnectErrorKind) -> bool {
     match failed {
-        ConnectError::Refused(_)
-        | ConnectError::Protocol(_)
-        | ConnectError::Version { .. }
-        | ConnectError::Exited { .. }
-        | ConnectError::Hangup { .. } => true,
-        ConnectError::Status { status, .. } => (400..500).contains(status) && *status != 429,
+        ConnectErrorKind::Refused(_)
+        | ConnectErrorKind::Protocol(_)
+        | ConnectErrorKind::Version { .. }
+        | ConnectErrorKind::Exited { .. }
+        | ConnectErrorKind::Hangup { .. } => true,
+        ConnectErrorKind::Status { status, .. } => (400..500).contains(status) && *status != 429,
         _ => false,
     }
 }

@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use super::pace::RateLimit;
 use super::questions::QuestionBudget;
 use super::transport::stdio::Stderr;
-use crate::config::Limits;
+use crate::config::ServerLimits;
 use crate::event::{Event, Events};
 use crate::json;
 use crate::protocol::{self, Era, code, meta};
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// How many requests of one server may be worked on at once; what comes on top is refused.
@@ -120,7 +120,7 @@ impl SamplingRequest {
 
 /// A folder that servers may look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Root {
+pub struct ClientRoot {
     /// Where it is, as a `file://` URI.
     pub uri: String,
     /// What to call it.
@@ -133,7 +133,7 @@ pub struct Root {
 pub struct Handlers {
     elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
     sampling: Option<Handler<SamplingRequest, Value>>,
-    roots: Option<Handler<(), Vec<Root>>>,
+    roots: Option<Handler<(), Vec<ClientRoot>>>,
 }
 
 impl Handlers {
@@ -169,7 +169,7 @@ impl Handlers {
     pub fn on_roots<F, R>(mut self, handler: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Vec<Root>, BoxError>> + Send + 'static,
+        R: Future<Output = Result<Vec<ClientRoot>, BoxError>> + Send + 'static,
     {
         self.roots = Some(Arc::new(move |()| Box::pin(handler())));
         self
@@ -216,7 +216,7 @@ pub(crate) struct Host {
     alias: Alias,
     handlers: Handlers,
     events: Events,
-    mask: Mask,
+    mask: Redactor,
     /// Counts the changes of the tool list, so that a list fetched before a change is known to be old.
     tools_changed: AtomicU64,
     /// Counts the changes of the prompts.
@@ -239,7 +239,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, mask: Mask) -> Self {
+    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, mask: Redactor) -> Self {
         Self {
             alias,
             handlers,
@@ -253,7 +253,7 @@ impl Host {
             rate_limit: Mutex::new(RateLimit::new(EVENT_BURST, EVENTS_PER_SECOND)),
             dropped_replies: Dropped::default(),
             dropped_events: Dropped::default(),
-            questions: QuestionBudget::new(Limits::default().questions),
+            questions: QuestionBudget::new(ServerLimits::default().questions),
             noise: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
@@ -278,7 +278,7 @@ impl Host {
     }
 
     /// Hides what must not be seen in logs, events and errors, also when the server says it.
-    pub(crate) fn mask(&self) -> &Mask {
+    pub(crate) fn mask(&self) -> &Redactor {
         &self.mask
     }
 
@@ -608,7 +608,7 @@ mod tests {
     use super::*;
 
     fn host(handlers: Handlers) -> Host {
-        Host::new("s".into(), handlers, Events::default(), Mask::default())
+        Host::new("s".into(), handlers, Events::default(), Redactor::default())
     }
 
     #[tokio::test]

@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::fault::{ConnectError, Fault, hidden};
+use super::fault::{ConnectErrorKind, Fault, hidden};
 use super::host::{Host, Reply};
 use super::message_log;
 use super::transport::Request;
 use crate::event::Event;
 use crate::json;
-use crate::protocol::{self, Incoming, Malformed, Remains, RpcError};
-use crate::tool::{CallContext, Clock, Progress};
+use crate::protocol::{self, FrameError, Incoming, Remains, RpcError};
+use crate::tool::{CallContext, Progress, TimeoutKind};
 use crate::web::SseEvent;
 
 /// How many bytes of the message of a progress notification are passed on.
@@ -51,7 +51,7 @@ struct Open {
     /// How many callers wait, also those whose answer has come and who have not taken it yet.
     callers: usize,
     /// Set once the link is no more: no request can be opened then.
-    lost: Option<Arc<ConnectError>>,
+    lost: Option<Arc<ConnectErrorKind>>,
     /// The last error that named no request, while several were waiting.
     orphan: Option<(Instant, RpcError)>,
 }
@@ -153,7 +153,7 @@ impl Inbox {
     }
 
     /// Takes one text of the server: a message or a batch. What names no request belongs to `owner`, if there is one.
-    pub(crate) fn receive(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
+    pub(crate) fn receive(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), FrameError> {
         message_log::received(&self.host, text);
         if let Some((id, range)) = protocol::quick_answer(text) {
             self.settle(id, Ok(Answer::likely(text.slice(range), text.clone())));
@@ -166,20 +166,20 @@ impl Inbox {
             return self.receive_messages(&repaired.into(), reply, owner);
         }
         match self.receive_messages(text, reply, owner) {
-            Err(Malformed::NotJson(error)) => match json::repair(text) {
+            Err(FrameError::NotJson(error)) => match json::repair(text) {
                 Some(repaired) => {
                     if let Err(error) = std::str::from_utf8(text) {
                         self.host.warn(&format!("replaced invalid UTF-8 in a message: {error}"));
                     }
                     self.receive_messages(&repaired.into(), reply, owner)
                 }
-                None => Err(Malformed::NotJson(error)),
+                None => Err(FrameError::NotJson(error)),
             },
             received => received,
         }
     }
 
-    fn receive_messages(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), Malformed> {
+    fn receive_messages(&self, text: &Bytes, reply: &Reply, owner: Option<u64>) -> Result<(), FrameError> {
         protocol::read(text, |message| match message {
             Incoming::Answer { id, outcome } => {
                 let outcome = outcome.map(|raw| Answer::certain(text.slice_ref(raw.get().as_bytes())));
@@ -251,7 +251,7 @@ impl Inbox {
     }
 
     /// The link is no more: everything that waits fails now, everything later at once.
-    pub(crate) fn lose(&self, cause: &Arc<ConnectError>) {
+    pub(crate) fn lose(&self, cause: &Arc<ConnectErrorKind>) {
         let slots = {
             let mut open = self.open();
             if open.lost.is_none() {
@@ -338,7 +338,7 @@ impl Waiting<'_> {
                 biased;
                 answer = &mut self.answer => {
                     // The sender only goes without a word when the whole inbox goes.
-                    let gone = || Fault::Lost { started: true, cause: Arc::new(ConnectError::Closed) };
+                    let gone = || Fault::Lost { started: true, cause: Arc::new(ConnectErrorKind::Closed) };
                     return answer.unwrap_or_else(|_| Err(gone()));
                 }
                 () = cx.cancelled(), if cx.cancel().is_some() => return Err(Fault::Cancelled),
@@ -350,10 +350,10 @@ impl Waiting<'_> {
                     // What was said before this request was made is not about it.
                     let hint = || orphan().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);
                     if now >= clocks.deadline {
-                        return Err(Fault::Timeout { after: clocks.deadline - clocks.started, clock: Clock::Total, hint: hint() });
+                        return Err(Fault::Timeout { after: clocks.deadline - clocks.started, clock: TimeoutKind::Total, hint: hint() });
                     }
                     if now >= heard + clocks.idle {
-                        return Err(Fault::Timeout { after: clocks.idle, clock: Clock::Idle, hint: hint() });
+                        return Err(Fault::Timeout { after: clocks.idle, clock: TimeoutKind::Idle, hint: hint() });
                     }
                     clock.as_mut().reset(clocks.deadline.min(heard + clocks.idle));
                 }
@@ -375,11 +375,12 @@ mod tests {
     use super::*;
     use crate::event::Events;
     use crate::mcp::host::Handlers;
-    use crate::secret::Mask;
+    use crate::secret::Redactor;
 
     #[test]
     fn a_caller_counts_until_it_has_taken_its_answer() {
-        let inbox = Inbox::new(Arc::new(Host::new("s".into(), Handlers::new(), Events::default(), Mask::default())));
+        let inbox =
+            Inbox::new(Arc::new(Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default())));
         let (cx, request) = (CallContext::default(), Request::new("ping", b"{}"));
         let open = || inbox.expect(&cx, &request).expect("a link that is there");
         let (first, second) = (open(), open());

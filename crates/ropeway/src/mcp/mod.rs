@@ -36,18 +36,18 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::completion::{Completion, CompletionReference};
-pub use self::fault::ConnectError;
+pub use self::fault::ConnectErrorKind;
 #[cfg(feature = "agent")]
 pub(crate) use self::host::Refusal;
-pub use self::host::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Root, SamplingRequest};
+pub use self::host::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, SamplingRequest};
 #[cfg(feature = "bridge")]
 pub(crate) use self::pace::Backoff;
-pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, Role};
+pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, PromptRole};
 #[cfg(feature = "bridge")]
 pub(crate) use self::redaction::entry as redacted_entry;
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
-pub use self::shared::State;
+pub use self::shared::ConnectionState;
 #[cfg(feature = "bridge")]
 pub(crate) use self::shared::chain;
 pub use self::signals::{
@@ -58,7 +58,7 @@ pub(crate) use self::trace::is_seen;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
 pub use self::transport::stdio::end_children;
 pub use crate::protocol::Era;
-pub use crate::web::TlsTrouble;
+pub use crate::web::TlsError;
 
 use self::host::Host;
 use self::shared::Shared;
@@ -73,12 +73,12 @@ use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDe
 /// A connection to a server could not be made.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("could not connect to server `{server}`")]
-pub struct ConnectFailed {
+pub struct ConnectError {
     /// The server.
     pub server: Alias,
     /// Why.
     #[source]
-    pub cause: Arc<ConnectError>,
+    pub cause: Arc<ConnectErrorKind>,
 }
 
 /// One server's connection: a handle, with a task behind it.
@@ -131,20 +131,25 @@ impl Mcp {
 
     /// Connects. When the first try fails that is an error, and further ones are made in the background as the
     /// settings say, until [`Mcp::close`].
-    pub async fn connect(&self) -> Result<(), ConnectFailed> {
+    pub async fn connect(&self) -> Result<(), ConnectError> {
         let shared = &self.handle.shared;
         let mut state = shared.state.subscribe();
         let retrying = {
             let mut running = self.handle.running.lock().await;
-            if matches!(*state.borrow(), State::Closed) || running.as_ref().is_some_and(|now| now.orders.is_none()) {
+            if matches!(*state.borrow(), ConnectionState::Closed)
+                || running.as_ref().is_some_and(|now| now.orders.is_none())
+            {
                 // There is no task, or one that is ending.
                 end(&mut running).await;
             }
-            let under_way = matches!(*state.borrow_and_update(), State::Ready { .. } | State::Connecting { .. });
+            let under_way = matches!(
+                *state.borrow_and_update(),
+                ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }
+            );
             match running.as_ref().and_then(|current| current.orders.as_ref()) {
                 Some(orders) => !under_way && orders.send(Order::Retry).is_ok(),
                 None => {
-                    shared.state.send_replace(State::Connecting { failures: 0 });
+                    shared.state.send_replace(ConnectionState::Connecting { failures: 0 });
                     let (orders, receiver) = mpsc::unbounded_channel();
                     let task = tokio::spawn(supervisor::run(shared.clone(), receiver));
                     *running = Some(Running { orders: Some(orders), task });
@@ -156,12 +161,12 @@ impl Mcp {
             // What the last try came to is not what this one comes to.
             let _ = state.changed().await;
         }
-        let failed = |cause| Err(ConnectFailed { server: self.alias().clone(), cause });
+        let failed = |cause| Err(ConnectError { server: self.alias().clone(), cause });
         match shared.settled(&mut state).await {
-            State::Ready { .. } => Ok(()),
-            State::Down { cause, .. } => failed(cause),
-            State::NeedsAuth { challenge } => failed(Arc::new(ConnectError::NeedsAuth { challenge })),
-            State::Closed | State::Connecting { .. } => failed(Arc::new(ConnectError::Closed)),
+            ConnectionState::Ready { .. } => Ok(()),
+            ConnectionState::Down { cause, .. } => failed(cause),
+            ConnectionState::NeedsAuth { challenge } => failed(Arc::new(ConnectErrorKind::NeedsAuth { challenge })),
+            ConnectionState::Closed | ConnectionState::Connecting { .. } => failed(Arc::new(ConnectErrorKind::Closed)),
         }
     }
 
@@ -172,11 +177,11 @@ impl Mcp {
 
     /// Can calls be made right now?
     pub fn is_connected(&self) -> bool {
-        matches!(*self.handle.shared.state.borrow(), State::Ready { .. })
+        matches!(*self.handle.shared.state.borrow(), ConnectionState::Ready { .. })
     }
 
     /// The state, to look at or to wait on.
-    pub fn state(&self) -> watch::Receiver<State> {
+    pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.handle.shared.state.subscribe()
     }
 
@@ -188,7 +193,7 @@ impl Mcp {
     /// What the server says about itself, while it is connected.
     pub fn server_info(&self) -> Option<Arc<ServerInfo>> {
         match &*self.handle.shared.state.borrow() {
-            State::Ready { server } => Some(server.clone()),
+            ConnectionState::Ready { server } => Some(server.clone()),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use super::session::Session;
 use super::shared::{Shared, chain};
 use super::tools::unreadable;
 use super::transport::Request;
-use crate::config::Limits;
+use crate::config::ServerLimits;
 use crate::json;
 use crate::protocol::{Page, code};
 use crate::tool::{CallContext, CallError};
@@ -54,14 +54,14 @@ pub(crate) struct Whole {
 /// How much of a list is left to be taken.
 #[derive(Debug)]
 struct Budget {
-    limits: Limits,
+    limits: ServerLimits,
     entries: usize,
     bytes: usize,
     left_out: usize,
 }
 
 impl Budget {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ServerLimits) -> Self {
         Self { limits, entries: 0, bytes: 0, left_out: 0 }
     }
 
@@ -85,7 +85,7 @@ impl Budget {
 
     /// The limit that is reached, in words.
     fn reached(&self) -> Option<String> {
-        let Limits { list_entries, list_bytes, .. } = self.limits;
+        let ServerLimits { list_entries, list_bytes, .. } = self.limits;
         if self.left_out > 0 || self.bytes >= list_bytes {
             let limit = match self.entries >= list_entries {
                 true => format!("its limit of {list_entries} entries (`list_entries`)"),
@@ -264,7 +264,9 @@ mod tests {
 
     #[test]
     fn a_budget_names_the_limit_that_was_reached() {
-        let budget = |list_entries, list_bytes| Budget::new(Limits { list_entries, list_bytes, ..Limits::default() });
+        let budget = |list_entries, list_bytes| {
+            Budget::new(ServerLimits { list_entries, list_bytes, ..ServerLimits::default() })
+        };
         let mut few = budget(2, 100);
         assert!(few.take(10) && few.take(10));
         assert!(!few.take(10));

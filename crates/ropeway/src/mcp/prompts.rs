@@ -77,14 +77,14 @@ pub struct PromptResult {
 #[non_exhaustive]
 pub struct PromptMessage {
     /// Who says it.
-    pub role: Role,
+    pub role: PromptRole,
     /// What is said.
     pub content: ContentPart,
 }
 
 /// Who says something in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PromptRole {
     /// The one who asks.
     User,
     /// The model.
@@ -93,7 +93,7 @@ pub enum Role {
     Other(String),
 }
 
-impl Role {
+impl PromptRole {
     /// The word for it on the wire.
     pub fn as_str(&self) -> &str {
         match self {
@@ -122,7 +122,7 @@ enum Speaker<'a> {
     Quoted(&'a str),
 }
 
-impl Serialize for Role {
+impl Serialize for PromptRole {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -213,8 +213,8 @@ impl PromptResult {
         let mut said: Vec<(Speaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {
             let speaker = match role {
-                Role::User => Speaker::User,
-                Role::Assistant if content.as_text().is_some() => Speaker::Model,
+                PromptRole::User => Speaker::User,
+                PromptRole::Assistant if content.as_text().is_some() => Speaker::Model,
                 other => Speaker::Quoted(other.as_str()),
             };
             match said.last_mut() {
@@ -234,7 +234,7 @@ impl PromptResult {
                 }
                 Speaker::Quoted(name) => Some(name),
                 // Behind somebody else's words it must be seen that these are not.
-                Speaker::User => quoted.then_some(Role::User.as_str()),
+                Speaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
             quoted = matches!(speaker, Speaker::Quoted(_));
             let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
@@ -253,7 +253,7 @@ impl PromptResult {
         for message in take(&mut fields, "messages", items).unwrap_or_default() {
             match message {
                 Value::Object(mut message) if message.contains_key("content") => {
-                    let role = Role::read(message.get("role").unwrap_or(&Value::Null));
+                    let role = PromptRole::read(message.get("role").unwrap_or(&Value::Null));
                     let parts = match message.shift_remove("content").unwrap_or_default() {
                         // The protocol has one part in each message; some servers put all of them into one.
                         Value::Array(parts) => parts,

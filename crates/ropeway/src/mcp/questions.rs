@@ -14,13 +14,13 @@ use crate::tool::{Alias, CallError};
 #[derive(Debug)]
 pub(crate) struct QuestionBudget {
     per_call: usize,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Changes whenever a question was refused.
     exceeded: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     calls: usize,
     left: usize,
     /// Questions that the user is thinking about.
@@ -33,7 +33,7 @@ impl QuestionBudget {
     pub(crate) fn new(per_call: usize) -> Self {
         Self {
             per_call,
-            state: Mutex::new(State { calls: 0, left: per_call, open: 0, answered: None }),
+            state: Mutex::new(ConnectionState { calls: 0, left: per_call, open: 0, answered: None }),
             exceeded: watch::Sender::new(()),
         }
     }
@@ -94,7 +94,7 @@ impl QuestionBudget {
         CallError::Protocol { server: server.clone(), source: source.into() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 /// Fields of a schema whose words a call depends on.
 const DEPENDED_ON: [&str; 11] = [
@@ -26,7 +26,7 @@ const DEPENDED_ON: [&str; 11] = [
 ///
 /// Names, URIs and what a call depends on in a schema (names of arguments, allowed values) are not words for people:
 /// names and URIs stay, and the rest is changed only where it holds a secret that is too long to be an ordinary word.
-pub(crate) fn entry<'a>(mask: &Mask, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+pub(crate) fn entry<'a>(mask: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
     if !mask.is_in(entry.get()) {
         return Some(Cow::Borrowed(entry));
     }
@@ -48,7 +48,7 @@ pub(crate) fn entry<'a>(mask: &Mask, entry: &'a RawValue) -> Option<Cow<'a, RawV
 }
 
 /// The arguments of a prompt, which have names.
-fn hide_arguments(mask: &Mask, arguments: &mut Value) {
+fn hide_arguments(mask: &Redactor, arguments: &mut Value) {
     match arguments {
         Value::Array(arguments) => {
             for argument in arguments.iter_mut().filter_map(Value::as_object_mut) {
@@ -59,7 +59,7 @@ fn hide_arguments(mask: &Mask, arguments: &mut Value) {
     }
 }
 
-fn hide(mask: &Mask, value: &mut Value) {
+fn hide(mask: &Redactor, value: &mut Value) {
     match value {
         Value::Null | Value::Bool(_) => {}
         Value::Number(_) => mask.hide_number(value),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::secret::Secret;
 
-    fn hidden(mask: &Mask, value: &Value) -> Value {
+    fn hidden(mask: &Redactor, value: &Value) -> Value {
         let raw = to_raw_value(value).expect("JSON");
         serde_json::from_str(entry(mask, &raw).expect("an entry").get()).expect("JSON")
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn words_are_hidden_and_what_a_call_depends_on_only_where_a_secret_is_certain() {
         let token = "ghp_0123456789abcdef";
-        let mask = Mask::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
+        let mask = Redactor::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
         let tool = json!({"name": "admin", "title": "as admin", "description": format!("uses {token}"), "inputSchema": {
             "type": "object", "required": ["admin"],
             "properties": {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_entry_without_a_secret_stays_as_it_came_and_one_too_deep_is_refused() {
-        let mask = Mask::new([&Secret::new("s3cret")]);
+        let mask = Redactor::new([&Secret::new("s3cret")]);
         let raw: Box<RawValue> = serde_json::from_str("{\"a\" :  1e400}").expect("JSON");
         assert!(matches!(entry(&mask, &raw), Some(Cow::Borrowed(_))));
         let deep = format!("{}\"s3cret\"{}", "[".repeat(200), "]".repeat(200));

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::fault::{ConnectError, Fault};
+use super::fault::{ConnectErrorKind, Fault};
 use super::host::Host;
 use super::inbox::Clocks;
 use super::session::{ServerInfo, Session};
@@ -17,11 +17,11 @@ use super::transport::Request;
 use crate::config::{A_YEAR, ServerConfig};
 use crate::event::Event;
 use crate::protocol::Era;
-use crate::tool::{Alias, CallContext, CallError, Cancel, Clock};
+use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
 
 /// The state of a connection.
 #[derive(Clone, Debug)]
-pub enum State {
+pub enum ConnectionState {
     /// A connection is being made.
     Connecting {
         /// How many tries have failed in a row.
@@ -40,7 +40,7 @@ pub enum State {
     /// There is no connection.
     Down {
         /// Why.
-        cause: Arc<ConnectError>,
+        cause: Arc<ConnectErrorKind>,
         /// When it will be tried again; `None` when it will not.
         retry_at: Option<std::time::Instant>,
     },
@@ -55,7 +55,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) host: Arc<Host>,
-    pub(crate) state: watch::Sender<State>,
+    pub(crate) state: watch::Sender<ConnectionState>,
     /// A call waits for the connection: a long pause between two tries may be cut short.
     pub(crate) wanted: Notify,
     /// The resources that we want to hear of.
@@ -67,9 +67,9 @@ pub(crate) struct Shared {
     pub(crate) tools_version: watch::Sender<u64>,
     era: Mutex<Option<Era>>,
     /// Why the server was down last, and when that became known.
-    last_failure: Mutex<Option<(SystemTime, Arc<ConnectError>)>>,
+    last_failure: Mutex<Option<(SystemTime, Arc<ConnectErrorKind>)>>,
     /// The same while the server is not ready.
-    outage: Mutex<Option<Arc<ConnectError>>>,
+    outage: Mutex<Option<Arc<ConnectErrorKind>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,7 +85,7 @@ impl Shared {
         Self {
             config,
             host,
-            state: watch::Sender::new(State::Closed),
+            state: watch::Sender::new(ConnectionState::Closed),
             wanted: Notify::new(),
             subscriptions: Mutex::default(),
             subscriptions_changed: Notify::new(),
@@ -103,29 +103,29 @@ impl Shared {
     }
 
     /// Moves to a state and tells it.
-    pub(crate) fn enter(&self, state: State) {
+    pub(crate) fn enter(&self, state: ConnectionState) {
         let server = self.alias().clone();
         let event = match &state {
-            State::Connecting { failures } => Event::Connecting { server, failures: *failures },
-            State::Ready { server: info } => {
+            ConnectionState::Connecting { failures } => Event::Connecting { server, failures: *failures },
+            ConnectionState::Ready { server: info } => {
                 Event::Ready { server, protocol_version: self.host.hide(&info.protocol_version) }
             }
-            State::NeedsAuth { .. } => Event::NeedsAuth { server },
-            State::Down { cause, retry_at } => {
+            ConnectionState::NeedsAuth { .. } => Event::NeedsAuth { server },
+            ConnectionState::Down { cause, retry_at } => {
                 let now = std::time::Instant::now();
                 let retry_in = retry_at.map(|at| at.saturating_duration_since(now));
                 Event::Down { server, cause: chain(cause), retry_in }
             }
-            State::Closed => Event::Closed { server },
+            ConnectionState::Closed => Event::Closed { server },
         };
         // A watch only holds the latest state: whoever looks too late would miss the reason.
         match &state {
-            State::Down { cause, .. } => {
+            ConnectionState::Down { cause, .. } => {
                 *lock(&self.last_failure) = Some((SystemTime::now(), cause.clone()));
                 *lock(&self.outage) = Some(cause.clone());
             }
-            State::Ready { .. } | State::Closed => *lock(&self.outage) = None,
-            State::Connecting { .. } | State::NeedsAuth { .. } => {}
+            ConnectionState::Ready { .. } | ConnectionState::Closed => *lock(&self.outage) = None,
+            ConnectionState::Connecting { .. } | ConnectionState::NeedsAuth { .. } => {}
         }
         tracing::debug!(server = %self.alias(), "{event}");
         self.state.send_replace(state);
@@ -134,7 +134,7 @@ impl Shared {
 
     /// Returns why the server was down last, and when that became known.
     #[cfg(feature = "bridge")]
-    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectError>)> {
+    pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectErrorKind>)> {
         lock(&self.last_failure).clone()
     }
 
@@ -203,7 +203,7 @@ impl Shared {
         &self,
         cx: &CallContext,
         clocks: Clocks,
-        mut cause: Option<Arc<ConnectError>>,
+        mut cause: Option<Arc<ConnectErrorKind>>,
     ) -> Result<Arc<Session>, CallError> {
         let mut state = self.state.subscribe();
         let patience = clocks.deadline.min(Instant::now() + self.config.timeouts.grace);
@@ -213,15 +213,15 @@ impl Shared {
             }
             let server = self.alias().clone();
             match &*state.borrow_and_update() {
-                State::Closed => return Err(CallError::NotConnected { server }),
-                State::NeedsAuth { challenge } => {
+                ConnectionState::Closed => return Err(CallError::NotConnected { server }),
+                ConnectionState::NeedsAuth { challenge } => {
                     return Err(CallError::NeedsAuth { server, challenge: challenge.clone() });
                 }
-                State::Down { cause: why, retry_at: None } => {
+                ConnectionState::Down { cause: why, retry_at: None } => {
                     return Err(CallError::Unavailable { server, source: Box::new(why.clone()) });
                 }
-                State::Down { cause: why, .. } => cause = Some(why.clone()),
-                State::Connecting { .. } | State::Ready { .. } => {}
+                ConnectionState::Down { cause: why, .. } => cause = Some(why.clone()),
+                ConnectionState::Connecting { .. } | ConnectionState::Ready { .. } => {}
             }
             self.wanted.notify_one();
             let changed = tokio::select! {
@@ -230,7 +230,7 @@ impl Shared {
             };
             if !matches!(changed, Ok(Ok(()))) && patience == clocks.deadline && cause.is_none() {
                 let after = clocks.deadline - clocks.started;
-                return Err(CallError::Timeout { server, after, clock: Clock::Total, hint: None });
+                return Err(CallError::Timeout { server, after, clock: TimeoutKind::Total, hint: None });
             }
             if !matches!(changed, Ok(Ok(()))) {
                 // A try that is under way has no cause yet, but the one before may have had one.
@@ -241,8 +241,8 @@ impl Shared {
         }
     }
 
-    fn not_in_time(&self) -> ConnectError {
-        ConnectError::Timeout { after: self.config.timeouts.grace, said: None }
+    fn not_in_time(&self) -> ConnectErrorKind {
+        ConnectErrorKind::Timeout { after: self.config.timeouts.grace, said: None }
     }
 
     /// Sends a request on the session, or on the current one; one that was never begun is sent once more on the next.
@@ -253,7 +253,7 @@ impl Shared {
         clocks: Clocks,
         session: Option<Arc<Session>>,
     ) -> Result<(Answer, Arc<Session>), CallError> {
-        if cx.cancel().is_some_and(Cancel::is_cancelled) {
+        if cx.cancel().is_some_and(CancelToken::is_cancelled) {
             return Err(CallError::Cancelled);
         }
         let mut session = match session {
@@ -278,10 +278,10 @@ impl Shared {
     }
 
     /// Waits until the state is no longer that of a try under way.
-    pub(crate) async fn settled(&self, state: &mut watch::Receiver<State>) -> State {
-        match state.wait_for(|state| !matches!(state, State::Connecting { .. })).await {
+    pub(crate) async fn settled(&self, state: &mut watch::Receiver<ConnectionState>) -> ConnectionState {
+        match state.wait_for(|state| !matches!(state, ConnectionState::Connecting { .. })).await {
             Ok(state) => state.clone(),
-            Err(_) => State::Closed,
+            Err(_) => ConnectionState::Closed,
         }
     }
 
@@ -299,8 +299,8 @@ impl Shared {
 }
 
 /// A new connection would meet the same refusal.
-fn is_final(cause: &ConnectError) -> bool {
-    matches!(cause, ConnectError::NeedsAuth { .. } | ConnectError::Closed)
+fn is_final(cause: &ConnectErrorKind) -> bool {
+    matches!(cause, ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Closed)
 }
 
 /// An error and its causes in one line.

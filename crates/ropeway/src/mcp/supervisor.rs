@@ -7,12 +7,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::fault::{ConnectError, Fault};
+use super::fault::{ConnectErrorKind, Fault};
 use super::handshake;
 use super::inbox::Clocks;
 use super::pace::Backoff;
 use super::session::Session;
-use super::shared::{Shared, State};
+use super::shared::{ConnectionState, Shared};
 use super::tools;
 use super::transport::Request;
 use crate::config::A_YEAR;
@@ -50,7 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
     let mut failures = 0;
     let mut short_lives = 0;
     loop {
-        shared.enter(State::Connecting { failures });
+        shared.enter(ConnectionState::Connecting { failures });
         let connecting = handshake::connect(&shared.config, &shared.host, shared.era());
         let outcome = tokio::select! {
             outcome = connecting => outcome,
@@ -65,7 +65,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
                 let has_old_tools = shared.tools().is_some();
                 shared.remember_era(Some(session.era()));
                 shared.set_session(Some(session.clone()));
-                shared.enter(State::Ready { server: session.info.clone() });
+                shared.enter(ConnectionState::Ready { server: session.info.clone() });
                 let lost = tokio::select! {
                     cause = session.link.lost() => Some(cause),
                     () = closed(&mut orders) => None,
@@ -81,7 +81,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver
                 let before = if born.elapsed() >= GOOD_LIFE { 0 } else { short_lives };
                 short_lives = before + 1;
                 // The server is there and only wants to be greeted again, unless it forgets every greeting.
-                if matches!(*cause, ConnectError::SessionExpired) && before < MOST_FORGOTTEN {
+                if matches!(*cause, ConnectErrorKind::SessionExpired) && before < MOST_FORGOTTEN {
                     continue;
                 }
                 (cause, before)
@@ -106,7 +106,7 @@ impl Drop for Farewell<'_> {
     fn drop(&mut self) {
         self.0.set_session(None);
         self.0.host.hush();
-        self.0.enter(State::Closed);
+        self.0.enter(ConnectionState::Closed);
     }
 }
 
@@ -114,19 +114,19 @@ impl Drop for Farewell<'_> {
 async fn rest(
     shared: &Shared,
     orders: &mut mpsc::UnboundedReceiver<Order>,
-    cause: Arc<ConnectError>,
+    cause: Arc<ConnectErrorKind>,
     failures: u32,
 ) -> bool {
-    if let ConnectError::NeedsAuth { challenge } = &*cause {
-        shared.enter(State::NeedsAuth { challenge: challenge.clone() });
+    if let ConnectErrorKind::NeedsAuth { challenge } = &*cause {
+        shared.enter(ConnectionState::NeedsAuth { challenge: challenge.clone() });
         return orders.recv().await.is_some();
     }
     if !shared.config.reconnect.enabled {
-        shared.enter(State::Down { cause, retry_at: None });
+        shared.enter(ConnectionState::Down { cause, retry_at: None });
         return orders.recv().await.is_some();
     }
     let pause = shared.pause(failures);
-    shared.enter(State::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
+    shared.enter(ConnectionState::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
     let soonest = shared.pause(failures.min(MOST_WANTED_FAILURES));
     let cut_short = async {
         shared.wanted.notified().await;

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(call().await.expect("an answer").plain_text().as_deref(), Some("hi"));
         let mut state = server.state();
         drop(server);
-        while state.changed().await.is_ok() && !matches!(*state.borrow(), crate::mcp::State::Closed) {}
+        while state.changed().await.is_ok() && !matches!(*state.borrow(), crate::mcp::ConnectionState::Closed) {}
         assert!(matches!(call().await, Err(CallError::NotConnected { .. })));
     }
 }

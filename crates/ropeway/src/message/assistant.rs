@@ -14,7 +14,7 @@ use crate::json;
 pub struct AssistantMessage {
     /// Who said it; unknown for what a host has put into its mouth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Speaker>,
+    pub from: Option<ModelEndpoint>,
     /// Its parts, in the order they were said.
     #[serde(default)]
     pub parts: Vec<AssistantPart>,
@@ -25,7 +25,7 @@ pub struct AssistantMessage {
 
 /// Who said something. What is private to a speaker goes back only to the same dialect at the same endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Speaker {
+pub struct ModelEndpoint {
     /// The dialect that was spoken.
     pub dialect: Dialect,
     /// Where: scheme, host and port of the base URL.
@@ -34,7 +34,7 @@ pub struct Speaker {
     pub model: String,
 }
 
-impl Speaker {
+impl ModelEndpoint {
     /// Do they understand each other's private parts?
     pub fn shares_secrets_with(&self, other: &Self) -> bool {
         self.dialect == other.dialect && self.endpoint == other.endpoint
@@ -53,7 +53,7 @@ pub enum AssistantPart {
     /// A call that the model wants made.
     ToolCall(ToolCall),
     /// A part that only the speaker understands; it goes back as it came.
-    Private(Private),
+    Private(OpaquePart),
 }
 
 /// Text for the person.
@@ -99,12 +99,12 @@ pub enum CallArguments {
     Object(Map<String, Value>),
     /// Something else: the call must not be made, and the model should hear why.
     #[serde(rename = "broken_arguments")]
-    Broken(BrokenArguments),
+    Broken(InvalidArguments),
 }
 
 /// Arguments that are no JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrokenArguments {
+pub struct InvalidArguments {
     /// What the model wrote.
     pub text: String,
     /// What is wrong with it, in words for the model.
@@ -113,7 +113,7 @@ pub struct BrokenArguments {
 
 /// A part that only the speaker understands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Private {
+pub struct OpaquePart {
     /// The part as it came.
     pub json: Map<String, Value>,
 }
@@ -171,7 +171,7 @@ impl CallArguments {
 
     /// Arguments that cannot be used.
     pub fn broken(text: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Broken(BrokenArguments { text: text.into(), problem: problem.into() })
+        Self::Broken(InvalidArguments { text: text.into(), problem: problem.into() })
     }
 }
 

@@ -43,13 +43,13 @@ impl fmt::Display for Dialect {
 /// A name that is no dialect's.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a dialect: it is one of anthropic, responses, gemini and chat")]
-pub struct NotADialect(String);
+pub struct UnknownDialectError(String);
 
 impl std::str::FromStr for Dialect {
-    type Err = NotADialect;
+    type Err = UnknownDialectError;
 
-    fn from_str(name: &str) -> Result<Self, NotADialect> {
+    fn from_str(name: &str) -> Result<Self, UnknownDialectError> {
         let found = Self::ALL.into_iter().find(|dialect| dialect.as_str() == name);
-        found.ok_or_else(|| NotADialect(name.to_owned()))
+        found.ok_or_else(|| UnknownDialectError(name.to_owned()))
     }
 }

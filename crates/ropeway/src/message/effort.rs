@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Effort {
+pub enum ReasoningEffort {
     /// Not at all, where that is possible.
     Off,
     /// Hardly.
@@ -24,7 +24,7 @@ pub enum Effort {
     Max,
 }
 
-impl Effort {
+impl ReasoningEffort {
     /// All of them, the least first.
     pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Max];
 
@@ -41,7 +41,7 @@ impl Effort {
     }
 }
 
-impl fmt::Display for Effort {
+impl fmt::Display for ReasoningEffort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_effort_has_one_name_everywhere() {
-        for effort in Effort::ALL {
+        for effort in ReasoningEffort::ALL {
             assert_eq!(serde_json::to_value(effort).expect("a value"), effort.as_str());
         }
     }

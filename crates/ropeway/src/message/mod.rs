@@ -7,11 +7,11 @@ mod effort;
 use serde::{Deserialize, Serialize};
 
 pub use self::assistant::{
-    AssistantMessage, AssistantPart, AssistantText, BrokenArguments, CallArguments, Private, Reasoning, Speaker,
-    ToolCall,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, InvalidArguments, ModelEndpoint, OpaquePart,
+    Reasoning, ToolCall,
 };
-pub use self::dialect::{Dialect, NotADialect};
-pub use self::effort::Effort;
+pub use self::dialect::{Dialect, UnknownDialectError};
+pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;
 
 /// A conversation: what the model is told to be, and everything that was said.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::field::first_entries;
 use crate::json;
-use crate::web::Ends;
+use crate::web::HeadTail;
 
 /// How many messages of one batch are read.
 const MOST_OF_BATCH: usize = 10_000;
@@ -56,7 +56,7 @@ pub struct RpcError {
 
 /// What came is not a JSON-RPC message.
 #[derive(Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum FrameError {
     /// It is not JSON.
     #[error("not JSON")]
     NotJson(#[source] serde_json::Error),
@@ -86,10 +86,10 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// Reads the message, or the messages of a batch, in one text, and hands each to `take`.
-pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), Malformed> {
+pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), FrameError> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
-            let (batch, _) = first_entries(text, MOST_OF_BATCH).map_err(Malformed::NotJson)?;
+            let (batch, _) = first_entries(text, MOST_OF_BATCH).map_err(FrameError::NotJson)?;
             // One odd message does not spoil the others.
             let messages = batch.iter().filter_map(|raw| incoming(serde_json::from_str(raw.get()).ok()?).ok());
             let mut none = true;
@@ -98,10 +98,10 @@ pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<()
                 take(message);
             }
             if none {
-                return Err(Malformed::NotRpc);
+                return Err(FrameError::NotRpc);
             }
         }
-        _ => take(incoming(serde_json::from_slice(text).map_err(Malformed::NotJson)?)?),
+        _ => take(incoming(serde_json::from_slice(text).map_err(FrameError::NotJson)?)?),
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {
+fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, FrameError> {
     let Wire { id, method, params, result, error } = wire;
     // An id of `null` names no request.
     let id = id.filter(|id| id.get() != "null");
@@ -151,7 +151,7 @@ fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, Malformed> {
         }),
         (None, Some(error), _) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
         (None, None, Some(result)) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Ok(result) }),
-        (None, None, None) => Err(Malformed::NotRpc),
+        (None, None, None) => Err(FrameError::NotRpc),
     }
 }
 
@@ -184,10 +184,10 @@ fn rpc_error(raw: &RawValue) -> RpcError {
 
 /// What is kept of a message that is too large to be kept: enough to tell which request it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains(Ends);
+pub struct Remains(HeadTail);
 
-impl From<Ends> for Remains {
-    fn from(ends: Ends) -> Self {
+impl From<HeadTail> for Remains {
+    fn from(ends: HeadTail) -> Self {
         Self(ends)
     }
 }
@@ -258,7 +258,7 @@ fn encode(message: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn all(text: &[u8]) -> Result<Vec<Incoming<'_>>, Malformed> {
+    fn all(text: &[u8]) -> Result<Vec<Incoming<'_>>, FrameError> {
         let mut messages = Vec::new();
         read(text, |message| messages.push(message)).map(|()| messages)
     }
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn noise_is_told_from_messages() {
-        assert!(matches!(all(b"Server started on port 3"), Err(Malformed::NotJson(_))));
-        assert!(matches!(all(b"{\"level\":\"info\"}"), Err(Malformed::NotRpc)));
-        assert!(matches!(all(b""), Err(Malformed::NotJson(_))));
+        assert!(matches!(all(b"Server started on port 3"), Err(FrameError::NotJson(_))));
+        assert!(matches!(all(b"{\"level\":\"info\"}"), Err(FrameError::NotRpc)));
+        assert!(matches!(all(b""), Err(FrameError::NotJson(_))));
         let deep = "[".repeat(100_000);
         assert!(all(deep.as_bytes()).is_err());
     }

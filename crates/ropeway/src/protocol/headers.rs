@@ -23,7 +23,7 @@ struct HeaderParam {
 /// A schema marks a header parameter in a way that the spec forbids; its tool must not be used over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header parameter at `{at}` {reason}")]
-pub struct InvalidHeader {
+pub struct HeaderError {
     /// Where in the schema.
     pub at: String,
     /// What is wrong.
@@ -32,7 +32,7 @@ pub struct InvalidHeader {
 
 impl HeaderParams {
     /// Finds the header parameters of an input schema.
-    pub fn read(schema: &Value) -> Result<Self, InvalidHeader> {
+    pub fn read(schema: &Value) -> Result<Self, HeaderError> {
         let mut found = Self::default();
         found.walk(schema, &mut Vec::new(), true, 0)?;
         Ok(found)
@@ -62,7 +62,7 @@ impl HeaderParams {
         path: &mut Vec<String>,
         reachable: bool,
         depth: usize,
-    ) -> Result<(), InvalidHeader> {
+    ) -> Result<(), HeaderError> {
         let Value::Object(schema) = schema else { return Ok(()) };
         if depth > DEEPEST {
             return Ok(());
@@ -115,8 +115,8 @@ impl HeaderParams {
         kind: Option<&Value>,
         path: &[String],
         reachable: bool,
-    ) -> Result<(), InvalidHeader> {
-        let invalid = |reason| Err(InvalidHeader { at: format!("/{}", path.join("/")), reason });
+    ) -> Result<(), HeaderError> {
+        let invalid = |reason| Err(HeaderError { at: format!("/{}", path.join("/")), reason });
         let Value::String(name) = mark else { return invalid("is not named by a string") };
         if name.is_empty() || !name.bytes().all(is_token) {
             return invalid("has a name that no header can have");

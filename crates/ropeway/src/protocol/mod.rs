@@ -7,9 +7,9 @@ mod list;
 mod version;
 
 pub use frame::{
-    Incoming, Malformed, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
+    FrameError, Incoming, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
 };
-pub use headers::{HeaderParams, InvalidHeader, header_value};
+pub use headers::{HeaderError, HeaderParams, header_value};
 pub use list::{Page, tool_definition, wire_definition};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::secret::{self, Mask, Secret};
+use crate::secret::{self, Redactor, Secret};
 
 /// The fields of a body that hold what is said: a conversation is not searched for secrets.
 const SAID: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
@@ -27,7 +27,7 @@ fn hide_named(name: &str, value: &mut Value, signs: Signs) {
     let signs = if name == "headers" { secret::in_header } else { signs };
     match value {
         Value::String(text) => {
-            if let Cow::Owned(hidden) = Mask::new(&signs(name, text)).hide(text) {
+            if let Cow::Owned(hidden) = Redactor::new(&signs(name, text)).hide(text) {
                 *text = hidden;
             }
         }

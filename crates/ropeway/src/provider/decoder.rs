@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{ProviderError, Reply, ReplyEvent, anthropic, chat, gemini, responses};
 use crate::json;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 
 /// Reads the answer to one request, frame by frame. It is pure: what goes in decides what comes out.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ enum Kind {
 }
 
 impl Decoder {
-    pub(super) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(super) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         Self(match speaker.dialect {
             Dialect::Anthropic => Kind::Anthropic(anthropic::Decoder::new(speaker, lowered)),
             Dialect::Responses => Kind::Responses(responses::Decoder::new(speaker, lowered)),

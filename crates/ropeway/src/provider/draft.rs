@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::reply::{Reply, ReplyEvent, StopReason, Usage};
-use crate::lowering::Lowered;
+use crate::lowering::LoweredTools;
 use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Private, Reasoning, Speaker, ToolCall,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, OpaquePart, Reasoning, ToolCall,
 };
 
 /// The field of a call's `extra` that holds its arguments as they were written, where writing them again gives another text.
@@ -23,8 +23,8 @@ const BROKEN_OFF: &str = "the call was broken off before it was whole";
 /// An answer in the making. Its parts are in slots, in the order they were opened.
 #[derive(Debug)]
 pub(super) struct Draft {
-    speaker: Speaker,
-    lowered: Arc<Lowered>,
+    speaker: ModelEndpoint,
+    lowered: Arc<LoweredTools>,
     slots: Vec<Slot>,
     calls: usize,
     /// The calls before this slot have been handed on.
@@ -64,7 +64,7 @@ struct CallDraft {
 
 impl Draft {
     /// Nothing was said yet.
-    pub(super) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(super) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         Self {
             speaker,
             lowered,
@@ -109,7 +109,7 @@ impl Draft {
 
     /// Takes a part that only the speaker understands.
     pub(super) fn private(&mut self, json: Map<String, Value>, events: &mut Vec<ReplyEvent>) -> usize {
-        self.open(Slot::Done(AssistantPart::Private(Private { json })), events)
+        self.open(Slot::Done(AssistantPart::Private(OpaquePart { json })), events)
     }
 
     /// Opens a call. Its name may come later; a call without an id gets one, out of the answer's own name and its number.
@@ -290,7 +290,7 @@ impl Draft {
 
     fn settle_slot(&mut self, at: usize, cut: Option<&str>, events: &mut Vec<ReplyEvent>) {
         let Some(slot @ Slot::Call(_)) = self.slots.get_mut(at) else { return };
-        let placeholder = Slot::Done(AssistantPart::Private(Private::default()));
+        let placeholder = Slot::Done(AssistantPart::Private(OpaquePart::default()));
         let Slot::Call(draft) = std::mem::replace(slot, placeholder) else { return };
         let index = draft.index;
         let call = self.call(draft, cut);

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{ChatRequest, Decoder, ErrorKind, ProviderError, Settings, ToolChoice};
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
-use crate::secret::{self, Mask, Secret};
+use super::{ChatRequest, Decoder, ProviderError, ProviderErrorKind, ProviderSettings, ToolChoice};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
+use crate::secret::{self, Redactor, Secret};
 
 /// An HTTP request, ready to be sent.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct HttpRequest {
 impl fmt::Debug for HttpRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A key may stand in the URL.
-        let url = Mask::new(&secret::in_url(&self.url)).hide(&self.url).into_owned();
+        let url = Redactor::new(&secret::in_url(&self.url)).hide(&self.url).into_owned();
         let mut shown = f.debug_struct("HttpRequest");
         shown
             .field("method", &self.method)
@@ -44,13 +44,13 @@ impl fmt::Debug for HttpRequest {
 /// A request in a dialect.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Encoded {
+pub struct EncodedRequest {
     /// What goes over the wire.
     pub request: HttpRequest,
     /// What a person should know: tools that were left out, settings that this provider does not take.
     pub warnings: Vec<String>,
-    speaker: Speaker,
-    lowered: Arc<Lowered>,
+    speaker: ModelEndpoint,
+    lowered: Arc<LoweredTools>,
     /// The tools in the body, by their place among the lowered ones.
     offered: Vec<usize>,
     /// Where their JSON stands in the body.
@@ -59,7 +59,7 @@ pub struct Encoded {
     field: Option<Range<usize>>,
 }
 
-impl Encoded {
+impl EncodedRequest {
     /// Reads the answer to this request.
     pub fn decoder(&self) -> Decoder {
         Decoder::new(self.speaker.clone(), self.lowered.clone())
@@ -120,7 +120,7 @@ impl Encoded {
     }
 }
 
-fn join(lowered: &Lowered, places: &[usize]) -> String {
+fn join(lowered: &LoweredTools, places: &[usize]) -> String {
     let texts: Vec<&str> = places.iter().map(|&at| lowered.tools[at].json.get()).collect();
     texts.join(",")
 }
@@ -129,23 +129,23 @@ fn join(lowered: &Lowered, places: &[usize]) -> String {
 ///
 /// What the caller wants to say himself wins over what we say.
 pub(super) struct Body<'a> {
-    settings: &'a Settings,
+    settings: &'a ProviderSettings,
     request: &'a ChatRequest<'a>,
-    lowered: Arc<Lowered>,
+    lowered: Arc<LoweredTools>,
     json: Vec<u8>,
     warnings: Vec<String>,
     broken: Option<serde_json::Error>,
 }
 
 impl<'a> Body<'a> {
-    pub(super) fn new(settings: &'a Settings, request: &'a ChatRequest<'a>) -> Self {
+    pub(super) fn new(settings: &'a ProviderSettings, request: &'a ChatRequest<'a>) -> Self {
         let lowered = request.tools.map(|tools| tools.lowered(settings.dialect)).unwrap_or_default();
         let warnings = lowered.warnings().collect();
         Self { settings, request, lowered, json: vec![b'{'], warnings, broken: None }
     }
 
     /// The tools as the dialect takes them.
-    pub(super) fn lowered(&self) -> Arc<Lowered> {
+    pub(super) fn lowered(&self) -> Arc<LoweredTools> {
         self.lowered.clone()
     }
 
@@ -192,11 +192,11 @@ impl<'a> Body<'a> {
     /// Writes what the caller wants to say himself, and the tools; `only` is the one that may be called, if there is such.
     pub(super) fn finish(
         mut self,
-        speaker: Speaker,
+        speaker: ModelEndpoint,
         url: String,
         headers: Vec<(String, Secret)>,
         only: Option<&str>,
-    ) -> Result<Encoded, ProviderError> {
+    ) -> Result<EncodedRequest, ProviderError> {
         let dialect = self.settings.dialect;
         let request = self.request;
         for (name, value) in request.extra.iter().filter(|(name, _)| *name != "tools") {
@@ -245,10 +245,11 @@ impl<'a> Body<'a> {
         let field = (is_free && before > 1).then_some(before..self.json.len());
         self.json.push(b'}');
         if let Some(error) = self.broken {
-            let broken = ProviderError::new(ErrorKind::Unusable, dialect, "the request cannot be written as JSON");
+            let broken =
+                ProviderError::new(ProviderErrorKind::Unusable, dialect, "the request cannot be written as JSON");
             return Err(broken.with_source(error));
         }
-        Ok(Encoded {
+        Ok(EncodedRequest {
             request: HttpRequest { method: "POST", url, headers, body: self.json.into() },
             warnings: self.warnings,
             speaker,
@@ -261,13 +262,13 @@ impl<'a> Body<'a> {
 }
 
 /// The headers of a request to a model; those of the settings win.
-pub(super) fn headers(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
+pub(super) fn headers(settings: &ProviderSettings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
     let content = [("content-type", "application/json"), ("accept", "text/event-stream")];
     headers_with(settings, &[&content, own].concat())
 }
 
 /// These headers, and the key; those of the settings win.
-pub(super) fn headers_with(settings: &Settings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
+pub(super) fn headers_with(settings: &ProviderSettings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
     use super::settings::KeyHeader;
     let mut headers: Vec<(String, Secret)> = Vec::new();
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
@@ -295,12 +296,12 @@ mod tests {
     use crate::provider::encode;
     use crate::tool::ToolDefinition;
 
-    fn body(encoded: &Encoded) -> Value {
+    fn body(encoded: &EncodedRequest) -> Value {
         serde_json::from_slice(&encoded.request.body).expect("JSON")
     }
 
     /// The names of the tools in a body, wherever the dialect has them.
-    fn names(encoded: &Encoded) -> Vec<String> {
+    fn names(encoded: &EncodedRequest) -> Vec<String> {
         let body = body(encoded);
         let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
         let declared = |tool: &Value| match tool.get("functionDeclarations") {
@@ -316,14 +317,15 @@ mod tests {
         let tools = Toolset::new(["a", "b", "c"].map(ToolDefinition::new));
         for dialect in Dialect::ALL {
             let request = ChatRequest::new("m", &conversation).with_tools(&tools);
-            let whole = encode(&Settings::new(dialect), &request).expect("a request");
+            let whole = encode(&ProviderSettings::new(dialect), &request).expect("a request");
             assert_eq!(names(&whole), ["a", "b", "c"], "{dialect}");
             assert_eq!((whole.tool(1), whole.tool(3)), (Some("b"), None));
             let two = whole.without_tool(1).expect("two tools").with_field("more", &json!(1));
             assert_eq!((names(&two), two.tool(1)), (vec!["a".to_owned(), "c".to_owned()], Some("c")));
             assert_eq!(body(&two)["more"], 1);
             let none = two.without_tool(0).and_then(|one| one.without_tool(0)).expect("no tools");
-            let bare = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation)).expect("a request");
+            let bare =
+                encode(&ProviderSettings::new(dialect), &ChatRequest::new("m", &conversation)).expect("a request");
             let mut expected = body(&bare);
             expected["more"] = 1.into();
             assert_eq!(body(&none), expected, "{dialect}");
@@ -335,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_key_is_sent_in_a_header_that_is_named_at_run_time() {
-        let mut settings = Settings::new(Dialect::Chat).with_key("k");
+        let mut settings = ProviderSettings::new(Dialect::Chat).with_key("k");
         settings.key_header = crate::provider::KeyHeader::named(format!("x-{}-key", "team"));
         let sent = headers(&settings, &[]);
         let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
@@ -349,7 +351,7 @@ mod tests {
         for dialect in Dialect::ALL {
             let request =
                 ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(ToolChoice::Required);
-            let encoded = encode(&Settings::new(dialect), &request).expect("a request");
+            let encoded = encode(&ProviderSettings::new(dialect), &request).expect("a request");
             assert!(encoded.without_tool(0).is_none() && encoded.without_tools().is_none(), "{dialect}");
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Dialect;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::BoxError;
 
 /// Why there is no answer of a model.
@@ -15,7 +15,7 @@ use crate::tool::BoxError;
 #[non_exhaustive]
 pub struct ProviderError {
     /// What kind of trouble it is.
-    pub kind: ErrorKind,
+    pub kind: ProviderErrorKind,
     /// The dialect that was spoken.
     pub dialect: Dialect,
     /// What is known, in words; keys are hidden.
@@ -39,7 +39,7 @@ pub struct ProviderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum ProviderErrorKind {
     /// The request could not be made out of what was given.
     Unusable,
     /// The key is missing, wrong, or not allowed to do this.
@@ -74,7 +74,7 @@ pub enum ErrorKind {
 
 impl ProviderError {
     /// Trouble of which nothing but words is known.
-    pub fn new(kind: ErrorKind, dialect: Dialect, message: impl Into<String>) -> Self {
+    pub fn new(kind: ProviderErrorKind, dialect: Dialect, message: impl Into<String>) -> Self {
         Self {
             kind,
             dialect,
@@ -91,7 +91,7 @@ impl ProviderError {
 
     /// An answer that ended too early.
     pub(super) fn truncated(dialect: Dialect) -> Self {
-        Self::new(ErrorKind::Truncated, dialect, "the answer broke off before its end")
+        Self::new(ProviderErrorKind::Truncated, dialect, "the answer broke off before its end")
     }
 
     /// The same trouble, with what it came from.
@@ -101,28 +101,28 @@ impl ProviderError {
 
     /// May the same request do better in a while?
     pub fn is_retryable(&self) -> bool {
-        use ErrorKind::{Connection, Overloaded, RateLimited, Server, Timeout, Truncated};
+        use ProviderErrorKind::{Connection, Overloaded, RateLimited, Server, Timeout, Truncated};
         let by_kind = matches!(self.kind, RateLimited | Overloaded | Server | Connection | Timeout | Truncated);
         self.should_retry.unwrap_or(by_kind)
     }
 
     /// Is the conversation longer than the model's window?
     pub fn is_context_length(&self) -> bool {
-        self.kind == ErrorKind::ContextLength
+        self.kind == ProviderErrorKind::ContextLength
     }
 
     /// Does the model take no pictures, sounds or documents?
     pub fn is_media(&self) -> bool {
-        self.kind == ErrorKind::Media
+        self.kind == ProviderErrorKind::Media
     }
 
     /// Is the key missing, wrong, or not allowed to do this?
     pub fn is_auth(&self) -> bool {
-        self.kind == ErrorKind::Auth
+        self.kind == ProviderErrorKind::Auth
     }
 
     /// The same trouble; what must not be seen is hidden in all its words.
-    pub(super) fn hidden(mut self, mask: &Mask) -> Self {
+    pub(super) fn hidden(mut self, mask: &Redactor) -> Self {
         let words = [Some(&mut self.message), self.code.as_mut(), self.request_id.as_mut()];
         for text in words.into_iter().flatten() {
             *text = mask.hide(text).into_owned();
@@ -136,7 +136,7 @@ impl ProviderError {
 }
 
 /// Does an error, or one of those it came from, show what must not be seen?
-fn is_seen_in(error: &(dyn std::error::Error + 'static), mask: &Mask) -> bool {
+fn is_seen_in(error: &(dyn std::error::Error + 'static), mask: &Redactor) -> bool {
     let shows = |text: &str| matches!(mask.hide(text), Cow::Owned(_));
     shows(&error.to_string())
         || shows(&format!("{error:?}"))
@@ -151,7 +151,7 @@ struct Told {
 }
 
 impl Told {
-    fn of(error: &(dyn std::error::Error + 'static), mask: &Mask) -> Self {
+    fn of(error: &(dyn std::error::Error + 'static), mask: &Redactor) -> Self {
         let source = error.source().map(|source| Box::new(Self::of(source, mask)));
         Self { words: mask.hide(&error.to_string()).into_owned(), source }
     }
@@ -192,10 +192,10 @@ mod tests {
 
     fn broken(words: &str) -> ProviderError {
         let source = Loose("hello".to_owned(), std::io::Error::other(words.to_owned()));
-        let mut error = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "sk-12345678 is no key");
+        let mut error = ProviderError::new(ProviderErrorKind::Connection, Dialect::Chat, "sk-12345678 is no key");
         (error.code, error.request_id) = (Some("sk-12345678".to_owned()), Some("r-sk-12345678".to_owned()));
         error.source = Some(Box::new(source));
-        error.hidden(&Mask::new(&[Secret::new("sk-12345678")]))
+        error.hidden(&Redactor::new(&[Secret::new("sk-12345678")]))
     }
 
     #[test]

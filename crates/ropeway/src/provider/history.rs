@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Map;
 
-use super::Media;
+use super::MediaSupport;
 use super::draft::WRITTEN;
 use crate::content::ContentPart;
 use crate::json;
-use crate::lowering::Lowered;
+use crate::lowering::LoweredTools;
 use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Message, Private, Reasoning, Speaker,
-    ToolCall, ToolResult,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Message, ModelEndpoint, OpaquePart,
+    Reasoning, ToolCall, ToolResult,
 };
 use crate::tool::Arguments;
 
@@ -52,7 +52,7 @@ pub(super) enum Part<'a> {
     /// A call.
     Call(Call<'a>),
     /// A private part that goes back to where it came from.
-    Private(&'a Private),
+    Private(&'a OpaquePart),
 }
 
 /// A call, as the dialect knows it.
@@ -86,9 +86,9 @@ pub(super) struct Outcome<'a> {
 /// The turns of a conversation, for a model that `speaker` is and that is told some media in words.
 pub(super) fn turns<'a>(
     conversation: &'a Conversation,
-    speaker: &Speaker,
-    lowered: &Lowered,
-    in_words: Media,
+    speaker: &ModelEndpoint,
+    lowered: &LoweredTools,
+    in_words: MediaSupport,
 ) -> Vec<Turn<'a>> {
     let mut turns = Turns { lowered, in_words, ids: HashSet::new(), numbers: HashMap::new(), turns: Vec::new() };
     let mut messages = conversation.messages.iter().peekable();
@@ -117,8 +117,8 @@ pub(super) fn turns<'a>(
 }
 
 struct Turns<'a, 'l> {
-    lowered: &'l Lowered,
-    in_words: Media,
+    lowered: &'l LoweredTools,
+    in_words: MediaSupport,
     /// The ids that calls have so far.
     ids: HashSet<String>,
     /// The next number of an id that came more than once.
@@ -242,7 +242,7 @@ impl<'a> Turns<'a, '_> {
     }
 }
 
-fn outcome<'a>(call: &Call<'a>, result: Option<&'a ToolResult>, in_words: Media) -> Outcome<'a> {
+fn outcome<'a>(call: &Call<'a>, result: Option<&'a ToolResult>, in_words: MediaSupport) -> Outcome<'a> {
     let (id, wire_name) = (call.id.clone(), call.wire_name.clone());
     match result {
         Some(result) => {
@@ -262,8 +262,8 @@ mod tests {
     use super::*;
     use crate::message::{Dialect, UserMessage};
 
-    fn speaker(endpoint: &str) -> Speaker {
-        Speaker { dialect: Dialect::Chat, endpoint: endpoint.to_owned(), model: "m".to_owned() }
+    fn speaker(endpoint: &str) -> ModelEndpoint {
+        ModelEndpoint { dialect: Dialect::Chat, endpoint: endpoint.to_owned(), model: "m".to_owned() }
     }
 
     fn conversation(messages: serde_json::Value) -> Conversation {
@@ -275,7 +275,7 @@ mod tests {
         let shown = |parts: &[ContentPart]| {
             parts.iter().map(|part| part.as_text().unwrap_or("(no text)").to_owned()).collect::<Vec<_>>().join(" ")
         };
-        let turns = turns(conversation, &speaker("here"), &Lowered::default(), Media::NONE);
+        let turns = turns(conversation, &speaker("here"), &LoweredTools::default(), MediaSupport::NONE);
         turns
             .iter()
             .map(|turn| match turn {
@@ -363,7 +363,7 @@ mod tests {
             {"role": "tool", "results": [result("a", "1"), result("a", "2"), result("b/c", "3")]},
             {"role": "assistant", "parts": [call("a")]},
         ]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
+        let turns = turns(&conversation, &speaker("here"), &LoweredTools::default(), MediaSupport::NONE);
         let ids: Vec<&str> = turns
             .iter()
             .filter_map(|turn| match turn {
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn many_equal_ids_are_not_counted_from_the_first_on_each_time() {
         let conversation = conversation(json!([{"role": "assistant", "parts": vec![call("a"); 20_000]}]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
+        let turns = turns(&conversation, &speaker("here"), &LoweredTools::default(), MediaSupport::NONE);
         let Turn::Results(outcomes) = &turns[1] else { panic!("results") };
         // Counted from the first on, this many would take minutes.
         let counted = std::iter::once("a".to_owned()).chain((2..=20_000).map(|number| format!("a_{number}")));
@@ -403,7 +403,7 @@ mod tests {
         let conversation = conversation(json!([{"role": "assistant", "parts": [
             {"type": "tool_call", "id": "x", "name": "t", "broken_arguments": {"text": "{\"a", "problem": "cut"}}
         ]}]));
-        let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
+        let turns = turns(&conversation, &speaker("here"), &LoweredTools::default(), MediaSupport::NONE);
         let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
         let Part::Call(call) = &parts[0] else { panic!("a call") };
         assert_eq!(serde_json::to_value(&*call.arguments).expect("JSON"), json!({"invalid_arguments": "{\"a"}));
@@ -417,7 +417,7 @@ mod tests {
                 "from": {"dialect": "chat", "endpoint": "here", "model": "m"},
                 "parts": [{"type": "tool_call", "id": "x", "name": "t", "arguments": arguments, "extra": {"arguments": "{ \"a\": 1.0 }"}}],
             }]));
-            let turns = turns(&conversation, &speaker("here"), &Lowered::default(), Media::NONE);
+            let turns = turns(&conversation, &speaker("here"), &LoweredTools::default(), MediaSupport::NONE);
             let Turn::Assistant(Answer { parts, .. }) = &turns[0] else { panic!("an answer") };
             let Part::Call(call) = &parts[0] else { panic!("a call") };
             call.written.map(str::to_owned)

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use super::media::NotTaken;
 use super::stream::ReplyStream;
 use super::wire::Wire;
-use super::{ChatRequest, Encoded, Media, ProviderError, Recorder, Recording, Reply, Settings, encode};
+use super::{
+    ChatRequest, EncodedRequest, MediaSupport, ProviderError, ProviderSettings, Recorder, Recording, Reply, encode,
+};
 use crate::message::Dialect;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 /// A provider that can be asked. Cheap to clone; clones share their connections, and what they know of the models.
 #[derive(Clone)]
 pub struct Provider {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<ProviderSettings>,
     /// Hides what must not be seen, in everything that goes out of here.
-    pub(super) mask: Mask,
+    pub(super) mask: Redactor,
     pub(super) wire: Wire,
     pub(super) recorder: Option<Recorder>,
     pub(super) not_taken: NotTaken,
@@ -23,7 +25,7 @@ pub struct Provider {
 
 impl Provider {
     /// A provider with these settings. Nothing is sent yet.
-    pub fn new(settings: Settings) -> Result<Self, ProviderError> {
+    pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let mask = settings.secrets();
         let wire = Wire::open(&settings).map_err(|error| error.hidden(&mask))?;
         Ok(Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() })
@@ -33,7 +35,7 @@ impl Provider {
     ///
     /// A request gets the first answer that is left of those to it. One that was not recorded is an error that says where it
     /// differs from the next.
-    pub fn replaying(settings: Settings, recording: Recording) -> Self {
+    pub fn replaying(settings: ProviderSettings, recording: Recording) -> Self {
         let mask = settings.secrets();
         let wire = Wire::replaying(recording);
         Self { settings: Arc::new(settings), mask, wire, recorder: None, not_taken: NotTaken::default() }
@@ -54,7 +56,7 @@ impl Provider {
     }
 
     /// Its settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ProviderSettings {
         &self.settings
     }
 
@@ -65,18 +67,19 @@ impl Provider {
     pub fn stream(&self, request: &ChatRequest<'_>) -> ReplyStream {
         // Anthropic itself takes a text with a name; not all who speak like it do.
         let texts_too = self.settings.dialect == Dialect::Anthropic && !self.settings.is_anthropic();
-        let media = Media::within(request.conversation, texts_too);
+        let media = MediaSupport::within(request.conversation, texts_too);
         if self.settings.in_words(request).holds(media) {
             return ReplyStream::new(self.clone(), encode(&self.settings, request), None);
         }
-        let asking = |in_words: Media| {
+        let asking = |in_words: MediaSupport| {
             let in_words = request.in_words.and(in_words);
             encode(&self.settings, &ChatRequest { in_words, ..request.clone() })
         };
         let encoded = asking(self.not_taken.by(request.model));
-        let is_another =
-            |in_words: &Encoded| encoded.as_ref().is_ok_and(|encoded| encoded.request.body != in_words.request.body);
-        let in_words = asking(Media::ALL).ok().filter(is_another);
+        let is_another = |in_words: &EncodedRequest| {
+            encoded.as_ref().is_ok_and(|encoded| encoded.request.body != in_words.request.body)
+        };
+        let in_words = asking(MediaSupport::ALL).ok().filter(is_another);
         ReplyStream::new(self.clone(), encoded, in_words)
     }
 

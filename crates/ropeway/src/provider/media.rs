@@ -12,7 +12,7 @@ use crate::message::{Conversation, Message};
 /// Kinds of what a model may be shown besides text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Media {
+pub struct MediaSupport {
     /// Pictures.
     pub pictures: bool,
     /// Sounds.
@@ -21,7 +21,7 @@ pub struct Media {
     pub documents: bool,
 }
 
-impl Media {
+impl MediaSupport {
     /// None of them.
     pub const NONE: Self = Self { pictures: false, sounds: false, documents: false };
     /// All of them.
@@ -104,7 +104,7 @@ impl Media {
     }
 }
 
-impl fmt::Display for Media {
+impl fmt::Display for MediaSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [(self.pictures, "pictures"), (self.sounds, "sounds"), (self.documents, "documents")];
         let names: Vec<&str> = names.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
@@ -118,24 +118,24 @@ impl fmt::Display for Media {
 
 /// What models were found not to take, by their names. Clones know the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NotTaken(Arc<Mutex<HashMap<String, Media>>>);
+pub(super) struct NotTaken(Arc<Mutex<HashMap<String, MediaSupport>>>);
 
 impl NotTaken {
     /// What this model does not take, as far as is known.
-    pub(super) fn by(&self, model: &str) -> Media {
+    pub(super) fn by(&self, model: &str) -> MediaSupport {
         self.models().get(model).copied().unwrap_or_default()
     }
 
     /// Remembers that a model does not take these.
-    pub(super) fn remember(&self, model: &str, media: Media) {
-        if media != Media::NONE {
+    pub(super) fn remember(&self, model: &str, media: MediaSupport) {
+        if media != MediaSupport::NONE {
             let mut models = self.models();
             let known = models.entry(model.to_owned()).or_default();
             *known = known.and(media);
         }
     }
 
-    fn models(&self) -> MutexGuard<'_, HashMap<String, Media>> {
+    fn models(&self) -> MutexGuard<'_, HashMap<String, MediaSupport>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,11 +167,11 @@ mod tests {
     fn only_what_is_not_taken_is_told_in_words() {
         let parts = parts();
         for (media, told) in [
-            (Media::NONE, [None, None, None, None]),
-            (Media::PICTURES, [Some(PICTURE), None, None, None]),
-            (Media::SOUNDS, [None, Some(SOUND), None, None]),
-            (Media::DOCUMENTS, [None, None, Some(PDF), Some(NAMED)]),
-            (Media::ALL, [Some(PICTURE), Some(SOUND), Some(PDF), Some(NAMED)]),
+            (MediaSupport::NONE, [None, None, None, None]),
+            (MediaSupport::PICTURES, [Some(PICTURE), None, None, None]),
+            (MediaSupport::SOUNDS, [None, Some(SOUND), None, None]),
+            (MediaSupport::DOCUMENTS, [None, None, Some(PDF), Some(NAMED)]),
+            (MediaSupport::ALL, [Some(PICTURE), Some(SOUND), Some(PDF), Some(NAMED)]),
         ] {
             let mut expected = parts.clone();
             for (part, words) in expected[1..].iter_mut().zip(told) {
@@ -189,28 +189,46 @@ mod tests {
     fn what_there_is_in_a_conversation_is_found_wherever_it_stands() {
         let said = |part: &ContentPart| Conversation::new().with(vec![part.clone()]);
         let parts = parts();
-        let found: Vec<Media> = parts.iter().map(|part| Media::within(&said(part), false)).collect();
-        assert_eq!(found, [Media::NONE, Media::PICTURES, Media::SOUNDS, Media::DOCUMENTS, Media::NONE, Media::NONE]);
-        assert_eq!(Media::within(&said(&parts[4]), true), Media::DOCUMENTS);
+        let found: Vec<MediaSupport> = parts.iter().map(|part| MediaSupport::within(&said(part), false)).collect();
+        assert_eq!(
+            found,
+            [
+                MediaSupport::NONE,
+                MediaSupport::PICTURES,
+                MediaSupport::SOUNDS,
+                MediaSupport::DOCUMENTS,
+                MediaSupport::NONE,
+                MediaSupport::NONE
+            ]
+        );
+        assert_eq!(MediaSupport::within(&said(&parts[4]), true), MediaSupport::DOCUMENTS);
         let results =
             json!({"messages": [{"role": "tool", "results": [{"call": "a", "tool": "t", "content": parts}]}]});
         let results: Conversation = serde_json::from_value(results).expect("a conversation");
-        assert_eq!(Media::within(&results, false), Media::ALL);
+        assert_eq!(MediaSupport::within(&results, false), MediaSupport::ALL);
     }
 
     #[test]
     fn what_a_model_does_not_take_is_known_to_all_clones_and_of_that_model_only() {
         let known = NotTaken::default();
-        known.clone().remember("a", Media::PICTURES);
-        known.remember("a", Media::SOUNDS);
-        known.remember("b", Media::NONE);
-        assert_eq!((known.by("a"), known.by("b")), (Media::PICTURES.and(Media::SOUNDS), Media::NONE));
+        known.clone().remember("a", MediaSupport::PICTURES);
+        known.remember("a", MediaSupport::SOUNDS);
+        known.remember("b", MediaSupport::NONE);
+        assert_eq!(
+            (known.by("a"), known.by("b")),
+            (MediaSupport::PICTURES.and(MediaSupport::SOUNDS), MediaSupport::NONE)
+        );
     }
 
     #[test]
     fn media_are_named_as_a_sentence_wants_them() {
-        let shown = [Media::NONE, Media::SOUNDS, Media::PICTURES.and(Media::DOCUMENTS), Media::ALL]
-            .map(|media| media.to_string());
+        let shown = [
+            MediaSupport::NONE,
+            MediaSupport::SOUNDS,
+            MediaSupport::PICTURES.and(MediaSupport::DOCUMENTS),
+            MediaSupport::ALL,
+        ]
+        .map(|media| media.to_string());
         assert_eq!(shown, ["text", "sounds", "pictures or documents", "pictures, sounds or documents"]);
     }
 }

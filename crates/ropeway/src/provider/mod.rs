@@ -33,24 +33,24 @@ mod wire;
 
 pub use self::cost::Cost;
 pub use self::decoder::Decoder;
-pub use self::encoded::{Encoded, HttpRequest};
-pub use self::error::{ErrorKind, ProviderError};
+pub use self::encoded::{EncodedRequest, HttpRequest};
+pub use self::error::{ProviderError, ProviderErrorKind};
 pub use self::http::Provider;
-pub use self::media::Media;
+pub use self::media::MediaSupport;
 pub use self::record::Recorder;
-pub use self::recording::{Ending, Exchange, RecordedRequest, Recording, RecordingError};
+pub use self::recording::{Exchange, ExchangeEnd, RecordedRequest, Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
-pub use self::request::{ChatRequest, NotTheOutput, OutputFormat, ToolChoice};
-pub use self::settings::{KeyHeader, Proxy, Quirks, Retries, Settings, Timeouts};
+pub use self::request::{ChatRequest, OutputError, OutputFormat, ToolChoice};
+pub use self::settings::{KeyHeader, ProviderSettings, ProviderTimeouts, Proxy, Quirks, RetryPolicy};
 pub use self::stream::ReplyStream;
 use crate::message::Dialect;
-pub use crate::message::Effort;
+pub use crate::message::ReasoningEffort;
 
 /// Writes a request in the dialect of the settings. It is pure: nothing is sent.
-pub fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+pub fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     if request.is_silent(&settings.speaker(request.model)) {
         let message = "there is no message that the model could answer";
-        return Err(ProviderError::new(ErrorKind::Unusable, settings.dialect, message));
+        return Err(ProviderError::new(ProviderErrorKind::Unusable, settings.dialect, message));
     }
     match settings.dialect {
         Dialect::Anthropic => anthropic::encode(settings, request),

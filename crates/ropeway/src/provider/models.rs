@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::encoded::headers_with;
-use super::{ErrorKind, HttpRequest, Provider, ProviderError, Settings, anthropic, gemini};
+use super::{HttpRequest, Provider, ProviderError, ProviderErrorKind, ProviderSettings, anthropic, gemini};
 use crate::json;
 use crate::message::Dialect;
 use crate::web::brief;
@@ -30,7 +30,7 @@ impl Provider {
     }
 
     async fn list(&self, request: &HttpRequest) -> Result<Vec<String>, ProviderError> {
-        let unreadable = |message: String| ProviderError::new(ErrorKind::Unreadable, self.dialect(), message);
+        let unreadable = |message: String| ProviderError::new(ProviderErrorKind::Unreadable, self.dialect(), message);
         let mut exchange = self.send(request).await?;
         if !exchange.is_accepted() {
             return Err(exchange.refusal().await);
@@ -49,7 +49,7 @@ impl Provider {
 }
 
 /// Asks for as many as a page can hold, which is more than anybody offers.
-fn request(settings: &Settings) -> HttpRequest {
+fn request(settings: &ProviderSettings) -> HttpRequest {
     let (url, version) = match settings.dialect {
         Dialect::Anthropic => (anthropic::url(settings, "/models?limit=1000"), Some(anthropic::version(settings))),
         Dialect::Gemini => (gemini::url(settings, "/models?pageSize=1000"), None),
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_dialect_asks_at_its_own_address() {
-        let url = |dialect, base: &str| request(&Settings::new(dialect).with_base_url(base)).url;
+        let url = |dialect, base: &str| request(&ProviderSettings::new(dialect).with_base_url(base)).url;
         let asked = [
             url(Dialect::Anthropic, "https://a"),
             url(Dialect::Anthropic, "https://a/v1/"),

@@ -3,41 +3,41 @@
 //! What is found here is remembered of the model, so it is only what cannot be said of one bad picture. A refusal that is missed
 //! costs no more than one request each time.
 
-use super::Media;
+use super::MediaSupport;
 
 /// Whole phrases, without quotes.
-const PHRASES: [(&str, Media); 25] = [
+const PHRASES: [(&str, MediaSupport); 25] = [
     // vLLM
-    ("not a multimodal model", Media::ALL),
-    ("at most 0 image", Media::PICTURES),
-    ("at most 0 audio", Media::SOUNDS),
+    ("not a multimodal model", MediaSupport::ALL),
+    ("at most 0 image", MediaSupport::PICTURES),
+    ("at most 0 audio", MediaSupport::SOUNDS),
     // others
-    ("not a multi-modal model", Media::ALL),
-    ("not a vision model", Media::PICTURES),
-    ("not a vision-language model", Media::PICTURES),
-    ("not a vision-capable model", Media::PICTURES),
+    ("not a multi-modal model", MediaSupport::ALL),
+    ("not a vision model", MediaSupport::PICTURES),
+    ("not a vision-language model", MediaSupport::PICTURES),
+    ("not a vision-capable model", MediaSupport::PICTURES),
     // OpenAI
-    ("image_url is only supported by certain models", Media::PICTURES),
-    ("input_audio is only supported by certain models", Media::SOUNDS),
-    ("file is only supported by certain models", Media::DOCUMENTS),
-    ("invalid value: image_url", Media::PICTURES),
-    ("invalid value: input_image", Media::PICTURES),
-    ("invalid value: input_audio", Media::SOUNDS),
-    ("invalid value: input_file", Media::DOCUMENTS),
-    ("content blocks are expected to be either text or image_url", Media::SOUNDS),
+    ("image_url is only supported by certain models", MediaSupport::PICTURES),
+    ("input_audio is only supported by certain models", MediaSupport::SOUNDS),
+    ("file is only supported by certain models", MediaSupport::DOCUMENTS),
+    ("invalid value: image_url", MediaSupport::PICTURES),
+    ("invalid value: input_image", MediaSupport::PICTURES),
+    ("invalid value: input_audio", MediaSupport::SOUNDS),
+    ("invalid value: input_file", MediaSupport::DOCUMENTS),
+    ("content blocks are expected to be either text or image_url", MediaSupport::SOUNDS),
     // DeepSeek, and all whose server is written in Rust
-    ("unknown variant image_url", Media::PICTURES),
-    ("unknown variant image,", Media::PICTURES),
-    ("unknown variant input_image", Media::PICTURES),
-    ("unknown variant input_audio", Media::SOUNDS),
-    ("unknown variant file,", Media::DOCUMENTS),
-    ("unknown variant document,", Media::DOCUMENTS),
+    ("unknown variant image_url", MediaSupport::PICTURES),
+    ("unknown variant image,", MediaSupport::PICTURES),
+    ("unknown variant input_image", MediaSupport::PICTURES),
+    ("unknown variant input_audio", MediaSupport::SOUNDS),
+    ("unknown variant file,", MediaSupport::DOCUMENTS),
+    ("unknown variant document,", MediaSupport::DOCUMENTS),
     // Ollama
-    ("missing data required for image input", Media::PICTURES),
+    ("missing data required for image input", MediaSupport::PICTURES),
     // Groq: a message is a list of parts only where there is more than text
-    ("content must be a string", Media::ALL),
-    ("content should be a string", Media::ALL),
-    ("content : value must be a string", Media::ALL),
+    ("content must be a string", MediaSupport::ALL),
+    ("content should be a string", MediaSupport::ALL),
+    ("content : value must be a string", MediaSupport::ALL),
 ];
 
 /// Words between a medium and what is said of it: `image inputs are not supported`.
@@ -62,14 +62,14 @@ const QUALIFIERS: [&str; 14] = [
 const FILLERS: [&str; 6] = ["the", "any", "a", "an", "input", "inputs"];
 
 /// The media that a model does not take, by the words of a refusal; `None` if it is about something else.
-pub(super) fn not_taken(words: &str) -> Option<Media> {
+pub(super) fn not_taken(words: &str) -> Option<MediaSupport> {
     let text: String = words.chars().filter(|c| !matches!(c, '\'' | '"' | '`' | '’' | '‘')).collect();
     // OpenRouter says what nobody can do instead of who cannot do it.
     let text = text.to_ascii_lowercase().replace("no endpoints found that support", "does not support");
     let phrases = PHRASES.iter().filter(|(phrase, _)| text.contains(phrase)).map(|(_, media)| *media);
     let words: Vec<&str> = text.split_whitespace().flat_map(parted).collect();
     let sentences = (0..words.len()).filter_map(|at| before(&words[at..]).or_else(|| behind(&words[at..])));
-    phrases.chain(sentences).reduce(Media::and)
+    phrases.chain(sentences).reduce(MediaSupport::and)
 }
 
 /// A word, and the mark behind it that ends a part of a sentence.
@@ -80,7 +80,7 @@ fn parted(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Words that begin with `not support images`.
-fn before(words: &[&str]) -> Option<Media> {
+fn before(words: &[&str]) -> Option<MediaSupport> {
     let (denial, rest) = words.split_first()?;
     let (verb, rest) = rest.split_first()?;
     if !matches!(*denial, "not" | "doesnt" | "dont" | "cannot" | "cant") {
@@ -101,7 +101,7 @@ fn before(words: &[&str]) -> Option<Media> {
 }
 
 /// Words that begin with `image inputs are not supported`.
-fn behind(words: &[&str]) -> Option<Media> {
+fn behind(words: &[&str]) -> Option<MediaSupport> {
     let (noun, rest) = words.split_first()?;
     let media = medium(noun)?;
     let qualified = rest.iter().take_while(|word| QUALIFIERS.contains(word)).count();
@@ -121,12 +121,12 @@ fn behind(words: &[&str]) -> Option<Media> {
 }
 
 /// The medium that a word names.
-fn medium(word: &str) -> Option<Media> {
+fn medium(word: &str) -> Option<MediaSupport> {
     Some(match word {
-        "image" | "images" | "picture" | "pictures" | "vision" | "image_url" | "input_image" => Media::PICTURES,
-        "audio" | "audios" | "sound" | "sounds" | "input_audio" => Media::SOUNDS,
-        "pdf" | "pdfs" | "document" | "documents" | "file" | "files" | "input_file" => Media::DOCUMENTS,
-        "multimodal" | "multi-modal" | "multimodality" => Media::ALL,
+        "image" | "images" | "picture" | "pictures" | "vision" | "image_url" | "input_image" => MediaSupport::PICTURES,
+        "audio" | "audios" | "sound" | "sounds" | "input_audio" => MediaSupport::SOUNDS,
+        "pdf" | "pdfs" | "document" | "documents" | "file" | "files" | "input_file" => MediaSupport::DOCUMENTS,
+        "multimodal" | "multi-modal" | "multimodality" => MediaSupport::ALL,
         _ => return None,
     })
 }
@@ -141,67 +141,70 @@ mod tests {
             // llama.cpp
             (
                 "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
-                Media::PICTURES,
+                MediaSupport::PICTURES,
             ),
             (
                 "audio input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
-                Media::SOUNDS,
+                MediaSupport::SOUNDS,
             ),
             // vLLM
-            ("Qwen/Qwen3-8B is not a multimodal model", Media::ALL),
-            ("/models/llama is not a multimodal model None", Media::ALL),
-            ("At most 0 image(s) may be provided in one request.", Media::PICTURES),
-            ("At most 0 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt`", Media::PICTURES),
-            ("At most 0 audio(s) may be provided in one request.", Media::SOUNDS),
+            ("Qwen/Qwen3-8B is not a multimodal model", MediaSupport::ALL),
+            ("/models/llama is not a multimodal model None", MediaSupport::ALL),
+            ("At most 0 image(s) may be provided in one request.", MediaSupport::PICTURES),
+            ("At most 0 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt`", MediaSupport::PICTURES),
+            ("At most 0 audio(s) may be provided in one request.", MediaSupport::SOUNDS),
             // OpenAI
-            ("Invalid content type. image_url is only supported by certain models.", Media::PICTURES),
-            ("Invalid content type. input_audio is only supported by certain models.", Media::SOUNDS),
-            ("Invalid value: 'input_image'. Supported values are: 'input_text'.", Media::PICTURES),
-            ("This model does not support image inputs.", Media::PICTURES),
-            ("This model does not support image", Media::PICTURES),
-            ("This model does not support file content types.", Media::DOCUMENTS),
-            ("content blocks are expected to be either text or image_url type", Media::SOUNDS),
+            ("Invalid content type. image_url is only supported by certain models.", MediaSupport::PICTURES),
+            ("Invalid content type. input_audio is only supported by certain models.", MediaSupport::SOUNDS),
+            ("Invalid value: 'input_image'. Supported values are: 'input_text'.", MediaSupport::PICTURES),
+            ("This model does not support image inputs.", MediaSupport::PICTURES),
+            ("This model does not support image", MediaSupport::PICTURES),
+            ("This model does not support file content types.", MediaSupport::DOCUMENTS),
+            ("content blocks are expected to be either text or image_url type", MediaSupport::SOUNDS),
             // OpenRouter
-            ("No endpoints found that support image input", Media::PICTURES),
-            ("No endpoints found that support input audio", Media::SOUNDS),
+            ("No endpoints found that support image input", MediaSupport::PICTURES),
+            ("No endpoints found that support input audio", MediaSupport::SOUNDS),
             // DeepSeek
             (
                 "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`, expected `text` at line 1 column 99",
-                Media::PICTURES,
+                MediaSupport::PICTURES,
             ),
             // Mistral
-            ("Image input is not enabled for this model", Media::PICTURES),
+            ("Image input is not enabled for this model", MediaSupport::PICTURES),
             // Groq
             (
                 "'messages.1' : for 'role:user' the following must be satisfied[('messages.1.content' : value must be a string)]",
-                Media::ALL,
+                MediaSupport::ALL,
             ),
-            ("messages[1].content must be a string", Media::ALL),
+            ("messages[1].content must be a string", MediaSupport::ALL),
             // Ollama
-            ("this model is missing data required for image input", Media::PICTURES),
-            ("this model does not support image input (ref: b8bd630e-4a39-4b57-82af-9158ee9d5703)", Media::PICTURES),
+            ("this model is missing data required for image input", MediaSupport::PICTURES),
+            (
+                "this model does not support image input (ref: b8bd630e-4a39-4b57-82af-9158ee9d5703)",
+                MediaSupport::PICTURES,
+            ),
             // LM Studio
-            ("Model does not support images. Please use a model that does.", Media::PICTURES),
+            ("Model does not support images. Please use a model that does.", MediaSupport::PICTURES),
             // Volcengine
-            ("Model do not support image input.", Media::PICTURES),
+            ("Model do not support image input.", MediaSupport::PICTURES),
             // xAI
-            ("Image inputs are not supported by this model.", Media::PICTURES),
+            ("Image inputs are not supported by this model.", MediaSupport::PICTURES),
             // Gemini
-            ("Image input modality is not enabled for models/gemma-3-1b-it", Media::PICTURES),
-            ("Audio input modality is not enabled for models/gemma-3-27b-it", Media::SOUNDS),
+            ("Image input modality is not enabled for models/gemma-3-1b-it", MediaSupport::PICTURES),
+            ("Audio input modality is not enabled for models/gemma-3-27b-it", MediaSupport::SOUNDS),
             // Anthropic and Bedrock
-            ("'some-model' does not support PDF input.", Media::DOCUMENTS),
+            ("'some-model' does not support PDF input.", MediaSupport::DOCUMENTS),
             (
                 "This model doesn't support the image content block that you provided. Remove it and try again.",
-                Media::PICTURES,
+                MediaSupport::PICTURES,
             ),
-            ("This model doesn't support documents. Try again with a different model.", Media::DOCUMENTS),
+            ("This model doesn't support documents. Try again with a different model.", MediaSupport::DOCUMENTS),
             // gateways
-            ("glm-5 is not a vision model", Media::PICTURES),
-            ("vision is not supported", Media::PICTURES),
-            ("The type `image_url` is not supported by this model", Media::PICTURES),
-            ("does not support multimodal input", Media::ALL),
-            ("images are not supported, and audio is not supported", Media::PICTURES.and(Media::SOUNDS)),
+            ("glm-5 is not a vision model", MediaSupport::PICTURES),
+            ("vision is not supported", MediaSupport::PICTURES),
+            ("The type `image_url` is not supported by this model", MediaSupport::PICTURES),
+            ("does not support multimodal input", MediaSupport::ALL),
+            ("images are not supported, and audio is not supported", MediaSupport::PICTURES.and(MediaSupport::SOUNDS)),
         ] {
             assert_eq!(not_taken(words).unwrap_or_default(), media, "{words}");
         }

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Ending, Exchange, HttpRequest, RecordedRequest, Recording, credentials};
+use super::{Exchange, ExchangeEnd, HttpRequest, RecordedRequest, Recording, credentials};
 use crate::json;
-use crate::secret::{self, Mask};
+use crate::secret::{self, Redactor};
 use crate::web;
 
 /// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
@@ -84,9 +84,9 @@ impl Recorder {
     }
 
     /// Begins to record an exchange.
-    pub(super) fn tap(&self, request: &HttpRequest, mask: &Mask) -> Tap {
+    pub(super) fn tap(&self, request: &HttpRequest, mask: &Redactor) -> Tap {
         // A key may stand in a URL that was not made out of the settings.
-        let mask = mask.with(&Mask::new(&secret::in_url(&request.url)));
+        let mask = mask.with(&Redactor::new(&secret::in_url(&request.url)));
         let body = String::from_utf8_lossy(&request.body);
         let mut body = match body.is_empty() {
             true => Value::Null,
@@ -96,7 +96,7 @@ impl Recorder {
         credentials::hide(&mut body);
         let headers = request.headers.iter().map(|(name, value)| {
             let value = value.expose();
-            let own = Mask::new(&secret::in_header(name, value));
+            let own = Redactor::new(&secret::in_header(name, value));
             (name.clone(), own.hide(&mask.hide(value)).into_owned())
         });
         let request = RecordedRequest {
@@ -105,7 +105,7 @@ impl Recorder {
             headers: headers.collect(),
             body,
         };
-        let ending = Ending::CutOff;
+        let ending = ExchangeEnd::CutOff;
         let exchange =
             Exchange { request: Some(request), status: None, headers: Vec::new(), body: String::new(), ending };
         Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new(), is_cut: true }
@@ -121,7 +121,7 @@ impl fmt::Debug for Recorder {
 /// An exchange that is being recorded. It is written down when it is dropped, however far it came.
 pub(super) struct Tap {
     recorder: Recorder,
-    mask: Mask,
+    mask: Redactor,
     exchange: Option<Exchange>,
     body: Vec<u8>,
     /// Might more have come?
@@ -148,18 +148,18 @@ impl Tap {
     /// The answer has said that it is over: nobody asks whether more would have come.
     pub(super) fn enough(&mut self) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.ending = Ending::Whole;
+            exchange.ending = ExchangeEnd::Whole;
         }
     }
 
     /// It ended so.
-    pub(super) fn end(&mut self, ending: Ending) {
-        self.is_cut = ending != Ending::Whole;
+    pub(super) fn end(&mut self, ending: ExchangeEnd) {
+        self.is_cut = ending != ExchangeEnd::Whole;
         if let Some(exchange) = &mut self.exchange {
             exchange.ending = match ending {
-                Ending::Failed { kind, message, cause, should_retry } => {
+                ExchangeEnd::Failed { kind, message, cause, should_retry } => {
                     let hide = |text: String| self.mask.hide(&text).into_owned();
-                    Ending::Failed { kind, message: hide(message), cause: cause.map(hide), should_retry }
+                    ExchangeEnd::Failed { kind, message: hide(message), cause: cause.map(hide), should_retry }
                 }
                 ending => ending,
             };
@@ -198,14 +198,14 @@ mod tests {
 
     use super::*;
     use crate::message::Dialect;
-    use crate::provider::{ErrorKind, ProviderError};
+    use crate::provider::{ProviderError, ProviderErrorKind};
     use crate::secret::Secret;
 
     fn recorded(body: &Value, listen: impl FnOnce(&mut Tap)) -> Exchange {
         let recorder = Recorder::in_memory();
         let url = "https://a.example/v1".to_owned();
         let request = HttpRequest { method: "POST", url, headers: Vec::new(), body: body.to_string().into() };
-        let mut tap = recorder.tap(&request, &Mask::new(&[Secret::new("sk-12345678")]));
+        let mut tap = recorder.tap(&request, &Redactor::new(&[Secret::new("sk-12345678")]));
         listen(&mut tap);
         drop(tap);
         recorder.recording().exchanges.remove(0)
@@ -220,11 +220,11 @@ mod tests {
             };
             recorded(&json!({}), listen).body
         };
-        let broken = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "broken");
+        let broken = ProviderError::new(ProviderErrorKind::Connection, Dialect::Chat, "broken");
         assert_eq!(body(&|_| {}), "it is ***");
-        assert_eq!(body(&|tap| tap.end(Ending::failed(&broken))), "it is ***");
+        assert_eq!(body(&|tap| tap.end(ExchangeEnd::failed(&broken))), "it is ***");
         assert_eq!(body(&Tap::enough), "it is ***");
-        assert_eq!(body(&|tap| tap.end(Ending::Whole)), "it is sk-123");
+        assert_eq!(body(&|tap| tap.end(ExchangeEnd::Whole)), "it is sk-123");
     }
 
     #[test]

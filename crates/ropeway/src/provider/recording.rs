@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorKind, ProviderError};
+use super::{ProviderError, ProviderErrorKind};
 use crate::json;
 
 /// Exchanges with a provider, in their order. It holds no secrets if it was recorded; whoever makes one by hand sees to that
@@ -34,7 +34,7 @@ pub struct Exchange {
     #[serde(default)]
     pub body: String,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ExchangeEnd,
 }
 
 /// A request as it is recorded.
@@ -56,7 +56,7 @@ pub struct RecordedRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum ExchangeEnd {
     /// With the end of the answer.
     Whole,
     /// Before it: whoever asked did not want more.
@@ -65,7 +65,7 @@ pub enum Ending {
     #[non_exhaustive]
     Failed {
         /// What kind of trouble.
-        kind: ErrorKind,
+        kind: ProviderErrorKind,
         /// What was known of it.
         message: String,
         /// What it came from.
@@ -132,7 +132,7 @@ impl Recording {
 impl Exchange {
     /// An answer of this status, to whatever is asked.
     pub fn new(status: u16, body: impl Into<String>) -> Self {
-        Self { request: None, status: Some(status), headers: Vec::new(), body: body.into(), ending: Ending::Whole }
+        Self { request: None, status: Some(status), headers: Vec::new(), body: body.into(), ending: ExchangeEnd::Whole }
     }
 
     /// An answer that is a stream of events, to whatever is asked.
@@ -141,8 +141,8 @@ impl Exchange {
     }
 
     /// No answer at all, whatever is asked.
-    pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let ending = Ending::Failed { kind, message: message.into(), cause: None, should_retry: None };
+    pub fn failed(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
+        let ending = ExchangeEnd::Failed { kind, message: message.into(), cause: None, should_retry: None };
         Self { status: None, ending, ..Self::new(200, "") }
     }
 
@@ -155,7 +155,7 @@ impl Exchange {
 
     /// Sets how it ended.
     #[must_use]
-    pub fn with_ending(mut self, ending: Ending) -> Self {
+    pub fn with_ending(mut self, ending: ExchangeEnd) -> Self {
         self.ending = ending;
         self
     }
@@ -177,7 +177,7 @@ impl Exchange {
     }
 }
 
-impl Ending {
+impl ExchangeEnd {
     /// The end of an exchange that failed so.
     pub fn failed(error: &ProviderError) -> Self {
         let cause = error.source.as_ref().map(ToString::to_string);
@@ -194,15 +194,15 @@ mod tests {
 
     #[test]
     fn a_recording_is_the_same_after_it_was_written_and_read() {
-        let mut late = ProviderError::new(ErrorKind::Timeout, Dialect::Chat, "late");
+        let mut late = ProviderError::new(ProviderErrorKind::Timeout, Dialect::Chat, "late");
         (late.source, late.should_retry) = (Some("x".into()), Some(false));
-        let ending = Ending::failed(&late);
+        let ending = ExchangeEnd::failed(&late);
         let recording = Recording::new([
             Exchange::events("data: {}\n\n").to_request("https://a.example/v1/x", json!({"a": [1, "ü\n"]})),
             Exchange::new(503, "<html>").with_header("Retry-After", "3"),
             Exchange::events("data: {").with_ending(ending),
-            Exchange::failed(ErrorKind::Connection, "no"),
-            Exchange::events("").with_ending(Ending::CutOff),
+            Exchange::failed(ProviderErrorKind::Connection, "no"),
+            Exchange::events("").with_ending(ExchangeEnd::CutOff),
         ]);
         let text = recording.to_lines();
         assert_eq!(text.lines().count(), 5);

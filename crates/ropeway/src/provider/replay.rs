@@ -7,10 +7,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::wire::Head;
-use super::{Ending, ErrorKind, Exchange, HttpRequest, ProviderError, RecordedRequest, Recording, credentials};
+use super::{
+    Exchange, ExchangeEnd, HttpRequest, ProviderError, ProviderErrorKind, RecordedRequest, Recording, credentials,
+};
 use crate::json;
 use crate::message::Dialect;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 /// How much of a value is shown that differs.
 const SHORT: usize = 80;
@@ -28,7 +30,7 @@ struct Tape {
 /// What is left of a recorded answer.
 pub(super) struct Replayed {
     body: Option<String>,
-    ending: Ending,
+    ending: ExchangeEnd,
 }
 
 impl Player {
@@ -42,9 +44,9 @@ impl Player {
         &self,
         request: &HttpRequest,
         dialect: Dialect,
-        mask: &Mask,
+        mask: &Redactor,
     ) -> Result<(Head, Replayed), ProviderError> {
-        let unusable = |message: String| ProviderError::new(ErrorKind::Unusable, dialect, message);
+        let unusable = |message: String| ProviderError::new(ProviderErrorKind::Unusable, dialect, message);
         let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let difference =
             |exchange: &Exchange| exchange.request.as_ref().and_then(|expected| difference(expected, request, mask));
@@ -72,24 +74,24 @@ impl Replayed {
     pub(super) fn next(&mut self, dialect: Dialect) -> Result<Option<Bytes>, ProviderError> {
         match (self.body.take(), &self.ending) {
             (Some(body), _) if !body.is_empty() => Ok(Some(body.into())),
-            (_, Ending::Whole) => Ok(None),
+            (_, ExchangeEnd::Whole) => Ok(None),
             _ => Err(self.trouble(dialect)),
         }
     }
 
     fn trouble(&self, dialect: Dialect) -> ProviderError {
         match &self.ending {
-            Ending::Failed { kind, message, cause, should_retry } => {
+            ExchangeEnd::Failed { kind, message, cause, should_retry } => {
                 let (source, should_retry) = (cause.clone().map(Into::into), *should_retry);
                 ProviderError { source, should_retry, ..ProviderError::new(*kind, dialect, message) }
             }
-            _ => ProviderError::new(ErrorKind::Connection, dialect, "the recorded answer breaks off here"),
+            _ => ProviderError::new(ProviderErrorKind::Connection, dialect, "the recorded answer breaks off here"),
         }
     }
 }
 
 /// Where a request is not the recorded one, if it is another.
-fn difference(expected: &RecordedRequest, found: &HttpRequest, mask: &Mask) -> Option<String> {
+fn difference(expected: &RecordedRequest, found: &HttpRequest, mask: &Redactor) -> Option<String> {
     let told = |what: &str, expected: &str, found: &str| {
         let (expected, found) = (mask.hide(expected), mask.hide(found));
         format!("the {what} was `{}` and is `{}`", short(&expected), short(&found))
@@ -163,7 +165,7 @@ mod tests {
 
     fn told(was: Value, is: Value) -> Option<String> {
         let expected = Exchange::new(200, "").to_request("https://a.example/v1/chat?key=x", was).request?;
-        difference(&expected, &asked("http://127.0.0.1:8/v1/chat", &is), &Mask::default())
+        difference(&expected, &asked("http://127.0.0.1:8/v1/chat", &is), &Redactor::default())
     }
 
     #[test]
@@ -190,7 +192,7 @@ mod tests {
         let player = Player::new(Recording::new([1, 2, 3, 2].map(exchange)));
         let answer = |number: u16| {
             let request = asked("https://a.example/v1", &json!({"n": number}));
-            let answer = player.answer(&request, Dialect::Chat, &Mask::default());
+            let answer = player.answer(&request, Dialect::Chat, &Redactor::default());
             answer.map(|(head, _)| head.status).map_err(|error| error.to_string())
         };
         let differs = |number: u16, was: u16, is: u16| {
@@ -206,12 +208,12 @@ mod tests {
 
     #[test]
     fn what_was_not_worth_another_try_is_not_when_it_is_heard_again() {
-        let mut broken = ProviderError::new(ErrorKind::Connection, Dialect::Chat, "no secure connection");
+        let mut broken = ProviderError::new(ProviderErrorKind::Connection, Dialect::Chat, "no secure connection");
         broken.should_retry = Some(false);
-        let exchange = Exchange::failed(ErrorKind::Connection, "").with_ending(Ending::failed(&broken));
+        let exchange = Exchange::failed(ProviderErrorKind::Connection, "").with_ending(ExchangeEnd::failed(&broken));
         let recording = Recording::read(&Recording::new([exchange]).to_lines()).expect("a recording");
         let answer =
-            Player::new(recording).answer(&asked("https://a.example", &json!({})), Dialect::Chat, &Mask::default());
+            Player::new(recording).answer(&asked("https://a.example", &json!({})), Dialect::Chat, &Redactor::default());
         let error = answer.map(|(head, _)| head.status).expect_err("trouble");
         assert!(!error.is_retryable());
     }
@@ -227,13 +229,13 @@ mod tests {
     fn a_request_to_another_path_is_told() {
         let expected = Exchange::new(200, "").to_request("https://a.example/v1/chat", json!({})).request.expect("one");
         let found = asked("https://a.example/v1/responses", &json!({}));
-        let told = difference(&expected, &found, &Mask::default());
+        let told = difference(&expected, &found, &Redactor::default());
         assert_eq!(told.as_deref(), Some("the path was `/v1/chat` and is `/v1/responses`"));
     }
 
     #[test]
     fn a_key_is_no_difference_and_not_seen() {
-        let mask = Mask::new(&[Secret::new("sk-12345678")]);
+        let mask = Redactor::new(&[Secret::new("sk-12345678")]);
         let expected = Exchange::new(200, "").to_request("https://a.example/k/***", json!({"a": "***"}));
         let expected = expected.request.expect("one");
         let found = |a: &str| asked("https://a.example/k/sk-12345678", &json!({"a": a}));

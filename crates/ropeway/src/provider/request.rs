@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::{Media, Reply};
+use super::{MediaSupport, Reply};
 use crate::content::ContentPart;
 use crate::json;
 use crate::lowering::{Lower, lower_output};
-use crate::message::{AssistantPart, Conversation, Effort, Message, Speaker};
+use crate::message::{AssistantPart, Conversation, Message, ModelEndpoint, ReasoningEffort};
 use crate::schema::Validator;
-use crate::tool::{Problem, Schema};
+use crate::tool::{ArgumentProblem, Schema};
 
 /// What a model is asked.
 #[derive(Clone)]
@@ -35,11 +35,11 @@ pub struct ChatRequest<'a> {
     /// Texts at which the answer ends.
     pub stop_sequences: Vec<String>,
     /// How hard the model thinks before it answers.
-    pub effort: Option<Effort>,
+    pub effort: Option<ReasoningEffort>,
     /// The JSON that the answer must be.
     pub output: Option<OutputFormat>,
     /// What is not shown to the model, but told in words; besides what the settings say.
-    pub in_words: Media,
+    pub in_words: MediaSupport,
     /// Further fields of the body, as the provider wants them; they win over ours.
     pub extra: Map<String, Value>,
 }
@@ -72,7 +72,7 @@ pub struct OutputFormat {
 /// Why an answer is not the JSON that was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotTheOutput {
+pub enum OutputError {
     /// It is no JSON; a model that was cut off or refuses does not write any.
     #[error("the answer is not JSON")]
     NotJson(#[source] serde_json::Error),
@@ -82,7 +82,7 @@ pub enum NotTheOutput {
         /// The name of what was asked for.
         name: String,
         /// Where it does not fit, and why.
-        problems: Vec<Problem>,
+        problems: Vec<ArgumentProblem>,
     },
 }
 
@@ -93,9 +93,9 @@ impl OutputFormat {
     }
 
     /// Reads an answer as what was asked for. What the dialect made the model write besides (nulls for what is optional) is gone.
-    pub fn read(&self, reply: &Reply) -> Result<Value, NotTheOutput> {
+    pub fn read(&self, reply: &Reply) -> Result<Value, OutputError> {
         let text = reply.message.to_text();
-        let value: Value = json::from_str(text.trim()).map_err(NotTheOutput::NotJson)?;
+        let value: Value = json::from_str(text.trim()).map_err(OutputError::NotJson)?;
         let dialect = reply.message.from.as_ref().map(|from| from.dialect);
         let lowered = dialect.and_then(|dialect| lower_output(&self.schema, dialect).ok());
         let value = match lowered {
@@ -103,7 +103,7 @@ impl OutputFormat {
             None => value,
         };
         let fits = Validator::compile(&self.schema).validate(&value);
-        fits.map_err(|problems| NotTheOutput::OtherSchema { name: self.name.clone(), problems })?;
+        fits.map_err(|problems| OutputError::OtherSchema { name: self.name.clone(), problems })?;
         Ok(value)
     }
 }
@@ -123,13 +123,13 @@ impl<'a> ChatRequest<'a> {
             stop_sequences: Vec::new(),
             effort: None,
             output: None,
-            in_words: Media::NONE,
+            in_words: MediaSupport::NONE,
             extra: Map::new(),
         }
     }
 
     /// Is nothing said that a model could answer, because no turn is left of what was said? Whoever writes the messages himself knows what he says.
-    pub(super) fn is_silent(&self, speaker: &Speaker) -> bool {
+    pub(super) fn is_silent(&self, speaker: &ModelEndpoint) -> bool {
         let by_hand = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
         let is_empty = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
         let says_nothing = |message: &Message| match message {
@@ -177,7 +177,7 @@ impl<'a> ChatRequest<'a> {
 
     /// Says how hard to think.
     #[must_use]
-    pub fn with_effort(mut self, effort: Effort) -> Self {
+    pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
         self.effort = Some(effort);
         self
     }
@@ -202,11 +202,11 @@ mod tests {
 
     use super::*;
     use crate::message::{AssistantMessage, Dialect, Reasoning};
-    use crate::provider::{ErrorKind, Settings, StopReason, Usage, encode};
+    use crate::provider::{ProviderErrorKind, ProviderSettings, StopReason, Usage, encode};
 
     fn reply(text: &str, dialect: Dialect) -> Reply {
         let mut message = AssistantMessage::text(text);
-        message.from = Some(Speaker { dialect, endpoint: String::new(), model: String::new() });
+        message.from = Some(ModelEndpoint { dialect, endpoint: String::new(), model: String::new() });
         Reply {
             message,
             stop: StopReason::EndTurn,
@@ -223,8 +223,8 @@ mod tests {
         for dialect in Dialect::ALL {
             for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![thought.clone()])] {
                 let conversation = Conversation::new().with(answer);
-                let refused = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation));
-                assert_eq!(refused.err().map(|error| error.kind), Some(ErrorKind::Unusable), "{dialect}");
+                let refused = encode(&ProviderSettings::new(dialect), &ChatRequest::new("m", &conversation));
+                assert_eq!(refused.err().map(|error| error.kind), Some(ProviderErrorKind::Unusable), "{dialect}");
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ProviderError, Retries};
+use super::{ProviderError, RetryPolicy};
 
-impl Retries {
+impl RetryPolicy {
     /// The pause before a request is sent again that failed so; `None` if it is not worth it. `chance` is from 0 to 1.
     pub(super) fn pause(&self, error: &ProviderError, retried: u32, chance: f64) -> Option<Duration> {
         if retried >= self.most || !error.is_retryable() {
@@ -25,16 +25,16 @@ impl Retries {
 mod tests {
     use super::*;
     use crate::message::Dialect;
-    use crate::provider::ErrorKind;
+    use crate::provider::ProviderErrorKind;
 
-    const OURS: Retries = Retries {
+    const OURS: RetryPolicy = RetryPolicy {
         most: 8,
         first_pause: Duration::from_millis(500),
         longest_pause: Duration::from_secs(8),
         longest_wish: Duration::from_secs(60),
     };
 
-    fn trouble(kind: ErrorKind, wish: Option<Duration>) -> ProviderError {
+    fn trouble(kind: ProviderErrorKind, wish: Option<Duration>) -> ProviderError {
         let mut error = ProviderError::new(kind, Dialect::Chat, "x");
         error.retry_after = wish;
         error
@@ -42,19 +42,19 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_and_lose_up_to_a_quarter() {
-        let error = trouble(ErrorKind::Overloaded, None);
+        let error = trouble(ProviderErrorKind::Overloaded, None);
         let pauses = |chance| (0..8).map(|retried| OURS.pause(&error, retried, chance)).collect::<Vec<_>>();
         let millis = |all: [u64; 8]| all.map(|one| Some(Duration::from_millis(one))).to_vec();
         assert_eq!(pauses(0.0), millis([500, 1000, 2000, 4000, 8000, 8000, 8000, 8000]));
         assert_eq!(pauses(1.0), millis([375, 750, 1500, 3000, 6000, 6000, 6000, 6000]));
         assert_eq!(OURS.pause(&error, 8, 0.0), None);
-        let endless = Retries { most: u32::MAX, ..OURS };
+        let endless = RetryPolicy { most: u32::MAX, ..OURS };
         assert_eq!(endless.pause(&error, 4_000_000_000, 0.0), Some(OURS.longest_pause));
     }
 
     #[test]
     fn a_provider_may_ask_for_a_pause_but_not_for_any() {
-        let asked = |wish| OURS.pause(&trouble(ErrorKind::RateLimited, Some(wish)), 0, 0.5);
+        let asked = |wish| OURS.pause(&trouble(ProviderErrorKind::RateLimited, Some(wish)), 0, 0.5);
         assert_eq!(asked(Duration::ZERO), Some(Duration::ZERO));
         assert_eq!(asked(Duration::from_secs(60)), Some(Duration::from_secs(60)));
         assert_eq!(asked(Duration::from_millis(60_001)), None);
@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn what_will_not_get_better_is_not_sent_again() {
-        assert_eq!(OURS.pause(&trouble(ErrorKind::Auth, None), 0, 0.0), None);
-        let mut error = trouble(ErrorKind::Server, None);
+        assert_eq!(OURS.pause(&trouble(ProviderErrorKind::Auth, None), 0, 0.0), None);
+        let mut error = trouble(ProviderErrorKind::Server, None);
         error.should_retry = Some(false);
         assert_eq!(OURS.pause(&error, 0, 0.0), None);
     }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::{ChatRequest, Media};
-use crate::message::{Dialect, Speaker};
-use crate::secret::{self, Mask, Secret};
+use super::{ChatRequest, MediaSupport};
+use crate::message::{Dialect, ModelEndpoint};
+use crate::secret::{self, Redactor, Secret};
 
 /// Headers whose values are no secrets; others may be called anything and hold a key.
 const HARMLESS: [&str; 10] = [
@@ -25,7 +25,7 @@ const HARMLESS: [&str; 10] = [
 /// Where a provider is, who asks, and how patient we are.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Settings {
+pub struct ProviderSettings {
     /// The dialect that it speaks.
     pub dialect: Dialect,
     /// The URL that the dialect's paths are put behind.
@@ -37,9 +37,9 @@ pub struct Settings {
     /// Further headers of every request; they win over ours.
     pub headers: Vec<(String, Secret)>,
     /// How long we wait for what.
-    pub timeouts: Timeouts,
+    pub timeouts: ProviderTimeouts,
     /// How often and when a request is sent again.
-    pub retries: Retries,
+    pub retries: RetryPolicy,
     /// The proxy to go through; that of the environment where nothing is said.
     pub proxy: Proxy,
     /// Where providers of one dialect differ.
@@ -66,7 +66,7 @@ impl KeyHeader {
 /// How long we wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Timeouts {
+pub struct ProviderTimeouts {
     /// For the connection.
     pub connect: Duration,
     /// From the request to the first byte of the answer.
@@ -79,7 +79,7 @@ pub struct Timeouts {
 /// How often and when a request is sent again, before anything of its answer was handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Retries {
+pub struct RetryPolicy {
     /// How often at most.
     pub most: u32,
     /// The first pause; each one after it is twice as long.
@@ -114,7 +114,7 @@ pub struct Quirks {
     /// Gemini: results of tools may hold pictures, as from version 3 on.
     pub gemini_result_parts: Option<bool>,
     /// What no model here is shown, but told in words. What one refuses is found out without this, at the cost of a request.
-    pub in_words: Media,
+    pub in_words: MediaSupport,
     /// Chat: the limit is called `max_completion_tokens` and the system `developer`, as with OpenAI itself.
     pub chat_openai: Option<bool>,
     /// Chat: do not ask for the usage.
@@ -123,7 +123,7 @@ pub struct Quirks {
     pub most_tools: Option<usize>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ProviderSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("dialect", &self.dialect)
@@ -138,13 +138,13 @@ impl fmt::Debug for Settings {
     }
 }
 
-impl Default for Timeouts {
+impl Default for ProviderTimeouts {
     fn default() -> Self {
         Self { connect: Duration::from_secs(15), first_byte: Duration::from_secs(600), idle: Duration::from_secs(120) }
     }
 }
 
-impl Default for Retries {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             most: 2,
@@ -155,7 +155,7 @@ impl Default for Retries {
     }
 }
 
-impl Settings {
+impl ProviderSettings {
     /// The dialect's own provider, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
@@ -169,8 +169,8 @@ impl Settings {
             key: None,
             key_header,
             headers: Vec::new(),
-            timeouts: Timeouts::default(),
-            retries: Retries::default(),
+            timeouts: ProviderTimeouts::default(),
+            retries: RetryPolicy::default(),
             proxy: Proxy::Environment,
             quirks: Quirks::default(),
         }
@@ -184,7 +184,7 @@ impl Settings {
         Self::from_variables(dialect, |name| std::env::var(name).ok())
     }
 
-    /// Like [`Settings::from_env`], with an environment of the caller's.
+    /// Like [`ProviderSettings::from_env`], with an environment of the caller's.
     pub fn from_variables(dialect: Dialect, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut settings = Self::new(dialect);
         // Whoever reads a variable from a file easily gets the line break at its end, too.
@@ -232,14 +232,14 @@ impl Settings {
 
     /// Sets how long we wait for what.
     #[must_use]
-    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+    pub fn with_timeouts(mut self, timeouts: ProviderTimeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
     /// Sets how often and when a request is sent again.
     #[must_use]
-    pub fn with_retries(mut self, retries: Retries) -> Self {
+    pub fn with_retries(mut self, retries: RetryPolicy) -> Self {
         self.retries = retries;
         self
     }
@@ -259,7 +259,7 @@ impl Settings {
     }
 
     /// What is told in words in this request.
-    pub(super) fn in_words(&self, request: &ChatRequest<'_>) -> Media {
+    pub(super) fn in_words(&self, request: &ChatRequest<'_>) -> MediaSupport {
         self.quirks.in_words.and(request.in_words)
     }
 
@@ -275,8 +275,8 @@ impl Settings {
     }
 
     /// Who answers when this model is asked.
-    pub(super) fn speaker(&self, model: &str) -> Speaker {
-        Speaker { dialect: self.dialect, endpoint: self.endpoint(), model: model.to_owned() }
+    pub(super) fn speaker(&self, model: &str) -> ModelEndpoint {
+        ModelEndpoint { dialect: self.dialect, endpoint: self.endpoint(), model: model.to_owned() }
     }
 
     /// Scheme, host and port of the base URL; never credentials, nor a key in a path.
@@ -302,7 +302,7 @@ impl Settings {
     }
 
     /// Hides everything in these settings that must not be seen.
-    pub fn secrets(&self) -> Mask {
+    pub fn secrets(&self) -> Redactor {
         let is_harmless = |name: &str| HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name));
         let headers = self.headers.iter().filter(|(name, _)| !is_harmless(name));
         let headers = headers.flat_map(|(name, value)| secret::in_secret_header(name, value.expose()));
@@ -312,7 +312,7 @@ impl Settings {
         };
         let key = self.key.iter().filter(|key| !secret::is_placeholder(key, &self.base_url)).cloned();
         let all: Vec<Secret> = key.chain(headers).chain(secret::in_url(&self.base_url)).chain(proxy).collect();
-        Mask::new(&all)
+        Redactor::new(&all)
     }
 }
 
@@ -320,15 +320,15 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn from(dialect: Dialect, variables: &[(&str, &str)]) -> Settings {
+    fn from(dialect: Dialect, variables: &[(&str, &str)]) -> ProviderSettings {
         let find =
             |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
-        Settings::from_variables(dialect, find)
+        ProviderSettings::from_variables(dialect, find)
     }
 
     #[test]
     fn keys_and_addresses_come_from_the_usual_variables() {
-        let key = |settings: &Settings| settings.key.as_ref().map(|key| key.expose().to_owned());
+        let key = |settings: &ProviderSettings| settings.key.as_ref().map(|key| key.expose().to_owned());
         let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
         assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::named("x-api-key")));
         let token = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "t")]);
@@ -343,22 +343,22 @@ mod tests {
 
     #[test]
     fn a_query_of_the_base_url_stays_behind_the_path() {
-        let settings = Settings::new(Dialect::Chat).with_base_url("https://h/v1/?version=2");
+        let settings = ProviderSettings::new(Dialect::Chat).with_base_url("https://h/v1/?version=2");
         assert_eq!(settings.url("/chat"), "https://h/v1/chat?version=2");
         assert_eq!(settings.url("/chat?alt=sse"), "https://h/v1/chat?alt=sse&version=2");
     }
 
     #[test]
     fn the_endpoint_of_a_speaker_holds_no_secret() {
-        let settings = Settings::new(Dialect::Chat).with_base_url("HTTPS://ada:pass@Host:81/secret/v1?key=x");
+        let settings = ProviderSettings::new(Dialect::Chat).with_base_url("HTTPS://ada:pass@Host:81/secret/v1?key=x");
         assert_eq!(settings.speaker("m").endpoint, "https://host:81");
-        assert!(Settings::new(Dialect::Chat).is_openai());
+        assert!(ProviderSettings::new(Dialect::Chat).is_openai());
         assert!(!settings.is_openai());
     }
 
     #[test]
     fn a_header_is_hidden_whatever_its_name_unless_it_is_known_to_be_harmless() {
-        let settings = Settings::new(Dialect::Chat)
+        let settings = ProviderSettings::new(Dialect::Chat)
             .with_header("X-Team", "Scheme some-value")
             .with_header("X-Flag", "true")
             .with_header("User-Agent", "some-agent")
@@ -370,14 +370,14 @@ mod tests {
 
     #[test]
     fn a_word_that_stands_in_for_a_key_on_this_machine_is_not_hidden() {
-        let at = |url: &str| Settings::new(Dialect::Chat).with_base_url(url).with_key("ollama").secrets();
+        let at = |url: &str| ProviderSettings::new(Dialect::Chat).with_base_url(url).with_key("ollama").secrets();
         assert_eq!(at("http://127.0.0.1:11434/v1").hide("ollama run"), "ollama run");
         assert_eq!(at("https://example.com/v1").hide("ollama run"), "*** run");
     }
 
     #[test]
     fn openai_itself_is_known_by_its_host() {
-        let is_openai = |url: &str| Settings::new(Dialect::Chat).with_base_url(url).is_openai();
+        let is_openai = |url: &str| ProviderSettings::new(Dialect::Chat).with_base_url(url).is_openai();
         for url in ["https://api.openai.com/v1", "https://api.openai.com:443/v1", "https://eu.api.openai.com/v1"] {
             assert!(is_openai(url), "{url}");
         }
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn everything_that_must_not_be_seen_is_hidden() {
-        let settings = Settings::new(Dialect::Chat)
+        let settings = ProviderSettings::new(Dialect::Chat)
             .with_key("sk-12345678")
             .with_header("X-Api-Key", "other-key")
             .with_base_url("https://ada:password@host/v1?token=tok-99")

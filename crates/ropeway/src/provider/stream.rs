@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::tail::Tail;
 use super::wire::Exchanging;
 use super::{
-    Decoder, Encoded, ErrorKind, HttpRequest, Media, Provider, ProviderError, Reply, ReplyEvent, not_taken, trouble,
+    Decoder, EncodedRequest, HttpRequest, MediaSupport, Provider, ProviderError, ProviderErrorKind, Reply, ReplyEvent,
+    not_taken, trouble,
 };
 use crate::json;
 use crate::message::Dialect;
@@ -44,7 +45,11 @@ pub struct ReplyStream {
 
 impl ReplyStream {
     /// The answer to a request; `in_words` is the same request without any media, if it has some.
-    pub(super) fn new(provider: Provider, encoded: Result<Encoded, ProviderError>, in_words: Option<Encoded>) -> Self {
+    pub(super) fn new(
+        provider: Provider,
+        encoded: Result<EncodedRequest, ProviderError>,
+        in_words: Option<EncodedRequest>,
+    ) -> Self {
         let outbox = Outbox::default();
         let dialect = provider.dialect();
         let work = Work { provider, outbox: outbox.clone(), warnings: Vec::new(), held: Vec::new(), handed_on: false };
@@ -66,7 +71,7 @@ impl ReplyStream {
             }
         }
         // Only a stream that was read to its end before comes here.
-        Err(ProviderError::new(ErrorKind::Unusable, self.dialect, "the answer was read already"))
+        Err(ProviderError::new(ProviderErrorKind::Unusable, self.dialect, "the answer was read already"))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<ReplyEvent, ProviderError>>> {
@@ -138,8 +143,8 @@ struct Work {
 impl Work {
     async fn run(
         mut self,
-        encoded: Result<Encoded, ProviderError>,
-        in_words: Option<Encoded>,
+        encoded: Result<EncodedRequest, ProviderError>,
+        in_words: Option<EncodedRequest>,
     ) -> Result<Reply, ProviderError> {
         let outcome = match encoded {
             Ok(encoded) => self.answer(encoded, in_words).await,
@@ -149,12 +154,16 @@ impl Work {
     }
 
     /// Sends the request, if need be again, until there is an answer or no hope.
-    async fn answer(&mut self, mut encoded: Encoded, mut in_words: Option<Encoded>) -> Result<Reply, ProviderError> {
+    async fn answer(
+        &mut self,
+        mut encoded: EncodedRequest,
+        mut in_words: Option<EncodedRequest>,
+    ) -> Result<Reply, ProviderError> {
         for warning in std::mem::take(&mut encoded.warnings) {
             self.warn(&warning).await;
         }
         let (mut retried, mut left_out) = (0, 0);
-        let mut refused = Media::NONE;
+        let mut refused = MediaSupport::NONE;
         loop {
             let mut error = match self.attempt(&encoded).await {
                 Ok(reply) => {
@@ -188,7 +197,7 @@ impl Work {
                 let model = encoded.model();
                 refused = not_taken::not_taken(&error.message).unwrap_or_default();
                 let warning = match refused {
-                    Media::NONE => {
+                    MediaSupport::NONE => {
                         format!("what is not text was described in words to model `{model}`: {}", error.message)
                     }
                     media => format!("model `{model}` takes no {media}: what is not text was described in words"),
@@ -212,7 +221,7 @@ impl Work {
     }
 
     /// Sends the request once, and again only to hear more of the same answer.
-    async fn attempt(&mut self, encoded: &Encoded) -> Result<Reply, ProviderError> {
+    async fn attempt(&mut self, encoded: &EncodedRequest) -> Result<Reply, ProviderError> {
         self.held.clear();
         let mut decoder = encoded.decoder();
         let mut continued = None;
@@ -225,7 +234,7 @@ impl Work {
             }
         }
         let message = format!("the answer was continued {MOST_CONTINUATIONS} times and did not end");
-        Err(ProviderError::new(ErrorKind::Truncated, self.provider.dialect(), message))
+        Err(ProviderError::new(ProviderErrorKind::Truncated, self.provider.dialect(), message))
     }
 
     /// Reads one answer to its end; gives its tail.
@@ -263,17 +272,22 @@ impl Work {
                 Ok(Some(next)) => chunk = next,
                 Ok(None) => break,
                 // Everything was said: not every server closes, nor closes well.
-                Err(error) if has_stopped && matches!(error.kind, ErrorKind::Timeout | ErrorKind::Connection) => break,
-                Err(error) if error.kind == ErrorKind::Connection => {
+                Err(error)
+                    if has_stopped
+                        && matches!(error.kind, ProviderErrorKind::Timeout | ProviderErrorKind::Connection) =>
+                {
+                    break;
+                }
+                Err(error) if error.kind == ProviderErrorKind::Connection => {
                     let message = "the answer broke off".to_owned();
-                    return Err(ProviderError { kind: ErrorKind::Truncated, message, ..error });
+                    return Err(ProviderError { kind: ProviderErrorKind::Truncated, message, ..error });
                 }
                 Err(error) => return Err(error),
             }
         }
         // Not every server ends its last event; one that was cut in its middle is no event.
         match self.take(b"\n\n", &mut parser, decoder).await {
-            Err(error) if error.kind != ErrorKind::Unreadable => Err(error),
+            Err(error) if error.kind != ProviderErrorKind::Unreadable => Err(error),
             _ => Ok(tail),
         }
     }
@@ -297,8 +311,11 @@ impl Work {
                 // The longest beginning that tells an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
-                    let error =
-                        ProviderError::new(ErrorKind::Truncated, self.provider.dialect(), "the answer is empty");
+                    let error = ProviderError::new(
+                        ProviderErrorKind::Truncated,
+                        self.provider.dialect(),
+                        "the answer is empty",
+                    );
                     return Err(error);
                 }
                 _ => {}
@@ -338,7 +355,7 @@ impl Work {
     }
 
     fn unreadable(&self, message: String) -> ProviderError {
-        ProviderError::new(ErrorKind::Unreadable, self.provider.dialect(), message)
+        ProviderError::new(ProviderErrorKind::Unreadable, self.provider.dialect(), message)
     }
 
     /// Takes a piece of an answer, and hands on what it tells; did an event end in it?
@@ -375,7 +392,7 @@ impl Work {
         self.hand_on(events).await;
         let mut reply = ended.map_err(|error| match error.kind {
             // Some tell their trouble in plain JSON, behind the events.
-            ErrorKind::Truncated => tail.json().and_then(|json| self.told(&json)).unwrap_or(error),
+            ProviderErrorKind::Truncated => tail.json().and_then(|json| self.told(&json)).unwrap_or(error),
             _ => error,
         })?;
         self.outbox.put(&mut self.held).await;
@@ -410,6 +427,6 @@ impl Work {
 /// May a request be refused for the pictures, sounds or documents in it? Providers have many words for one that is broken, too
 /// large, or one too many, and a conversation that holds it would be refused for ever.
 fn may_be_for_media(error: &ProviderError) -> bool {
-    let is_no = matches!(error.kind, ErrorKind::InvalidRequest | ErrorKind::TooLarge);
+    let is_no = matches!(error.kind, ProviderErrorKind::InvalidRequest | ProviderErrorKind::TooLarge);
     error.is_media() || (is_no && error.tool.is_none() && !error.is_retryable())
 }

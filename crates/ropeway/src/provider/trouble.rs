@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value};
 
 use super::not_taken::not_taken;
-use super::{ErrorKind, ProviderError};
+use super::{ProviderError, ProviderErrorKind};
 use crate::json;
 use crate::message::Dialect;
 use crate::web::readable;
@@ -207,35 +207,37 @@ impl Said {
         self.codes.iter().any(|code| words.iter().any(|word| code.to_ascii_lowercase().contains(word)))
     }
 
-    fn kind(&self, status: Option<u16>) -> ErrorKind {
+    fn kind(&self, status: Option<u16>) -> ProviderErrorKind {
         let is_client = status.is_none_or(|status| status < 500);
         match status {
-            _ if self.has(&TOO_LONG) && status != Some(429) => ErrorKind::ContextLength,
-            _ if self.has(&NOTHING_LEFT) => ErrorKind::Quota,
-            Some(401 | 403) => ErrorKind::Auth,
-            _ if is_client && self.is_called(&WRONG_KEY) => ErrorKind::Auth,
-            Some(402) => ErrorKind::Quota,
-            Some(413) => ErrorKind::TooLarge,
-            Some(429) => ErrorKind::RateLimited,
-            Some(503 | 529) => ErrorKind::Overloaded,
-            _ if not_taken(&self.message).is_some() => ErrorKind::Media,
-            _ if self.has(&BAD_MEDIA) => ErrorKind::InvalidRequest,
-            _ if self.is_called(&TOO_LARGE) => ErrorKind::TooLarge,
-            _ if self.is_called(&TOO_FAST) => ErrorKind::RateLimited,
-            _ if self.is_called(&TOO_MUCH) || (!is_client && self.has(&TOO_MUCH)) => ErrorKind::Overloaded,
-            Some(404) => ErrorKind::NotFound,
-            _ if is_client && self.is_called(&NOT_THERE) => ErrorKind::NotFound,
-            Some(408 | 504) => ErrorKind::Timeout,
-            Some(400..500) => ErrorKind::InvalidRequest,
-            _ if self.is_called(&["invalid", "bad_request", "failed_precondition"]) => ErrorKind::InvalidRequest,
-            _ => ErrorKind::Server,
+            _ if self.has(&TOO_LONG) && status != Some(429) => ProviderErrorKind::ContextLength,
+            _ if self.has(&NOTHING_LEFT) => ProviderErrorKind::Quota,
+            Some(401 | 403) => ProviderErrorKind::Auth,
+            _ if is_client && self.is_called(&WRONG_KEY) => ProviderErrorKind::Auth,
+            Some(402) => ProviderErrorKind::Quota,
+            Some(413) => ProviderErrorKind::TooLarge,
+            Some(429) => ProviderErrorKind::RateLimited,
+            Some(503 | 529) => ProviderErrorKind::Overloaded,
+            _ if not_taken(&self.message).is_some() => ProviderErrorKind::Media,
+            _ if self.has(&BAD_MEDIA) => ProviderErrorKind::InvalidRequest,
+            _ if self.is_called(&TOO_LARGE) => ProviderErrorKind::TooLarge,
+            _ if self.is_called(&TOO_FAST) => ProviderErrorKind::RateLimited,
+            _ if self.is_called(&TOO_MUCH) || (!is_client && self.has(&TOO_MUCH)) => ProviderErrorKind::Overloaded,
+            Some(404) => ProviderErrorKind::NotFound,
+            _ if is_client && self.is_called(&NOT_THERE) => ProviderErrorKind::NotFound,
+            Some(408 | 504) => ProviderErrorKind::Timeout,
+            Some(400..500) => ProviderErrorKind::InvalidRequest,
+            _ if self.is_called(&["invalid", "bad_request", "failed_precondition"]) => {
+                ProviderErrorKind::InvalidRequest
+            }
+            _ => ProviderErrorKind::Server,
         }
     }
 
     fn error(self, dialect: Dialect, status: Option<u16>, message: String) -> ProviderError {
         let kind = self.kind(status);
         let mut error = ProviderError::new(kind, dialect, message);
-        if kind == ErrorKind::InvalidRequest {
+        if kind == ProviderErrorKind::InvalidRequest {
             error.tool = tool(dialect, &self.field).or_else(|| tool(dialect, &self.message));
         }
         error.code = self.codes.into_iter().next();
@@ -284,13 +286,13 @@ mod tests {
         in_reply(Dialect::Chat, status, &header, body.as_bytes(), now)
     }
 
-    fn kind(status: u16, body: Value) -> ErrorKind {
+    fn kind(status: u16, body: Value) -> ProviderErrorKind {
         refusal(status, &[], &body.to_string()).kind
     }
 
     #[test]
     fn the_status_says_what_kind_of_trouble_it_is_when_there_are_no_words() {
-        use ErrorKind::*;
+        use ProviderErrorKind::*;
         for (status, expected, retryable) in [
             (400, InvalidRequest, false),
             (401, Auth, false),
@@ -323,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_words_of_a_provider_say_more_than_its_status() {
-        use ErrorKind::*;
+        use ProviderErrorKind::*;
         let anthropic =
             |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
         let openai = |code: &str, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
@@ -452,7 +454,7 @@ mod tests {
 
     #[test]
     fn an_error_in_mid_stream_is_of_the_same_kinds() {
-        use ErrorKind::*;
+        use ProviderErrorKind::*;
         for (expected, frame) in [
             (Overloaded, json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})),
             (RateLimited, json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow", "param": null})),

@@ -9,10 +9,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::record::Tap;
 use super::replay::{Player, Replayed};
-use super::{Ending, ErrorKind, HttpRequest, Provider, ProviderError, Proxy, Recording, Settings, trouble};
+use super::{
+    ExchangeEnd, HttpRequest, Provider, ProviderError, ProviderErrorKind, ProviderSettings, Proxy, Recording, trouble,
+};
 use crate::duration::format_duration;
 use crate::message::Dialect;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::BoxError;
 use crate::web::{self, Broken};
 
@@ -40,7 +42,7 @@ pub(super) enum Wire {
 
 impl Wire {
     /// A wire to the provider of the settings.
-    pub(super) fn open(settings: &Settings) -> Result<Self, ProviderError> {
+    pub(super) fn open(settings: &ProviderSettings) -> Result<Self, ProviderError> {
         let dialect = settings.dialect;
         let url = url(&settings.base_url, dialect)?;
         for (name, value) in &settings.headers {
@@ -67,7 +69,7 @@ impl Wire {
 
 fn unusable(dialect: Dialect, what: &str, source: BoxError) -> ProviderError {
     let message = format!("{what} cannot be used");
-    ProviderError { source: Some(source), ..ProviderError::new(ErrorKind::Unusable, dialect, message) }
+    ProviderError { source: Some(source), ..ProviderError::new(ProviderErrorKind::Unusable, dialect, message) }
 }
 
 fn url(text: &str, dialect: Dialect) -> Result<Url, ProviderError> {
@@ -101,7 +103,7 @@ impl Head {
 /// One exchange as it goes on, watched by the clocks and by the recorder.
 pub(super) struct Exchanging {
     dialect: Dialect,
-    mask: Mask,
+    mask: Redactor,
     head: Head,
     body: Body,
     tap: Option<Tap>,
@@ -129,12 +131,14 @@ impl Provider {
         let deadline = Instant::now() + given.min(FOREVER);
         let sent = match timeout_at(deadline, self.pass_on(request)).await {
             Ok(sent) => sent,
-            Err(_) => Err(self
-                .trouble(ErrorKind::Timeout, format!("the provider did not answer within {}", format_duration(given)))),
+            Err(_) => Err(self.trouble(
+                ProviderErrorKind::Timeout,
+                format!("the provider did not answer within {}", format_duration(given)),
+            )),
         };
         let (head, body) = sent.inspect_err(|error| {
             if let Some(tap) = &mut tap {
-                tap.end(Ending::failed(error));
+                tap.end(ExchangeEnd::failed(error));
             }
         })?;
         if let Some(tap) = &mut tap {
@@ -177,7 +181,7 @@ impl Provider {
         if error.is_connect() && error.is_timeout() {
             let given = self.settings.timeouts.connect;
             return self.trouble(
-                ErrorKind::Timeout,
+                ProviderErrorKind::Timeout,
                 format!("the provider could not be reached within {}", format_duration(given)),
             );
         }
@@ -188,20 +192,20 @@ impl Provider {
         broken(error, message, self.dialect(), &self.mask)
     }
 
-    fn trouble(&self, kind: ErrorKind, message: String) -> ProviderError {
+    fn trouble(&self, kind: ProviderErrorKind, message: String) -> ProviderError {
         ProviderError::new(kind, self.dialect(), message)
     }
 }
 
-fn broken(error: reqwest::Error, message: &str, dialect: Dialect, mask: &Mask) -> ProviderError {
+fn broken(error: reqwest::Error, message: &str, dialect: Dialect, mask: &Redactor) -> ProviderError {
     let trouble = |message: &str, source| ProviderError {
         source: Some(source),
-        ..ProviderError::new(ErrorKind::Connection, dialect, message)
+        ..ProviderError::new(ProviderErrorKind::Connection, dialect, message)
     };
     match Broken::of(error, mask) {
         // A certificate does not get better.
         Broken::Tls { trouble: tls, source } => ProviderError {
-            should_retry: (tls != web::TlsTrouble::Other).then_some(false),
+            should_retry: (tls != web::TlsError::Other).then_some(false),
             ..trouble("no secure connection to the provider could be made", source)
         },
         Broken::Other(source) => trouble(message, source),
@@ -240,12 +244,13 @@ impl Exchanging {
                 timeout(pause, next).await.map_err(|_| late())
             }
         };
-        let next = in_time.unwrap_or_else(|late| Err(ProviderError::new(ErrorKind::Timeout, self.dialect, late)));
+        let next =
+            in_time.unwrap_or_else(|late| Err(ProviderError::new(ProviderErrorKind::Timeout, self.dialect, late)));
         if let Some(tap) = &mut self.tap {
             match &next {
                 Ok(Some(chunk)) => tap.chunk(chunk),
-                Ok(None) => tap.end(Ending::Whole),
-                Err(error) => tap.end(Ending::failed(error)),
+                Ok(None) => tap.end(ExchangeEnd::Whole),
+                Err(error) => tap.end(ExchangeEnd::failed(error)),
             }
         }
         next
@@ -296,7 +301,7 @@ impl Exchanging {
         if (300..400).contains(&self.head.status) {
             let to = self.head.header("location").map(|to| format!(" to `{}`", self.mask.hide(to))).unwrap_or_default();
             let message = format!("the address of the provider is a redirect{to}, which is not followed");
-            let error = ProviderError::new(ErrorKind::NotFound, self.dialect, message);
+            let error = ProviderError::new(ProviderErrorKind::NotFound, self.dialect, message);
             return ProviderError { status: Some(self.head.status), ..error };
         }
         let header = |name: &str| self.head.header(name).map(str::to_owned);
@@ -312,7 +317,7 @@ impl Exchanging {
 }
 
 impl Body {
-    async fn next(&mut self, dialect: Dialect, mask: &Mask) -> Result<Option<Bytes>, ProviderError> {
+    async fn next(&mut self, dialect: Dialect, mask: &Redactor) -> Result<Option<Bytes>, ProviderError> {
         match self {
             Self::Socket(response) => {
                 let broken = |error| broken(error, "the connection to the provider broke", dialect, mask);

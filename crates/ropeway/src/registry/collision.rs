@@ -17,13 +17,13 @@ pub struct Collision {
     /// Where the other one comes from.
     pub other: Origin,
     /// What became of the other one.
-    pub fate: Fate,
+    pub fate: CollisionOutcome,
 }
 
 /// What became of the tool that did not get the name that it wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum CollisionOutcome {
     /// It cannot be called.
     Dropped,
     /// It has another name.
@@ -35,9 +35,9 @@ impl fmt::Display for Collision {
         let Self { name, kept, other, fate } = self;
         write!(f, "{} and {} have the same name `{}`: ", Whose(kept), Whose(other), bare(name))?;
         match fate {
-            Fate::Dropped if kept == other => f.write_str("only one of them can be called"),
-            Fate::Dropped => write!(f, "only {} can be called", Whose(kept)),
-            Fate::Renamed(new) => write!(f, "{} is called `{}` instead", Whose(other), bare(new)),
+            CollisionOutcome::Dropped if kept == other => f.write_str("only one of them can be called"),
+            CollisionOutcome::Dropped => write!(f, "only {} can be called", Whose(kept)),
+            CollisionOutcome::Renamed(new) => write!(f, "{} is called `{}` instead", Whose(other), bare(new)),
         }
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         Origin::Server { server: server.into(), tool: "go".into() }
     }
 
-    fn collision(kept: Origin, other: Origin, fate: Fate) -> Collision {
+    fn collision(kept: Origin, other: Origin, fate: CollisionOutcome) -> Collision {
         Collision { name: "x".to_owned(), kept, other, fate }
     }
 
@@ -77,17 +77,17 @@ mod tests {
     fn a_collision_names_both_servers_and_says_what_was_done() {
         let sentences = [
             (
-                collision(of("a"), of("b"), Fate::Dropped),
+                collision(of("a"), of("b"), CollisionOutcome::Dropped),
                 "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: only tool `go` of server `a` \
                  can be called",
             ),
             (
-                collision(of("a"), of("b"), Fate::Renamed("x_2".to_owned())),
+                collision(of("a"), of("b"), CollisionOutcome::Renamed("x_2".to_owned())),
                 "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: tool `go` of server `b` is \
                  called `x_2` instead",
             ),
             (
-                collision(Origin::Local, Origin::Local, Fate::Dropped),
+                collision(Origin::Local, Origin::Local, CollisionOutcome::Dropped),
                 "a local tool and a local tool have the same name `x`: only one of them can be called",
             ),
         ];
@@ -96,7 +96,7 @@ mod tests {
         }
         let prefixed = Collision {
             name: "mcp_a_x".to_owned(),
-            ..collision(of("a"), of("b"), Fate::Renamed("mcp_a_x_2".to_owned()))
+            ..collision(of("a"), of("b"), CollisionOutcome::Renamed("mcp_a_x_2".to_owned()))
         };
         let words = prefixed.to_string();
         assert!(words.contains("`a_x`") && words.contains("`a_x_2`") && !words.contains("mcp_"), "{words}");
@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn a_collision_is_a_record() {
         assert_eq!(
-            serde_json::to_value(collision(of("a"), Origin::Local, Fate::Renamed("x_2".to_owned()))).expect("JSON"),
+            serde_json::to_value(collision(of("a"), Origin::Local, CollisionOutcome::Renamed("x_2".to_owned())))
+                .expect("JSON"),
             json!({"name": "x", "kept": {"server": "a", "tool": "go"}, "other": "local", "fate": {"renamed": "x_2"}})
         );
     }

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ShapeError;
+use super::ToolShapeError;
 use crate::config::Glob;
 use crate::tool::{Origin, ToolDefinition};
 
 /// A pattern over a server's own names for its tools.
-pub(super) fn glob(pattern: &str) -> Result<Glob, ShapeError> {
-    Glob::new(pattern).map_err(|source| ShapeError::Glob { pattern: pattern.to_owned(), source: source.into() })
+pub(super) fn glob(pattern: &str) -> Result<Glob, ToolShapeError> {
+    Glob::new(pattern).map_err(|source| ToolShapeError::Glob { pattern: pattern.to_owned(), source: source.into() })
 }
 
 /// Says of a tool whether it is wanted.
@@ -17,7 +17,7 @@ pub(crate) type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
 /// Which tools of a server are wanted: globs over the server's own names, and predicates.
 #[derive(Clone, Default)]
-pub struct Filter {
+pub struct ToolFilter {
     /// All are allowed when empty.
     allow: Vec<Glob>,
     /// A tool must match one glob of each.
@@ -26,15 +26,15 @@ pub struct Filter {
     predicates: Vec<Predicate>,
 }
 
-impl Filter {
+impl ToolFilter {
     /// Wants what matches one of `allow`, or anything when that is empty, and none of `deny`.
-    pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ShapeError> {
+    pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ToolShapeError> {
         let globs = |patterns: &[String]| patterns.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>();
         Ok(Self { allow: globs(allow)?, allowlists: Vec::new(), deny: globs(deny)?, predicates: Vec::new() })
     }
 
     /// Wants only what also matches one of these globs; nothing if there are none.
-    pub fn with_allowlist(mut self, globs: &[String]) -> Result<Self, ShapeError> {
+    pub fn with_allowlist(mut self, globs: &[String]) -> Result<Self, ToolShapeError> {
         self.allowlists.push(globs.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>()?);
         Ok(self)
     }
@@ -64,7 +64,7 @@ impl Filter {
     }
 }
 
-impl fmt::Debug for Filter {
+impl fmt::Debug for ToolFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { allow, allowlists, deny, predicates } = self;
         let mut debug = f.debug_struct("Filter");
@@ -93,7 +93,7 @@ mod tests {
 
     fn wanted(allow: &[&str], deny: &[&str]) -> Vec<&'static str> {
         let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let filter = Filter::new(&owned(allow), &owned(deny)).expect("globs");
+        let filter = ToolFilter::new(&owned(allow), &owned(deny)).expect("globs");
         NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect()
     }
 
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn a_tool_must_match_every_allowlist_and_an_empty_one_wants_nothing() {
         let list = |globs: &[&str]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let wanted = |filter: &Filter| {
+        let wanted = |filter: &ToolFilter| {
             NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect::<Vec<_>>()
         };
-        let filter = Filter::new(&list(&["*_file"]), &[]).expect("globs");
+        let filter = ToolFilter::new(&list(&["*_file"]), &[]).expect("globs");
         let both = filter.clone().with_allowlist(&list(&["read*", "Delete"])).expect("globs");
         assert_eq!(wanted(&both), ["read_file"]);
         assert_eq!(wanted(&both.with_allowlist(&list(&["write*"])).expect("globs")), [""; 0]);
@@ -128,14 +128,14 @@ mod tests {
     fn the_servers_own_name_counts_and_a_predicate_sees_the_whole_definition() {
         let mut definition = ToolDefinition::new("mcp_web_look").with_description("old");
         definition.origin = Origin::Server { server: "web".into(), tool: "look".into() };
-        let filter = Filter::new(&["look".to_owned()], &[]).expect("globs");
+        let filter = ToolFilter::new(&["look".to_owned()], &[]).expect("globs");
         assert!(filter.wants(&definition));
         assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).wants(&definition));
     }
 
     #[test]
     fn what_is_no_glob_is_named() {
-        let error = Filter::new(&[], &["fine*".to_owned(), "[a".to_owned()]).expect_err("no glob");
+        let error = ToolFilter::new(&[], &["fine*".to_owned(), "[a".to_owned()]).expect_err("no glob");
         assert_eq!(error.to_string(), "`[a` is not a glob");
         assert_eq!(
             std::error::Error::source(&error).map(ToString::to_string).as_deref(),

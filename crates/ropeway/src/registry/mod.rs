@@ -18,21 +18,21 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub use self::collision::{Collision, Fate};
-pub use self::filter::Filter;
+pub use self::collision::{Collision, CollisionOutcome};
 pub(crate) use self::filter::Predicate;
+pub use self::filter::ToolFilter;
 use self::filter::own_name;
-pub use self::search::Hit;
 use self::search::Index;
-pub use self::selection::Selection;
-pub use self::shape::{Shape, ShapeError};
+pub use self::search::SearchHit;
+pub use self::selection::SelectedTools;
+pub use self::shape::{ToolShape, ToolShapeError};
 pub use self::source::{ContextItem, ContextKind, ContextSource, ToolSource};
-pub use self::transform::{Describe, HideArguments, Prefix, PresetArguments, ProviderOptions, Rename, Transformer};
-pub use self::verdict::{Outcome, Verdict};
+pub use self::transform::{Describe, HideArguments, PrefixName, PresetArguments, ProviderOptions, Rename, Transformer};
+pub use self::verdict::{ServerState, ServerStatus};
 use crate::checked::CheckedTool;
-use crate::config::Collisions;
+use crate::config::CollisionPolicy;
 use crate::envelope::Envelope;
-use crate::lowering::{self, Lower, Lowered};
+use crate::lowering::{self, Lower, LoweredTools};
 use crate::message::Dialect;
 use crate::message::{CallArguments, ToolCall, ToolResult};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
@@ -60,7 +60,10 @@ impl Registry {
     ///
     /// The policy is for tools of different servers. Those of one server are all kept: names that became the same only
     /// by being made legal get a hash each.
-    pub fn assemble(groups: impl IntoIterator<Item = Vec<CheckedTool>>, policy: Collisions) -> (Self, Vec<Collision>) {
+    pub fn assemble(
+        groups: impl IntoIterator<Item = Vec<CheckedTool>>,
+        policy: CollisionPolicy,
+    ) -> (Self, Vec<Collision>) {
         let mut inner = Inner::default();
         let mut collisions = Vec::new();
         for mut group in groups {
@@ -75,7 +78,7 @@ impl Registry {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
         inner.lowered = lowering::Cache::default();
-        inner.add(CheckedTool::new(tool), Collisions::LastWins)
+        inner.add(CheckedTool::new(tool), CollisionPolicy::LastWins)
     }
 
     /// Is it the same value, not only one with equal tools?
@@ -191,10 +194,10 @@ impl Registry {
     }
 
     /// The tools that these words may mean, the best first.
-    pub fn search(&self, words: &str, limit: usize) -> Vec<Hit<'_>> {
+    pub fn search(&self, words: &str, limit: usize) -> Vec<SearchHit<'_>> {
         let index = self.0.index.get_or_init(|| Arc::new(Index::new(self.definitions())));
         let ranked = index.search(words, limit).into_iter();
-        ranked.map(|(at, score)| Hit { tool: &self.0.tools[at], score }).collect()
+        ranked.map(|(at, score)| SearchHit { tool: &self.0.tools[at], score }).collect()
     }
 }
 
@@ -204,7 +207,7 @@ impl Inner {
         self.tools.push(tool);
     }
 
-    fn add(&mut self, tool: CheckedTool, policy: Collisions) -> Option<Collision> {
+    fn add(&mut self, tool: CheckedTool, policy: CollisionPolicy) -> Option<Collision> {
         let name = &tool.definition().name;
         let Some(&at) = self.by_name.get(name) else {
             self.push(tool);
@@ -212,19 +215,19 @@ impl Inner {
         };
         let name = name.clone();
         let [old, new] = [&self.tools[at], &tool].map(|tool| tool.definition().origin.clone());
-        let policy = if are_siblings(&old, &new) { Collisions::Suffix } else { policy };
+        let policy = if are_siblings(&old, &new) { CollisionPolicy::Suffix } else { policy };
         let (kept, other, fate) = match policy {
-            Collisions::LastWins => {
+            CollisionPolicy::LastWins => {
                 self.tools[at] = tool;
-                (new, old, Fate::Dropped)
+                (new, old, CollisionOutcome::Dropped)
             }
-            Collisions::Error => (old, new, Fate::Dropped),
-            Collisions::Suffix => {
+            CollisionPolicy::Error => (old, new, CollisionOutcome::Dropped),
+            CollisionPolicy::Suffix => {
                 let mut names = (2..).map(|number| naming::numbered(&name, number));
                 // There are more numbers than tools.
                 let free = names.find(|name| !self.by_name.contains_key(name))?;
                 self.push(tool.renamed(&free));
-                (old, new, Fate::Renamed(free))
+                (old, new, CollisionOutcome::Renamed(free))
             }
         };
         Some(Collision { name, kept, other, fate })
@@ -264,7 +267,7 @@ fn server_of(tool: &CheckedTool) -> Option<&Alias> {
 }
 
 impl Lower for Registry {
-    fn lowered(&self, dialect: Dialect) -> Arc<Lowered> {
+    fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
         self.0.lowered.get(dialect, || lowering::lower(self.definitions(), dialect))
     }
 }

@@ -29,7 +29,7 @@ const MAX_WORDS: usize = 64;
 /// A tool that was found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Hit<'a> {
+pub struct SearchHit<'a> {
     /// The tool.
     pub tool: &'a CheckedTool,
     /// How well it fits; only to be compared with others of the same search.

@@ -4,28 +4,28 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::filter::Predicate;
-use super::{ContextItem, ContextSource, Registry, ToolSource, Verdict};
+use super::{ContextItem, ContextSource, Registry, ServerStatus, ToolSource};
 use crate::tool::{BoxFuture, ToolDefinition};
 
 /// Some tools of a source, for an agent that is not to have all of them.
 ///
 /// What the source tells of its servers, and before a conversation, is told in full. As long as the source gives the same
 /// registry, so does the selection.
-pub struct Selection<S> {
+pub struct SelectedTools<S> {
     source: S,
     wants: Predicate,
     /// The last registry of the source, and what was chosen of it.
     made: Mutex<Option<(Registry, Registry)>>,
 }
 
-impl<S> Selection<S> {
+impl<S> SelectedTools<S> {
     /// Of a source only those tools that are wanted, by what a model is told of them.
     pub fn new(source: S, wants: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         Self { source, wants: Arc::new(wants), made: Mutex::default() }
     }
 }
 
-impl<S: ToolSource> ToolSource for Selection<S> {
+impl<S: ToolSource> ToolSource for SelectedTools<S> {
     fn registry(&self) -> Registry {
         let all = self.source.registry();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ impl<S: ToolSource> ToolSource for Selection<S> {
         chosen
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<ServerStatus> {
         self.source.verdicts()
     }
 
@@ -48,13 +48,13 @@ impl<S: ToolSource> ToolSource for Selection<S> {
     }
 }
 
-impl<S: ContextSource> ContextSource for Selection<S> {
+impl<S: ContextSource> ContextSource for SelectedTools<S> {
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
         self.source.context()
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Selection<S> {
+impl<S: fmt::Debug> fmt::Debug for SelectedTools<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Selection").field("source", &self.source).finish_non_exhaustive()
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::filter::{glob, own_name};
 use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
-use super::{Filter, Transformer, naming, visible};
+use super::{ToolFilter, Transformer, naming, visible};
 use crate::checked::{self, CheckedTool};
-use crate::config::{Glob, PREFIX, ServerEntry, Settings, ToolOverride};
+use crate::config::{Glob, PREFIX, ServerEntry, ServerSettings, ToolOverride};
 use crate::tool::{
     Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
     ToolOutput, is_same,
@@ -17,7 +17,7 @@ use crate::tool::{
 /// Why the settings of a server's tools cannot be followed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ShapeError {
+pub enum ToolShapeError {
     /// A pattern is not one.
     #[error("`{pattern}` is not a glob")]
     Glob {
@@ -34,9 +34,9 @@ pub enum ShapeError {
 /// The filter is asked first. Then the transformers change the tool, those of the settings before those of the code,
 /// each in the order in which they were given; last come the server's prefixes, and the name is made legal.
 #[derive(Clone)]
-pub struct Shape {
+pub struct ToolShape {
     alias: Alias,
-    filter: Filter,
+    filter: ToolFilter,
     /// Each with the pattern of the names that it is for; all when there is none.
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
@@ -46,9 +46,9 @@ pub struct Shape {
     endpoint: Option<Digest>,
 }
 
-impl Shape {
+impl ToolShape {
     /// What the settings of a server say.
-    pub fn new(entry: &ServerEntry) -> Result<Self, ShapeError> {
+    pub fn new(entry: &ServerEntry) -> Result<Self, ToolShapeError> {
         let mut transformers = Vec::new();
         for (pattern, change) in &entry.tools.overrides {
             let glob = glob(pattern)?;
@@ -62,7 +62,7 @@ impl Shape {
                 .tools
                 .allowlists
                 .iter()
-                .try_fold(Filter::new(&entry.tools.allow, &entry.tools.deny)?, |filter, globs| {
+                .try_fold(ToolFilter::new(&entry.tools.allow, &entry.tools.deny)?, |filter, globs| {
                     filter.with_allowlist(globs)
                 })?,
             transformers,
@@ -70,8 +70,8 @@ impl Shape {
             description_prefix: entry.description_prefix.as_ref().map(describe),
             trust_hints: entry.trust_hints,
             endpoint: match &entry.settings {
-                Settings::Known(config) => Some(config.endpoint()),
-                Settings::Missing { .. } | Settings::Invalid { .. } => None,
+                ServerSettings::Known(config) => Some(config.endpoint()),
+                ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
             },
         })
     }
@@ -80,7 +80,7 @@ impl Shape {
     pub fn plain(server: impl Into<Alias>) -> Self {
         Self {
             alias: server.into(),
-            filter: Filter::default(),
+            filter: ToolFilter::default(),
             transformers: Vec::new(),
             prefix: PREFIX.to_owned(),
             description_prefix: None,
@@ -135,7 +135,7 @@ impl Shape {
         mut self,
         pattern: &str,
         transformer: Arc<dyn Transformer>,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, ToolShapeError> {
         self.transformers.push((Some(glob(pattern)?), transformer));
         Ok(self)
     }
@@ -207,7 +207,7 @@ impl Shape {
     }
 }
 
-impl fmt::Debug for Shape {
+impl fmt::Debug for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Shape");
         debug.field("alias", &self.alias).field("filter", &self.filter).field("prefix", &self.prefix);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Registry, Verdict};
+use super::{Registry, ServerStatus};
 use crate::content::ContentPart;
 use crate::tool::{Alias, BoxFuture};
 
@@ -12,7 +12,7 @@ pub trait ToolSource: Send + Sync {
     fn registry(&self) -> Registry;
 
     /// How each server behind the tools stands.
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<ServerStatus> {
         Vec::new()
     }
 
@@ -83,7 +83,7 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
         (**self).registry()
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<ServerStatus> {
         (**self).verdicts()
     }
 

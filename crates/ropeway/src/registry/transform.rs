@@ -27,16 +27,16 @@ impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer 
 
 /// Puts something before the name.
 #[derive(Clone, Debug)]
-pub struct Prefix(String);
+pub struct PrefixName(String);
 
-impl Prefix {
+impl PrefixName {
     /// Puts `prefix` before the name.
     pub fn new(prefix: impl Into<String>) -> Self {
         Self(prefix.into())
     }
 }
 
-impl Transformer for Prefix {
+impl Transformer for PrefixName {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
         definition.name.insert_str(0, &self.0);
         Some(definition)
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn names_are_prefixed_and_replaced() {
-        assert_eq!(Prefix::new("web-").transform(look()).map(|tool| tool.name).as_deref(), Some("web-look"));
+        assert_eq!(PrefixName::new("web-").transform(look()).map(|tool| tool.name).as_deref(), Some("web-look"));
         assert_eq!(Rename::to("see").transform(look()).map(|tool| tool.name).as_deref(), Some("see"));
     }
 

@@ -8,12 +8,12 @@ use crate::tool::Alias;
 
 /// How one server stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct ServerStatus {
     /// The server.
     pub server: Alias,
     /// How it stands.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: ServerState,
     /// What else is to be known, such as that its tool list has reached a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -26,7 +26,7 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ServerState {
     /// It is connected.
     Ready {
         /// How many of its tools are listed.
@@ -72,9 +72,9 @@ pub enum Outcome {
     Disabled,
 }
 
-impl Verdict {
+impl ServerStatus {
     /// A server and how it stands.
-    pub fn new(server: impl Into<Alias>, outcome: Outcome) -> Self {
+    pub fn new(server: impl Into<Alias>, outcome: ServerState) -> Self {
         Self { server: server.into(), outcome, note: None, required: false }
     }
 
@@ -95,22 +95,22 @@ impl Verdict {
     /// Returns whether the server is wanted and cannot be used: it is neither connected nor remembered nor switched off.
     pub fn is_missing(&self) -> bool {
         match &self.outcome {
-            Outcome::Ready { .. }
-            | Outcome::Cached { .. }
-            | Outcome::FilteredToZero { .. }
-            | Outcome::Hidden { .. }
-            | Outcome::Disabled => false,
-            Outcome::NotStarted
-            | Outcome::Connecting
-            | Outcome::NeedsAuth
-            | Outcome::Down { .. }
-            | Outcome::Skipped { .. }
-            | Outcome::Invalid { .. } => true,
+            ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. }
+            | ServerState::Disabled => false,
+            ServerState::NotStarted
+            | ServerState::Connecting
+            | ServerState::NeedsAuth
+            | ServerState::Down { .. }
+            | ServerState::Skipped { .. }
+            | ServerState::Invalid { .. } => true,
         }
     }
 }
 
-impl Outcome {
+impl ServerState {
     /// How many tools a server that is there, or remembered, has listed. One that is coming back may have some all the same.
     pub fn tools(&self) -> usize {
         match self {
@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "server `{}` {}", self.server, self.outcome)?;
         match &self.note {
@@ -130,7 +130,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready { tools } => write!(f, "is ready with {}", Tools(*tools)),
@@ -177,36 +177,41 @@ mod tests {
     #[test]
     fn a_verdict_is_one_flat_record() {
         let records = [
-            (Outcome::Ready { tools: 3 }, json!({"server": "web", "outcome": "ready", "tools": 3})),
-            (Outcome::NeedsAuth, json!({"server": "web", "outcome": "needs_auth"})),
-            (Outcome::Down { cause: "x".into() }, json!({"server": "web", "outcome": "down", "cause": "x"})),
-            (Outcome::FilteredToZero { of: 4 }, json!({"server": "web", "outcome": "filtered_to_zero", "of": 4})),
+            (ServerState::Ready { tools: 3 }, json!({"server": "web", "outcome": "ready", "tools": 3})),
+            (ServerState::NeedsAuth, json!({"server": "web", "outcome": "needs_auth"})),
+            (ServerState::Down { cause: "x".into() }, json!({"server": "web", "outcome": "down", "cause": "x"})),
+            (ServerState::FilteredToZero { of: 4 }, json!({"server": "web", "outcome": "filtered_to_zero", "of": 4})),
         ];
         for (outcome, record) in records {
-            assert_eq!(serde_json::to_value(Verdict::new("web", outcome)).expect("JSON"), record);
+            assert_eq!(serde_json::to_value(ServerStatus::new("web", outcome)).expect("JSON"), record);
         }
     }
 
     #[test]
     fn a_verdict_reads_as_a_sentence() {
-        let secrets = |names: &[&str]| Outcome::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        let secrets =
+            |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         let sentences = [
-            (Outcome::Ready { tools: 1 }, "server `web` is ready with 1 tool"),
-            (Outcome::Ready { tools: 0 }, "server `web` is ready with no tools"),
-            (Outcome::Cached { tools: 2 }, "server `web` is not connected yet; 2 tools remembered"),
+            (ServerState::Ready { tools: 1 }, "server `web` is ready with 1 tool"),
+            (ServerState::Ready { tools: 0 }, "server `web` is ready with no tools"),
+            (ServerState::Cached { tools: 2 }, "server `web` is not connected yet; 2 tools remembered"),
             (secrets(&["A"]), "server `web` is skipped: `A` is not set"),
             (secrets(&["A", "B"]), "server `web` is skipped: `A`, `B` are not set"),
-            (Outcome::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
-            (Outcome::Hidden { of: 1 }, "server `web` is ready, but 1 tool is hidden until `ropeway lock` accepts it"),
+            (ServerState::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
             (
-                Outcome::Hidden { of: 2 },
+                ServerState::Hidden { of: 1 },
+                "server `web` is ready, but 1 tool is hidden until `ropeway lock` accepts it",
+            ),
+            (
+                ServerState::Hidden { of: 2 },
                 "server `web` is ready, but 2 tools are hidden until `ropeway lock` accepts them",
             ),
         ];
         for (outcome, sentence) in sentences {
-            assert_eq!(Verdict::new("web", outcome).to_string(), sentence);
+            assert_eq!(ServerStatus::new("web", outcome).to_string(), sentence);
         }
-        let noted = Verdict::new("web", Outcome::Ready { tools: 2 }).with_note(Some("the rest is left out".into()));
+        let noted =
+            ServerStatus::new("web", ServerState::Ready { tools: 2 }).with_note(Some("the rest is left out".into()));
         assert_eq!(noted.to_string(), "server `web` is ready with 2 tools; the rest is left out");
     }
 }

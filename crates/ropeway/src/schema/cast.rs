@@ -12,7 +12,7 @@ use super::pointer;
 use super::reason;
 use super::validator::dialect;
 use crate::json;
-use crate::tool::Problem;
+use crate::tool::ArgumentProblem;
 
 /// How often a part of the value may be held against a part of the schema.
 const MAX_STEPS: usize = 500_000;
@@ -33,26 +33,26 @@ pub struct Cast<'v> {
     /// The value: borrowed where nothing had to be changed.
     pub value: Cow<'v, Value>,
     /// What was changed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ValueChange>,
     /// What does not fit the schema and could not be changed; it stays as it came.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ArgumentProblem>,
 }
 
 /// One thing that a cast has changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct ValueChange {
     /// Where, as a JSON Pointer.
     pub path: String,
     /// What was done there.
     #[serde(flatten)]
-    pub edit: Edit,
+    pub edit: ValueEdit,
 }
 
 /// What a cast does to a part of a value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "edit", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Edit {
+pub enum ValueEdit {
     /// It was missing and has its default now.
     Filled,
     /// It has another type now.
@@ -104,15 +104,15 @@ struct Pass<'s> {
     references: HashMap<&'s str, Option<&'s Value>>,
     steps: usize,
     path: String,
-    changes: Vec<Change>,
-    warnings: Vec<Problem>,
+    changes: Vec<ValueChange>,
+    warnings: Vec<ArgumentProblem>,
     warned: usize,
 }
 
 /// What came of an attempt.
 struct Attempt {
     value: Option<Value>,
-    changes: Vec<Change>,
+    changes: Vec<ValueChange>,
     clean: bool,
 }
 
@@ -268,7 +268,7 @@ impl<'s> Pass<'s> {
     }
 
     fn coerced(&mut self, from: &Value, to: Value) -> Value {
-        self.note(Edit::Coerced { from: from.clone() });
+        self.note(ValueEdit::Coerced { from: from.clone() });
         to
     }
 
@@ -286,7 +286,7 @@ impl<'s> Pass<'s> {
             let length = self.enter(key);
             match properties.and_then(|properties| properties.get(key)).or(others) {
                 Some(Value::Bool(false)) if properties.is_none_or(|properties| !properties.contains_key(key)) => {
-                    self.note(Edit::Dropped);
+                    self.note(ValueEdit::Dropped);
                     edits.insert(key, None);
                 }
                 Some(schema) => {
@@ -341,7 +341,7 @@ impl<'s> Pass<'s> {
         if !attempt.clean || !self.fits(schema, attempt.value.as_ref().unwrap_or(default), descent) {
             return None;
         }
-        self.note(Edit::Filled);
+        self.note(ValueEdit::Filled);
         Some(attempt.value.unwrap_or_else(|| self.copied(default)))
     }
 
@@ -456,8 +456,8 @@ impl<'s> Pass<'s> {
         length
     }
 
-    fn note(&mut self, edit: Edit) {
-        self.changes.push(Change { path: self.path.clone(), edit });
+    fn note(&mut self, edit: ValueEdit) {
+        self.changes.push(ValueChange { path: self.path.clone(), edit });
     }
 
     fn warn(&mut self, why: &str) {
@@ -631,9 +631,9 @@ mod tests {
     fn done(schema: Value, value: Value) -> (Value, Vec<String>) {
         let cast = cast(&schema, &value);
         let edits = cast.changes.into_iter().map(|change| match change.edit {
-            Edit::Filled => format!("{} filled", change.path),
-            Edit::Coerced { from } => format!("{} was {from}", change.path),
-            Edit::Dropped => format!("{} dropped", change.path),
+            ValueEdit::Filled => format!("{} filled", change.path),
+            ValueEdit::Coerced { from } => format!("{} was {from}", change.path),
+            ValueEdit::Dropped => format!("{} dropped", change.path),
         });
         let warnings = cast.warnings.into_iter().map(|warning| format!("{} {}", warning.path, warning.reason));
         (cast.value.into_owned(), edits.chain(warnings).collect())

@@ -12,5 +12,5 @@ mod tall;
 mod validator;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
-pub use cast::{Cast, Change, Edit, cast};
+pub use cast::{Cast, ValueChange, ValueEdit, cast};
 pub use validator::Validator;

@@ -6,7 +6,7 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde_json::Value;
 
-use crate::tool::Problem;
+use crate::tool::ArgumentProblem;
 
 /// How many problems are named.
 const MAX_PROBLEMS: usize = 8;
@@ -24,7 +24,7 @@ const MAX_QUOTE: usize = 60;
 const MAX_LIST: usize = 12;
 
 /// The first problems, the same one only once.
-pub(super) fn problems<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Vec<Problem> {
+pub(super) fn problems<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Vec<ArgumentProblem> {
     let mut problems = Vec::new();
     for error in errors {
         add(&mut problems, &error);
@@ -103,12 +103,12 @@ pub(super) fn listed(mut items: impl ExactSizeIterator<Item = String>) -> String
 }
 
 /// A problem whose words have a sensible length.
-pub(super) fn problem(path: &str, reason: &str) -> Problem {
-    Problem { path: shortened(path, MAX_PATH).into_owned(), reason: shortened(reason, MAX_REASON).into_owned() }
+pub(super) fn problem(path: &str, reason: &str) -> ArgumentProblem {
+    ArgumentProblem { path: shortened(path, MAX_PATH).into_owned(), reason: shortened(reason, MAX_REASON).into_owned() }
 }
 
 /// Adds what an error says, in the words of the alternative that was probably meant.
-fn add(problems: &mut Vec<Problem>, error: &ValidationError<'_>) {
+fn add(problems: &mut Vec<ArgumentProblem>, error: &ValidationError<'_>) {
     if problems.len() >= MAX_PROBLEMS {
         return;
     }
@@ -123,7 +123,7 @@ fn add(problems: &mut Vec<Problem>, error: &ValidationError<'_>) {
     }
 }
 
-fn push(problems: &mut Vec<Problem>, problem: Problem) {
+fn push(problems: &mut Vec<ArgumentProblem>, problem: ArgumentProblem) {
     if !problems.contains(&problem) {
         problems.push(problem);
     }

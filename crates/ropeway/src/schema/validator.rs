@@ -9,7 +9,7 @@ use super::bounds::{self, Size};
 use super::effort::{self, Unfinished};
 use super::reason;
 use super::tall::{self, Tall};
-use crate::tool::Problem;
+use crate::tool::ArgumentProblem;
 
 /// How often a regular expression with look-around may step back before its match is given up.
 /// Those without run in linear time.
@@ -60,7 +60,7 @@ impl Compiled {
     }
 
     /// What is wrong with a value. Finding that may cost far more than finding that something is.
-    fn problems(&self, value: &Value, visits: usize) -> Vec<Problem> {
+    fn problems(&self, value: &Value, visits: usize) -> Vec<ArgumentProblem> {
         let validator = self.validator.get();
         let problems = effort::bounded(|| match visits {
             ..MAX_VISITS_FOR_ALL => {
@@ -109,13 +109,13 @@ impl Validator {
     /// Checks a value. At most eight problems are named, each in a few words.
     ///
     /// A value that cannot be checked within the bounds on time and depth passes: the tool itself has the last word.
-    pub fn validate(&self, value: &Value) -> Result<(), Vec<Problem>> {
+    pub fn validate(&self, value: &Value) -> Result<(), Vec<ArgumentProblem>> {
         let compiled = match &self.check {
             Check::Schema(compiled) => compiled,
             Check::AnyObject if value.is_object() => return Ok(()),
             Check::AnyObject => {
                 let reason = format!("must be an object, not {}", reason::kind_of(value));
-                return Err(vec![Problem { path: String::new(), reason }]);
+                return Err(vec![ArgumentProblem { path: String::new(), reason }]);
             }
         };
         let visits = bounds::size(value).map_or(usize::MAX, |size| compiled.visits(size));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     /// Compiles and validates, and fails the test if that takes long.
-    fn quickly(schema: &Value, value: &Value) -> (Validator, Result<(), Vec<Problem>>) {
+    fn quickly(schema: &Value, value: &Value) -> (Validator, Result<(), Vec<ArgumentProblem>>) {
         let start = Instant::now();
         let validator = Validator::compile(schema);
         let outcome = validator.validate(value);
@@ -335,7 +335,7 @@ mod tests {
             let validator = Validator::compile(&broken);
             assert!(validator.warning().is_some(), "{broken}");
             assert_eq!(validator.validate(&json!({"anything": 1})), Ok(()), "{broken}");
-            let problem = Problem { path: String::new(), reason: "must be an object, not an array".to_owned() };
+            let problem = ArgumentProblem { path: String::new(), reason: "must be an object, not an array".to_owned() };
             assert_eq!(validator.validate(&json!([])), Err(vec![problem]));
         }
     }

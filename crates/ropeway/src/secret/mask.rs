@@ -32,13 +32,13 @@ const UNMISTAKABLE: usize = 16;
 ///
 /// Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Mask(Option<Arc<Values>>);
+pub struct Redactor(Option<Arc<Values>>);
 
 struct Values {
     values: Vec<MaskedValue>,
     /// Made when a text is looked at for the first time.
     matcher: OnceLock<Matcher>,
-    unmistakable: OnceLock<Mask>,
+    unmistakable: OnceLock<Redactor>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ struct MaskedValue {
     is_line: bool,
 }
 
-impl Mask {
+impl Redactor {
     /// Hides these values.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut values = Vec::new();
@@ -261,7 +261,7 @@ impl PartialEq for Values {
 
 impl Eq for Values {}
 
-impl fmt::Debug for Mask {
+impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mask of {} secrets", self.0.as_ref().map_or(0, |hidden| hidden.values.len()))
     }
@@ -275,9 +275,9 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::secret) fn mask(values: &[&str]) -> Mask {
+    pub(in crate::secret) fn mask(values: &[&str]) -> Redactor {
         let secrets: Vec<Secret> = values.iter().map(|value| Secret::new(*value)).collect();
-        Mask::new(&secrets)
+        Redactor::new(&secrets)
     }
 
     #[test]
@@ -285,7 +285,7 @@ pub(super) mod tests {
         let mask = mask(&["s3cret"]);
         assert_eq!(mask.hide("s3cret and s3crets3cret, not s3cre"), "*** and ******, not s3cre");
         assert!(matches!(mask.hide("nothing here"), Cow::Borrowed("nothing here")));
-        assert!(matches!(Mask::default().hide("s3cret"), Cow::Borrowed("s3cret")));
+        assert!(matches!(Redactor::default().hide("s3cret"), Cow::Borrowed("s3cret")));
     }
 
     #[test]
@@ -454,12 +454,12 @@ pub(super) mod tests {
     fn the_beginning_of_a_secret_at_the_end_of_a_text_is_undecided() {
         let mask = mask(&["s3cret", "t-s3x"]);
         assert_eq!(["it is s", "at-s3", "s3cre", "s3cret", "s3c r"].map(|text| mask.undecided(text)), [1, 4, 5, 1, 0]);
-        assert_eq!(Mask::default().undecided("s"), 0);
+        assert_eq!(Redactor::default().undecided("s"), 0);
     }
 
     #[test]
     fn two_masks_make_one() {
-        let both = mask(&["abcd"]).with(&mask(&["efgh", "abcd"])).with(&Mask::default());
+        let both = mask(&["abcd"]).with(&mask(&["efgh", "abcd"])).with(&Redactor::default());
         assert_eq!(both, mask(&["efgh", "abcd"]));
         assert_eq!(format!("{both:?}"), "Mask of 2 secrets");
     }

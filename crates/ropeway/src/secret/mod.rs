@@ -13,11 +13,11 @@ mod stream;
 
 use std::fmt;
 
-pub use self::mask::Mask;
+pub use self::mask::Redactor;
 #[cfg(feature = "providers")]
 pub(crate) use self::signs::in_secret_header;
 pub(crate) use self::signs::{in_arguments, in_header, in_named, in_url, is_placeholder};
-pub use self::stream::StreamMask;
+pub use self::stream::StreamRedactor;
 
 /// A value that must not be seen: it has no `Display`, and its `Debug` is `***`.
 #[derive(Clone, PartialEq, Eq)]

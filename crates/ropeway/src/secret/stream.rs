@@ -1,14 +1,14 @@
 //! A mask over a text that comes in pieces.
 
-use super::mask::{HIDDEN, Mask};
+use super::mask::{HIDDEN, Redactor};
 use super::matcher::Scan;
 use super::spelling;
 
 /// Hides secrets in a text that comes piece by piece, wherever it is cut. What may be the beginning of a secret is held
 /// back until it is decided; nothing is looked at twice.
 #[derive(Clone, Debug, Default)]
-pub struct StreamMask {
-    mask: Mask,
+pub struct StreamRedactor {
+    mask: Redactor,
     scan: Scan,
     /// The text that was not handed on yet.
     held: String,
@@ -20,14 +20,14 @@ pub struct StreamMask {
     hidden: usize,
 }
 
-impl StreamMask {
+impl StreamRedactor {
     /// Hides what the mask hides.
-    pub fn new(mask: Mask) -> Self {
+    pub fn new(mask: Redactor) -> Self {
         Self { mask, ..Self::default() }
     }
 
     /// What hides the secrets.
-    pub fn mask(&self) -> &Mask {
+    pub fn mask(&self) -> &Redactor {
         &self.mask
     }
 
@@ -108,7 +108,7 @@ mod tests {
         ] {
             for size in 1..9 {
                 let letters: Vec<char> = text.chars().collect();
-                let mut stream = StreamMask::new(mask.clone());
+                let mut stream = StreamRedactor::new(mask.clone());
                 let pieces = letters.chunks(size).map(|piece| stream.push(&piece.iter().collect::<String>()));
                 let mut shown = pieces.collect::<String>();
                 shown.push_str(&stream.finish());
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn only_what_may_be_a_secret_is_held_back() {
-        let mut stream = StreamMask::new(mask(&["s3cret"]));
+        let mut stream = StreamRedactor::new(mask(&["s3cret"]));
         let pieces = ["it is s", "3cr", "3t, 100", "%", " or 1", "0%7", "3 \\", "n", " s"];
         let shown = pieces.map(|piece| stream.push(piece));
         assert_eq!(shown, ["it is ", "", "s3cr3t, 100", "", "% or 1", "0", "%73 ", "\\n", " "]);
@@ -131,10 +131,10 @@ mod tests {
     fn a_stream_of_beginnings_takes_no_time() {
         // Letter by letter, a text that is looked at again with every piece would take minutes.
         let secret = "ab".repeat(2000) + "c";
-        let mut stream = StreamMask::new(mask(&[&secret]));
+        let mut stream = StreamRedactor::new(mask(&[&secret]));
         let shown: usize = (0..60_000).map(|index| stream.push(if index % 2 == 0 { "a" } else { "b" }).len()).sum();
         assert_eq!(shown + stream.finish().len(), 60_000);
-        let mut stream = StreamMask::new(mask(&[&secret]));
+        let mut stream = StreamRedactor::new(mask(&[&secret]));
         let shown: usize = (0..20_000).map(|index| stream.push(["%61", "%62"][index % 2]).len()).sum();
         assert_eq!(shown + stream.finish().len(), 60_000);
     }

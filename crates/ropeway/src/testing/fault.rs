@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 /// One thing that goes wrong at a chosen moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct FaultRule {
     /// When.
-    pub on: On,
+    pub on: FaultTrigger,
     /// What.
     pub fault: Fault,
 }
@@ -15,18 +15,18 @@ pub struct Rule {
 /// When a fault happens. What is absent does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct On {
+pub struct FaultTrigger {
     /// The method that the client sends; `connect` is the start of a pipe, `GET` and `DELETE` are those of HTTP.
     pub method: Option<String>,
     /// The tool that is called, the prompt that is got or the URI that is read.
     pub name: Option<String>,
     /// Which of the moments that match.
-    pub times: Times,
+    pub times: FaultCount,
     /// Only while this is the n-th connection (pipe, process or start of the HTTP server), counted from one.
     pub connection: Option<u32>,
 }
 
-impl On {
+impl FaultTrigger {
     /// Every message, whatever its method.
     pub fn any() -> Self {
         Self::default()
@@ -50,14 +50,14 @@ impl On {
     /// Only the n-th time, counted from one.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
-        self.times = Times::Nth(n);
+        self.times = FaultCount::Nth(n);
         self
     }
 
     /// Only the first n times.
     #[must_use]
     pub fn first(mut self, n: u32) -> Self {
-        self.times = Times::First(n);
+        self.times = FaultCount::First(n);
         self
     }
 
@@ -79,7 +79,7 @@ impl On {
 /// Which of the moments that match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Times {
+pub enum FaultCount {
     /// All of them.
     #[default]
     Always,
@@ -91,7 +91,7 @@ pub enum Times {
     After(u32),
 }
 
-impl Times {
+impl FaultCount {
     /// Is the n-th moment meant?
     pub(super) fn includes(self, n: u32) -> bool {
         match self {
@@ -190,7 +190,7 @@ pub enum Fault {
     /// Progress comes out of order, for tokens that nobody gave and in the wrong type, before the answer.
     OddProgress,
     /// Bytes that are no message come before the answer.
-    Noise(Noise),
+    Noise(StdoutNoise),
     /// The server writes this much to stderr before it answers (stdio only).
     Stderr {
         /// So many bytes.
@@ -205,7 +205,7 @@ pub enum Fault {
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Noise {
+pub enum StdoutNoise {
     /// A line of text.
     Text(String),
     /// A blank line.
@@ -218,7 +218,7 @@ pub enum Noise {
     Bytes(Vec<u8>),
 }
 
-impl Noise {
+impl StdoutNoise {
     pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => format!("{text}\n").into_bytes(),
@@ -277,8 +277,8 @@ impl From<HttpFault> for Fault {
     }
 }
 
-impl From<Noise> for Fault {
-    fn from(noise: Noise) -> Self {
+impl From<StdoutNoise> for Fault {
+    fn from(noise: StdoutNoise) -> Self {
         Self::Noise(noise)
     }
 }

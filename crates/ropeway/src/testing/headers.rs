@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::session::Refusal;
-use super::wire::HttpRequest;
+use super::wire::RecordedHttpRequest;
 
 /// Checks that the headers say what the body says.
-pub(super) fn check(request: &HttpRequest, message: &Value, tools: &[Value]) -> Result<(), Refusal> {
+pub(super) fn check(request: &RecordedHttpRequest, message: &Value, tools: &[Value]) -> Result<(), Refusal> {
     let version = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
     // A notification may come without `_meta`, and then there is nothing to compare.
     if version.is_some() || message.get("id").is_some() {
@@ -40,7 +40,7 @@ pub(super) fn check(request: &HttpRequest, message: &Value, tools: &[Value]) -> 
     Ok(())
 }
 
-fn same(request: &HttpRequest, header: &str, body: Option<&str>) -> Result<(), Refusal> {
+fn same(request: &RecordedHttpRequest, header: &str, body: Option<&str>) -> Result<(), Refusal> {
     let said = request.header(&header.to_ascii_lowercase()).map(decode);
     if said.as_deref() == body {
         return Ok(());

@@ -14,23 +14,23 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::fault::{Fault, HttpFault};
-use super::script::{Answers, Eras, ExtraTool, Offers, Script, UnknownSession};
-use super::scripted::Scripted;
+use super::script::{ExtraTool, OfferedTransports, ResponseFormat, Script, SupportedEras, UnknownSession};
+use super::scripted::ScriptedServer;
 use super::session::{Deed, Era, MODERN, Session};
 use super::stage::Stage;
-use super::wire::{HttpRequest, Manner, Next, Wire};
+use super::wire::{Manner, Next, RecordedHttpRequest, Wire};
 use super::{headers, tools};
 
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
 /// A scripted server behind a URL on this machine. Dropping it ends it.
-pub struct HttpScripted {
+pub struct HttpScriptedServer {
     server: Arc<Server>,
     port: u16,
     accepting: Mutex<Option<AbortHandle>>,
 }
 
-impl HttpScripted {
+impl HttpScriptedServer {
     /// Starts on a free port.
     pub async fn start(script: Script) -> io::Result<Self> {
         Self::start_on(0, script).await
@@ -48,7 +48,7 @@ impl HttpScripted {
 
     async fn start_with(port: u16, script: Script, exit: Option<fn(i32)>) -> io::Result<Self> {
         let server = Arc::new(Server {
-            scripted: Scripted::new(script),
+            scripted: ScriptedServer::new(script),
             exit,
             requests: Mutex::default(),
             sessions: Mutex::default(),
@@ -75,7 +75,7 @@ impl HttpScripted {
     }
 
     /// Every request so far, whatever became of it.
-    pub fn requests(&self) -> Vec<HttpRequest> {
+    pub fn requests(&self) -> Vec<RecordedHttpRequest> {
         lock(&self.server.requests).clone()
     }
 
@@ -148,25 +148,25 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     socket.listen(4096)
 }
 
-impl Deref for HttpScripted {
-    type Target = Scripted;
+impl Deref for HttpScriptedServer {
+    type Target = ScriptedServer;
 
-    fn deref(&self) -> &Scripted {
+    fn deref(&self) -> &ScriptedServer {
         &self.server.scripted
     }
 }
 
-impl Drop for HttpScripted {
+impl Drop for HttpScriptedServer {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 struct Server {
-    scripted: Scripted,
+    scripted: ScriptedServer,
     /// What the end of the server is, when it is more than the end of its connections.
     exit: Option<fn(i32)>,
-    requests: Mutex<Vec<HttpRequest>>,
+    requests: Mutex<Vec<RecordedHttpRequest>>,
     sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
     /// Event streams that were cut and can be fetched on.
     parked: Mutex<HashMap<String, Flow>>,
@@ -280,7 +280,7 @@ impl Server {
         }
     }
 
-    async fn answer(self: &Arc<Self>, request: &HttpRequest, wire: &mut Wire) -> io::Result<Next> {
+    async fn answer(self: &Arc<Self>, request: &RecordedHttpRequest, wire: &mut Wire) -> io::Result<Next> {
         let message = serde_json::from_slice::<Value>(&request.body).ok();
         let faults = match &message {
             Some(message) if request.method == "POST" => self.scripted.faults_of(message),
@@ -315,16 +315,19 @@ impl Server {
         let path = request.path.split('?').next().unwrap_or_default();
         let path = path.strip_prefix("/moved").unwrap_or(path);
         match (path, request.method.as_str(), offers) {
-            ("/mcp", "POST", Offers::Both | Offers::Streamable) => self.post(request, message, faults, wire).await,
-            ("/mcp", "GET", Offers::Both | Offers::Streamable) => self.get(request, wire).await,
-            ("/mcp", "DELETE", Offers::Both | Offers::Streamable) => self.delete(request, wire).await,
-            ("/sse", "GET", Offers::Both | Offers::LegacySse) | ("/mcp", "GET", Offers::LegacySse) => {
-                self.legacy_stream(wire).await
+            ("/mcp", "POST", OfferedTransports::Both | OfferedTransports::Streamable) => {
+                self.post(request, message, faults, wire).await
             }
-            ("/message", "POST", Offers::Both | Offers::LegacySse) => {
+            ("/mcp", "GET", OfferedTransports::Both | OfferedTransports::Streamable) => self.get(request, wire).await,
+            ("/mcp", "DELETE", OfferedTransports::Both | OfferedTransports::Streamable) => {
+                self.delete(request, wire).await
+            }
+            ("/sse", "GET", OfferedTransports::Both | OfferedTransports::LegacySse)
+            | ("/mcp", "GET", OfferedTransports::LegacySse) => self.legacy_stream(wire).await,
+            ("/message", "POST", OfferedTransports::Both | OfferedTransports::LegacySse) => {
                 self.legacy_post(request, message, faults, wire).await
             }
-            ("/mcp", ..) | ("/sse", _, Offers::Both | Offers::LegacySse) => {
+            ("/mcp", ..) | ("/sse", _, OfferedTransports::Both | OfferedTransports::LegacySse) => {
                 wire.answer(405, &[], b"Method Not Allowed", false).await
             }
             _ => wire.answer(404, &[], b"Not Found", false).await,
@@ -333,7 +336,7 @@ impl Server {
 
     async fn post(
         self: &Arc<Self>,
-        request: &HttpRequest,
+        request: &RecordedHttpRequest,
         message: Option<Value>,
         faults: Vec<Fault>,
         wire: &mut Wire,
@@ -353,9 +356,9 @@ impl Server {
         let version = request.header("mcp-protocol-version");
         let says_modern = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").is_some();
         let modern = match script.eras {
-            Eras::Legacy => false,
-            Eras::Modern => true,
-            Eras::Both => says_modern || version == Some(MODERN),
+            SupportedEras::Legacy => false,
+            SupportedEras::Modern => true,
+            SupportedEras::Both => says_modern || version == Some(MODERN),
         };
         if modern {
             if says_modern || version == Some(MODERN) {
@@ -391,14 +394,14 @@ impl Server {
         {
             return answer_json(wire, status, &[], text.as_bytes(), false).await;
         }
-        let json = !listens && self.scripted.script().http.answers == Answers::Json;
+        let json = !listens && self.scripted.script().http.answers == ResponseFormat::Json;
         let (name, events) = (self.name("stream"), 0);
         self.reply(&session, &id, first, Flow { name, events, deeds }, json, Era::Modern, &[], wire).await
     }
 
     async fn post_legacy(
         self: &Arc<Self>,
-        request: &HttpRequest,
+        request: &RecordedHttpRequest,
         message: Value,
         faults: Vec<Fault>,
         script: &Script,
@@ -431,7 +434,7 @@ impl Server {
         };
         let deeds = lock(&session.streams).expect(&id);
         session.stage.hear(message, faults);
-        let json = script.http.answers == Answers::Json;
+        let json = script.http.answers == ResponseFormat::Json;
         let (name, events) = (self.name("stream"), 0);
         self.reply(&session, &id, None, Flow { name, events, deeds }, json, Era::Legacy, &extra, wire).await
     }
@@ -489,9 +492,9 @@ impl Server {
         Ok(Next::Close)
     }
 
-    async fn get(self: &Arc<Self>, request: &HttpRequest, wire: &mut Wire) -> io::Result<Next> {
+    async fn get(self: &Arc<Self>, request: &RecordedHttpRequest, wire: &mut Wire) -> io::Result<Next> {
         let script = self.scripted.script();
-        if script.eras == Eras::Modern || !script.http.get_stream {
+        if script.eras == SupportedEras::Modern || !script.http.get_stream {
             return wire.answer(405, &[], b"Method Not Allowed", false).await;
         }
         let parked = request.header("last-event-id").and_then(|id| id.rsplit_once('-')).map(|(name, _)| name);
@@ -520,8 +523,8 @@ impl Server {
         }
     }
 
-    async fn delete(&self, request: &HttpRequest, wire: &mut Wire) -> io::Result<Next> {
-        if self.scripted.script().eras == Eras::Modern {
+    async fn delete(&self, request: &RecordedHttpRequest, wire: &mut Wire) -> io::Result<Next> {
+        if self.scripted.script().eras == SupportedEras::Modern {
             return wire.answer(405, &[], b"Method Not Allowed", false).await;
         }
         let session = request.header("mcp-session-id").and_then(|id| lock(&self.sessions).remove(id));
@@ -552,7 +555,7 @@ impl Server {
 
     async fn legacy_post(
         &self,
-        request: &HttpRequest,
+        request: &RecordedHttpRequest,
         message: Option<Value>,
         faults: Vec<Fault>,
         wire: &mut Wire,
@@ -671,11 +674,11 @@ impl Server {
         });
     }
 
-    fn find(&self, request: &HttpRequest) -> Option<Arc<HttpSession>> {
+    fn find(&self, request: &RecordedHttpRequest) -> Option<Arc<HttpSession>> {
         lock(&self.sessions).get(request.header("mcp-session-id")?).cloned()
     }
 
-    async fn refuse_session(&self, request: &HttpRequest, wire: &mut Wire) -> io::Result<Next> {
+    async fn refuse_session(&self, request: &RecordedHttpRequest, wire: &mut Wire) -> io::Result<Next> {
         let unknown = self.scripted.script().http.unknown_session;
         if unknown == UnknownSession::NotFound && request.header("mcp-session-id").is_some() {
             return refuse(wire, 404, -32001, "Session not found").await;

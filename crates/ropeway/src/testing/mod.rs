@@ -1,8 +1,8 @@
 //! Scripted servers that misbehave on command, for tests: an MCP server, and a provider of models ([`ModelServer`], and
-//! [`Saying`] for what its models say).
+//! [`ScriptedReply`] for what its models say).
 //!
 //! One [`Script`] says what the MCP server does; it can be reached inside this process ([`in_process`]), as a child
-//! process ([`stdio`]) and over HTTP ([`HttpScripted`]). All three share one brain.
+//! process ([`stdio`]) and over HTTP ([`HttpScriptedServer`]). All three share one brain.
 
 mod fault;
 pub mod fuzz;
@@ -25,23 +25,23 @@ mod wire;
 
 use std::path::Path;
 
-pub use fault::{Fault, HttpFault, Noise, On, Rule, Times};
-pub use http::HttpScripted;
+pub use fault::{Fault, FaultCount, FaultRule, FaultTrigger, HttpFault, StdoutNoise};
+pub use http::HttpScriptedServer;
 pub use model::{ModelAnswer, ModelServer};
 pub use process::serve_stdio;
-pub use saying::{Saying, model, replaying};
+pub use saying::{ScriptedReply, model, replaying};
 pub use script::{
-    Answers, Eras, ExtraTool, Grandchild, Http, Offers, Paging, Process, Script, UnknownMethods, UnknownSession,
-    Writing,
+    ExtraTool, Grandchild, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat, Script,
+    SupportedEras, UnknownMethods, UnknownSession, WriteStyle,
 };
-pub use scripted::Scripted;
-pub use wire::HttpRequest;
+pub use scripted::ScriptedServer;
+pub use wire::RecordedHttpRequest;
 
 use crate::config::{InProcessServer, StdioServer};
 
-/// A server inside this process. [`Scripted::in_process`] is the same with a handle on it.
+/// A server inside this process. [`ScriptedServer::in_process`] is the same with a handle on it.
 pub fn in_process(script: Script) -> InProcessServer {
-    Scripted::new(script).in_process()
+    ScriptedServer::new(script).in_process()
 }
 
 /// A server as a child process; `binary` is the path of `scripted-server`.

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
-use super::wire::{HttpRequest, Wire};
+use super::wire::{RecordedHttpRequest, Wire};
 
 /// A provider of models on this machine that answers as it was told. Dropping it ends it.
 pub struct ModelServer {
@@ -44,7 +44,7 @@ struct Connections {
 
 struct Shared {
     answers: Mutex<VecDeque<ModelAnswer>>,
-    requests: watch::Sender<Vec<HttpRequest>>,
+    requests: watch::Sender<Vec<RecordedHttpRequest>>,
     connections: watch::Sender<Connections>,
     /// One permit for each time that somebody said to go on.
     go_on: Semaphore,
@@ -135,7 +135,7 @@ impl ModelServer {
     }
 
     /// Every request so far.
-    pub fn requests(&self) -> Vec<HttpRequest> {
+    pub fn requests(&self) -> Vec<RecordedHttpRequest> {
         self.shared.requests.borrow().clone()
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fault::{Fault, On, Rule};
+use super::fault::{Fault, FaultRule, FaultTrigger};
 use super::script::ExtraTool;
 
 /// Tools whose definitions are odd, each in one way; all of them can be called.
@@ -61,7 +61,7 @@ pub fn blocks() -> Vec<Value> {
 }
 
 /// Answers to `initialize` that are odd, each in one way: give one of them to a script.
-pub fn initializes() -> Vec<Rule> {
+pub fn initializes() -> Vec<FaultRule> {
     [
         Fault::remove("/result/serverInfo/version"),
         Fault::remove("/result/serverInfo"),
@@ -72,12 +72,12 @@ pub fn initializes() -> Vec<Rule> {
         Fault::set("/result/serverInfo/name", 7),
     ]
     .into_iter()
-    .map(|fault| Rule { on: On::method("initialize"), fault })
+    .map(|fault| FaultRule { on: FaultTrigger::method("initialize"), fault })
     .collect()
 }
 
 /// Fields of `tools/list` that are odd, each in one way.
-pub fn lists() -> Vec<Rule> {
+pub fn lists() -> Vec<FaultRule> {
     [
         Fault::set("/result/nextCursor", json!(null)),
         Fault::set("/result/ttlMs", -1),
@@ -87,6 +87,6 @@ pub fn lists() -> Vec<Rule> {
         Fault::set("/result/_meta", json!("a string")),
     ]
     .into_iter()
-    .map(|fault| Rule { on: On::method("tools/list"), fault })
+    .map(|fault| FaultRule { on: FaultTrigger::method("tools/list"), fault })
     .collect()
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-use super::script::Writing;
-use super::scripted::Scripted;
+use super::script::WriteStyle;
+use super::scripted::ScriptedServer;
 use super::session::{Deed, Session};
 use super::stage::Stage;
 
@@ -31,7 +31,7 @@ pub(super) struct Owner {
 }
 
 /// Starts the server on one end of a pipe and gives the other.
-pub(super) fn open(scripted: &Scripted) -> DuplexStream {
+pub(super) fn open(scripted: &ScriptedServer) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (read, write) = tokio::io::split(ours);
     let owner = Owner { close_output: || {}, stderr: |_| {}, stderr_line: |_| {} };
@@ -41,7 +41,7 @@ pub(super) fn open(scripted: &Scripted) -> DuplexStream {
 
 /// Speaks with one client until either side ends it.
 pub(super) async fn serve(
-    scripted: Scripted,
+    scripted: ScriptedServer,
     read: impl AsyncRead + Unpin,
     write: impl AsyncWrite + Unpin,
     owner: Owner,
@@ -79,7 +79,7 @@ pub(super) async fn serve(
     end
 }
 
-fn hear(scripted: &Scripted, stage: &std::sync::Arc<Stage>, line: &[u8]) {
+fn hear(scripted: &ScriptedServer, stage: &std::sync::Arc<Stage>, line: &[u8]) {
     if line.trim_ascii().is_empty() {
         return;
     }
@@ -95,7 +95,7 @@ fn hear(scripted: &Scripted, stage: &std::sync::Arc<Stage>, line: &[u8]) {
 
 /// Writes what is to be said; comes to an end when the server does.
 async fn write_all(
-    scripted: Scripted,
+    scripted: ScriptedServer,
     mut deeds: mpsc::UnboundedReceiver<Deed>,
     write: impl AsyncWrite + Unpin,
     owner: Owner,
@@ -141,7 +141,7 @@ async fn write_all(
 }
 
 /// Adds what a deed writes; a deed that is more than writing comes back.
-fn line(deed: Deed, writing: &Writing, bytes: &mut Vec<u8>) -> Option<Deed> {
+fn line(deed: Deed, writing: &WriteStyle, bytes: &mut Vec<u8>) -> Option<Deed> {
     match deed {
         Deed::Say { text, .. } => {
             if writing.bom {
@@ -160,7 +160,11 @@ fn line(deed: Deed, writing: &Writing, bytes: &mut Vec<u8>) -> Option<Deed> {
 }
 
 /// Writes bytes in the way that the script says.
-pub(super) async fn put(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8], writing: &Writing) -> std::io::Result<()> {
+pub(super) async fn put(
+    write: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    writing: &WriteStyle,
+) -> std::io::Result<()> {
     let Some(size) = writing.split else {
         write.write_all(bytes).await?;
         return write.flush().await;

@@ -8,13 +8,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::pipe::{self, End, Owner};
 use super::script::{Grandchild, Script};
-use super::scripted::Scripted;
+use super::scripted::ScriptedServer;
 
 /// Serves on standard input and output, and gives the status to end the process with.
 pub async fn serve_stdio(script: Script) -> i32 {
     let process = script.process.clone();
     let _deaf = if process.ignore_sigterm { deaf() } else { Vec::new() };
-    let scripted = Scripted::new(script);
+    let scripted = ScriptedServer::new(script);
     if let Some(grandchild) = process.grandchild
         && let Some(pid) = start_grandchild(grandchild)
     {

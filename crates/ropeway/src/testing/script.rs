@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fault::{Fault, On, Rule};
+use super::fault::{Fault, FaultRule, FaultTrigger};
 
 /// Everything that a scripted server is told. The default behaves well in both eras.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Script {
     /// What it tells the model about itself.
     pub instructions: Option<String>,
     /// Which eras it speaks.
-    pub eras: Eras,
+    pub eras: SupportedEras,
     /// The legacy versions that it speaks, newest first.
     pub legacy_versions: Vec<String>,
     /// The first message settles the era of a pipe, and the other era is refused from then on.
@@ -32,15 +32,15 @@ pub struct Script {
     /// How many items a page of a list holds; all of them when absent.
     pub page_size: Option<usize>,
     /// How lists end.
-    pub paging: Paging,
+    pub paging: PagingStyle,
     /// What goes wrong, and when.
-    pub faults: Vec<Rule>,
+    pub faults: Vec<FaultRule>,
     /// How bytes are written.
-    pub writing: Writing,
+    pub writing: WriteStyle,
     /// How the process of a stdio server behaves.
-    pub process: Process,
+    pub process: ProcessScript,
     /// How a server behind a URL behaves.
-    pub http: Http,
+    pub http: HttpScript,
     /// Where a stdio server remembers, across restarts, how often it was started and which faults happened.
     pub state_file: Option<PathBuf>,
     /// Where every message from the client is written down, one per line.
@@ -52,7 +52,7 @@ impl Default for Script {
         Self {
             name: "scripted".to_owned(),
             instructions: None,
-            eras: Eras::default(),
+            eras: SupportedEras::default(),
             legacy_versions: ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"].map(str::to_owned).to_vec(),
             first_message_settles_era: false,
             unknown_methods: UnknownMethods::default(),
@@ -60,11 +60,11 @@ impl Default for Script {
             builtin_tools: true,
             extra_tools: Vec::new(),
             page_size: None,
-            paging: Paging::default(),
+            paging: PagingStyle::default(),
             faults: Vec::new(),
-            writing: Writing::default(),
-            process: Process::default(),
-            http: Http::default(),
+            writing: WriteStyle::default(),
+            process: ProcessScript::default(),
+            http: HttpScript::default(),
             state_file: None,
             record_file: None,
         }
@@ -74,18 +74,18 @@ impl Default for Script {
 impl Script {
     /// A server that speaks only `initialize`.
     pub fn legacy() -> Self {
-        Self { eras: Eras::Legacy, ..Self::default() }
+        Self { eras: SupportedEras::Legacy, ..Self::default() }
     }
 
     /// A server that speaks only 2026-07-28.
     pub fn modern() -> Self {
-        Self { eras: Eras::Modern, ..Self::default() }
+        Self { eras: SupportedEras::Modern, ..Self::default() }
     }
 
     /// Makes something go wrong.
     #[must_use]
-    pub fn fault(mut self, on: On, fault: impl Into<Fault>) -> Self {
-        self.faults.push(Rule { on, fault: fault.into() });
+    pub fn fault(mut self, on: FaultTrigger, fault: impl Into<Fault>) -> Self {
+        self.faults.push(FaultRule { on, fault: fault.into() });
         self
     }
 
@@ -100,7 +100,7 @@ impl Script {
 /// Which eras a server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Eras {
+pub enum SupportedEras {
     /// Either, by what the client says.
     #[default]
     Both,
@@ -144,7 +144,7 @@ impl ExtraTool {
 /// How lists end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Paging {
+pub enum PagingStyle {
     /// After the last item.
     #[default]
     Honest,
@@ -159,7 +159,7 @@ pub enum Paging {
 /// How bytes are written, whatever they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Writing {
+pub struct WriteStyle {
     /// Write this many bytes at a time.
     pub split: Option<usize>,
     /// Wait this long after each of those writes.
@@ -175,7 +175,7 @@ pub struct Writing {
 /// How the process of a stdio server behaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Process {
+pub struct ProcessScript {
     /// Live on when stdin ends; SIGTERM is needed.
     pub ignore_eof: bool,
     /// Live on at SIGTERM too; SIGKILL is needed.
@@ -190,7 +190,7 @@ pub struct Process {
     pub lifetime_ms: u64,
 }
 
-impl Default for Process {
+impl Default for ProcessScript {
     fn default() -> Self {
         Self {
             ignore_eof: false,
@@ -218,11 +218,11 @@ pub enum Grandchild {
 /// How a server behind a URL behaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Http {
+pub struct HttpScript {
     /// Which HTTP transports it offers.
-    pub offers: Offers,
+    pub offers: OfferedTransports,
     /// How a request is answered.
-    pub answers: Answers,
+    pub answers: ResponseFormat,
     /// Gives out `Mcp-Session-Id` in the legacy era.
     pub sessions: bool,
     /// Offers the GET stream of the legacy era.
@@ -239,11 +239,11 @@ pub struct Http {
     pub endpoint: Option<String>,
 }
 
-impl Default for Http {
+impl Default for HttpScript {
     fn default() -> Self {
         Self {
-            offers: Offers::default(),
-            answers: Answers::default(),
+            offers: OfferedTransports::default(),
+            answers: ResponseFormat::default(),
             sessions: true,
             get_stream: true,
             unknown_session: UnknownSession::default(),
@@ -258,7 +258,7 @@ impl Default for Http {
 /// Which HTTP transports a server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Offers {
+pub enum OfferedTransports {
     /// `/mcp` for streamable HTTP, `/sse` and `/message` for legacy HTTP+SSE.
     #[default]
     Both,
@@ -271,7 +271,7 @@ pub enum Offers {
 /// How a request over streamable HTTP is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answers {
+pub enum ResponseFormat {
     /// With an event stream.
     #[default]
     Sse,

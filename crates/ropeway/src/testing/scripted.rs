@@ -17,7 +17,7 @@ use crate::config::InProcessServer;
 
 /// A handle on a scripted server, shared by all of its connections. Cheap to clone.
 #[derive(Clone)]
-pub struct Scripted(Arc<Shared>);
+pub struct ScriptedServer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -56,13 +56,13 @@ pub(super) enum Prod {
     EndListening,
 }
 
-impl fmt::Debug for Scripted {
+impl fmt::Debug for ScriptedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scripted").field("script", &self.script()).finish_non_exhaustive()
     }
 }
 
-impl Scripted {
+impl ScriptedServer {
     /// A server that does what the script says, reachable by nobody yet.
     pub fn new(script: Script) -> Self {
         let memory = script

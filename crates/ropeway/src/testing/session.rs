@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::script::{Eras, Paging, UnknownMethods};
-use super::scripted::{Prod, Scripted};
+use super::script::{PagingStyle, SupportedEras, UnknownMethods};
+use super::scripted::{Prod, ScriptedServer};
 use super::spoil::spoil;
 use super::task::TaskState;
 use super::{shelf, tools};
@@ -160,7 +160,7 @@ struct Agreed {
 
 /// One client's conversation.
 pub(super) struct Session {
-    scripted: Scripted,
+    scripted: ScriptedServer,
     /// Does every legacy request need an `initialize` before it?
     remembers: bool,
     agreed: Option<Agreed>,
@@ -173,7 +173,7 @@ pub(super) struct Session {
 
 impl Session {
     /// A conversation that goes on from message to message.
-    pub(super) fn new(scripted: Scripted) -> Self {
+    pub(super) fn new(scripted: ScriptedServer) -> Self {
         Self {
             scripted,
             remembers: true,
@@ -187,7 +187,7 @@ impl Session {
     }
 
     /// A conversation of one message.
-    pub(super) fn stateless(scripted: Scripted) -> Self {
+    pub(super) fn stateless(scripted: ScriptedServer) -> Self {
         Self { remembers: false, ..Self::new(scripted) }
     }
 
@@ -274,9 +274,9 @@ impl Session {
         let script = self.scripted.script();
         let version = call.meta(VERSION).and_then(Value::as_str).map(str::to_owned);
         call.era = match script.eras {
-            Eras::Both if version.is_some() => Era::Modern,
-            Eras::Modern => Era::Modern,
-            Eras::Both | Eras::Legacy => Era::Legacy,
+            SupportedEras::Both if version.is_some() => Era::Modern,
+            SupportedEras::Modern => Era::Modern,
+            SupportedEras::Both | SupportedEras::Legacy => Era::Legacy,
         };
         if script.first_message_settles_era && *self.settled.get_or_insert(call.era) != call.era {
             return Err(match call.era {
@@ -409,15 +409,15 @@ impl Session {
         let Some(page) = page else {
             return Refusal::new(-32602, "no such cursor").into();
         };
-        let endless = matches!(script.paging, Paging::Endless | Paging::Repeated);
+        let endless = matches!(script.paging, PagingStyle::Endless | PagingStyle::Repeated);
         let begin = if endless { 0 } else { page.saturating_mul(size) };
         let shown: Vec<Value> = items.iter().skip(begin).take(size).cloned().collect();
         let mut result = json!({ key: shown });
         if endless || begin.saturating_add(size) < items.len() {
             result["nextCursor"] = match script.paging {
-                Paging::Repeated => json!("page-1"),
-                Paging::NumericCursors => json!(page + 1),
-                Paging::Honest | Paging::Endless => json!(format!("page-{}", page + 1)),
+                PagingStyle::Repeated => json!("page-1"),
+                PagingStyle::NumericCursors => json!(page + 1),
+                PagingStyle::Honest | PagingStyle::Endless => json!(format!("page-{}", page + 1)),
             };
         }
         Outcome::Answer(result)

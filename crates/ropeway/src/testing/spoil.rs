@@ -197,7 +197,7 @@ fn odd_progress(token: Option<&Value>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Noise;
+    use crate::testing::StdoutNoise;
 
     fn said(faults: &[Fault]) -> Vec<String> {
         let answer = json!({ "jsonrpc": "2.0", "id": 3, "result": { "a": { "b": 1 } } });
@@ -230,7 +230,7 @@ mod tests {
             (Fault::exit(), vec!["exit"]),
             (Fault::ExitMidAnswer, vec![&whole[..whole.len() / 2], "exit"]),
             (Fault::ExitAfterAnswer, vec![whole, "exit"]),
-            (Noise::Blank.into(), vec!["\n", whole]),
+            (StdoutNoise::Blank.into(), vec!["\n", whole]),
             (
                 Fault::storm("x", 2),
                 vec![r#"{"jsonrpc":"2.0","method":"x"}"#, r#"{"jsonrpc":"2.0","method":"x"}"#, whole],

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::scripted::Scripted;
+use super::scripted::ScriptedServer;
 use super::session::{Ask, Call, Era, Outcome, Refusal};
 use super::task::{Task, TaskState};
 
@@ -75,7 +75,7 @@ fn define(name: &str, description: &str, properties: Value, required: &[&str]) -
 }
 
 /// Calls a tool.
-pub(super) fn call(scripted: &Scripted, call: &Call) -> Outcome {
+pub(super) fn call(scripted: &ScriptedServer, call: &Call) -> Outcome {
     let name = call.params.get("name").and_then(Value::as_str).unwrap_or_default();
     let nothing = Map::new();
     let arguments = call.params.get("arguments").and_then(Value::as_object).unwrap_or(&nothing);
@@ -207,7 +207,7 @@ fn blob(bytes: usize, kind: &str) -> Value {
     }
 }
 
-fn start_task(scripted: &Scripted, call: &Call, arguments: &Map<String, Value>) -> Outcome {
+fn start_task(scripted: &ScriptedServer, call: &Call, arguments: &Map<String, Value>) -> Outcome {
     let takes = Duration::from_millis(arguments.get("ms").and_then(Value::as_u64).unwrap_or(50));
     let asks = arguments.get("ask") == Some(&Value::Bool(true));
     let fails = arguments.get("fail") == Some(&Value::Bool(true));

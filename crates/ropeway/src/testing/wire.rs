@@ -7,11 +7,11 @@ use tokio::net::TcpStream;
 
 use super::fault::HttpFault;
 use super::pipe::put;
-use super::script::Writing;
+use super::script::WriteStyle;
 
 /// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpRequest {
+pub struct RecordedHttpRequest {
     /// `POST`, `GET` or `DELETE`.
     pub method: String,
     /// The path with its query.
@@ -22,7 +22,7 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
 }
 
-impl HttpRequest {
+impl RecordedHttpRequest {
     /// The value of a header, by its lowercase name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -69,7 +69,7 @@ impl Manner {
 /// One connection of a client.
 pub(super) struct Wire {
     stream: BufReader<TcpStream>,
-    pub(super) writing: Writing,
+    pub(super) writing: WriteStyle,
     pub(super) manner: Manner,
 }
 
@@ -82,11 +82,11 @@ pub(super) enum Next {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream: BufReader::new(stream), writing: Writing::default(), manner: Manner::default() }
+        Self { stream: BufReader::new(stream), writing: WriteStyle::default(), manner: Manner::default() }
     }
 
     /// The next request; none when the client has gone.
-    pub(super) async fn request(&mut self) -> io::Result<Option<HttpRequest>> {
+    pub(super) async fn request(&mut self) -> io::Result<Option<RecordedHttpRequest>> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).await? == 0 {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Wire {
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut request = HttpRequest { method, path, headers, body: Vec::new() };
+        let mut request = RecordedHttpRequest { method, path, headers, body: Vec::new() };
         if request.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
             request.body = self.chunks().await?;
         } else if let Some(length) = request.header("content-length").and_then(|length| length.parse().ok()) {
@@ -183,7 +183,7 @@ impl Wire {
         }
         head.push_str("\r\n");
         if self.manner.slow_head_ms > 0 {
-            let slowly = Writing { split: Some(1), pause_ms: self.manner.slow_head_ms, ..Writing::default() };
+            let slowly = WriteStyle { split: Some(1), pause_ms: self.manner.slow_head_ms, ..WriteStyle::default() };
             put(&mut self.stream, head.as_bytes(), &slowly).await?;
         } else {
             self.put(head.as_bytes()).await?;

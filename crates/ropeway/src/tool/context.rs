@@ -36,15 +36,15 @@ pub struct Progress {
 
 /// A switch that ends the calls that watch it.
 #[derive(Clone, Debug)]
-pub struct Cancel(Arc<watch::Sender<bool>>);
+pub struct CancelToken(Arc<watch::Sender<bool>>);
 
-impl Default for Cancel {
+impl Default for CancelToken {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
     }
 }
 
-impl Cancel {
+impl CancelToken {
     /// A switch that nobody has pressed.
     pub fn new() -> Self {
         Self::default()
@@ -85,12 +85,12 @@ struct Inner {
     is_taken: Arc<AtomicBool>,
     /// Ends with the server's connection, where a bridge makes the call.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
-    stop: Option<Cancel>,
+    stop: Option<CancelToken>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
     total: Option<Duration>,
-    cancel: Option<Cancel>,
+    cancel: Option<CancelToken>,
     progress: Option<ProgressSink>,
     meta: Map<String, Value>,
     trace: Option<TraceParent>,
@@ -160,7 +160,7 @@ impl CallContext {
 
     /// Watches a cancel switch.
     #[must_use]
-    pub fn with_cancel(mut self, cancel: Cancel) -> Self {
+    pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
         self.inner().cancel = Some(cancel);
         self
     }
@@ -222,7 +222,7 @@ impl CallContext {
 
     /// Watches a switch that says why the call ends, if the call's future is dropped.
     #[cfg(feature = "bridge")]
-    pub(crate) fn with_stop(mut self, stop: Cancel) -> Self {
+    pub(crate) fn with_stop(mut self, stop: CancelToken) -> Self {
         self.inner().stop = Some(stop);
         self
     }
@@ -230,7 +230,7 @@ impl CallContext {
     /// Returns whether the connection was closed by this program.
     #[cfg(feature = "mcp")]
     pub(crate) fn is_stopped(&self) -> bool {
-        self.0.stop.as_ref().is_some_and(Cancel::is_cancelled)
+        self.0.stop.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
     /// Returns the id of the call. Without one from the caller, it is generated; if several calls share the context, it is the id of
@@ -256,7 +256,7 @@ impl CallContext {
     }
 
     /// The cancel switch, if there is one.
-    pub fn cancel(&self) -> Option<&Cancel> {
+    pub fn cancel(&self) -> Option<&CancelToken> {
         self.0.cancel.as_ref()
     }
 

@@ -16,9 +16,9 @@ const LONGEST: usize = 60;
 /// One way in which a definition differs from an earlier version of itself, such as "description changed".
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(transparent)]
-pub struct Change(String);
+pub struct DefinitionChange(String);
 
-impl Change {
+impl DefinitionChange {
     fn new(words: impl Into<String>) -> Self {
         Self(words.into())
     }
@@ -29,7 +29,7 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for DefinitionChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Change {
 ///
 /// Both are compared as their server wrote them, and as the configuration changed them where it did. The words are bounded, and
 /// free of control characters.
-pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<Change> {
+pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<DefinitionChange> {
     let mut words = Words::default();
     words.compare(old.source(), new.source());
     if words.0.is_empty() {
@@ -71,10 +71,10 @@ impl Words {
         self.0.len() + self.1
     }
 
-    fn bounded(self) -> Vec<Change> {
-        let mut changes: Vec<Change> = self.0.into_iter().map(Change::new).collect();
+    fn bounded(self) -> Vec<DefinitionChange> {
+        let mut changes: Vec<DefinitionChange> = self.0.into_iter().map(DefinitionChange::new).collect();
         if self.1 > 0 {
-            changes.push(Change::new(format!("{} more changes", self.1)));
+            changes.push(DefinitionChange::new(format!("{} more changes", self.1)));
         }
         changes
     }

@@ -19,7 +19,7 @@ pub struct Digest([u8; 32]);
 /// The text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `sha256:` and 64 hexadecimal digits")]
-pub struct InvalidDigest;
+pub struct DigestError;
 
 impl Digest {
     /// Returns the digest of some bytes.
@@ -169,13 +169,13 @@ impl fmt::Debug for Digest {
 }
 
 impl FromStr for Digest {
-    type Err = InvalidDigest;
+    type Err = DigestError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
-        let digits = text.strip_prefix(PREFIX).ok_or(InvalidDigest)?.as_bytes();
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let digits = text.strip_prefix(PREFIX).ok_or(DigestError)?.as_bytes();
         let mut bytes = [0; 32];
         if digits.len() != 2 * bytes.len() {
-            return Err(InvalidDigest);
+            return Err(DigestError);
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
             let [high, low] = [pair[0], pair[1]].map(|digit| match digit {
@@ -183,7 +183,7 @@ impl FromStr for Digest {
                 b'a'..=b'f' => Some(digit - b'a' + 10),
                 _ => None,
             });
-            *byte = high.ok_or(InvalidDigest)? << 4 | low.ok_or(InvalidDigest)?;
+            *byte = high.ok_or(DigestError)? << 4 | low.ok_or(DigestError)?;
         }
         Ok(Self(bytes))
     }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Digest>(&json).expect("a digest"), digest);
         let upper = digest.to_string().to_uppercase();
         for text in ["", "sha256:", "sha256:00", &digest.to_string()[7..], &upper, &format!("{digest}0")] {
-            assert_eq!(text.parse::<Digest>(), Err(InvalidDigest), "{text}");
+            assert_eq!(text.parse::<Digest>(), Err(DigestError), "{text}");
         }
     }
 

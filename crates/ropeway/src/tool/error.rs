@@ -15,14 +15,14 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One thing that is wrong with the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ArgumentProblem {
     /// Where, as a JSON Pointer; empty for the whole.
     pub path: String,
     /// What is wrong there.
     pub reason: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ArgumentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.path.as_str() {
             "" => f.write_str(&self.reason),
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
 
 /// Which clock ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub enum TimeoutKind {
     /// Nothing was heard of the call for too long.
     Idle,
     /// The call as a whole took too long.
@@ -75,7 +75,7 @@ pub enum CallError {
         /// How long the call waited.
         after: Duration,
         /// Which clock ran out.
-        clock: Clock,
+        clock: TimeoutKind,
         /// What the server said that may explain it, such as an error that named no request.
         #[source]
         hint: Option<BoxError>,
@@ -104,7 +104,7 @@ pub enum CallError {
         /// The tool.
         tool: String,
         /// What is wrong, path by path.
-        problems: Vec<Problem>,
+        problems: Vec<ArgumentProblem>,
     },
     /// Nobody agreed to the call; the tool was not called.
     #[error("tool `{tool}` was not called: {reason}")]
@@ -373,7 +373,7 @@ pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn list(problems: &[Problem]) -> String {
+fn list(problems: &[ArgumentProblem]) -> String {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     lines.join("; ")
 }

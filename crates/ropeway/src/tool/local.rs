@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Arguments, BoxError, BoxFuture, CallContext, CallError, Problem, Tool, ToolDefinition, ToolOutput};
+use super::{
+    ArgumentProblem, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
+};
 
 type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
 
@@ -64,7 +66,7 @@ impl LocalTool {
                     })
                 }
                 Err(error) => {
-                    let problems = vec![Problem { path: String::new(), reason: error.to_string() }];
+                    let problems = vec![ArgumentProblem { path: String::new(), reason: error.to_string() }];
                     Box::pin(std::future::ready(Err(CallError::InvalidArguments { tool, problems })))
                 }
             }

@@ -19,21 +19,21 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-pub use context::{CallContext, CallId, Cancel, Progress};
+pub use context::{CallContext, CallId, CancelToken, Progress};
 pub use definition::{Alias, Annotations, Origin, Provenance, ToolDefinition, is_same};
 #[cfg(feature = "bridge")]
-pub use difference::{Change, differences};
+pub use difference::{DefinitionChange, differences};
 #[cfg(feature = "bridge")]
 pub(crate) use digest::Hasher;
 #[cfg(feature = "bridge")]
-pub use digest::{Digest, InvalidDigest};
+pub use digest::{Digest, DigestError};
 pub(crate) use error::with_causes;
-pub use error::{BoxError, CallError, Clock, Problem, ToolCallError};
+pub use error::{ArgumentProblem, BoxError, CallError, TimeoutKind, ToolCallError};
 pub use local::LocalTool;
 pub use output::ToolOutput;
 pub use schema::Schema;
 pub(crate) use summary::summary_line;
-pub use trace::{NotTraceParent, TraceParent};
+pub use trace::{TraceParent, TraceParentError};
 
 /// A future that can be stored and sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

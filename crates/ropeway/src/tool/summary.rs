@@ -1,6 +1,6 @@
 //! The text of a call summary, made safe to show.
 
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 /// Maximum length of a summary in characters, including the ellipsis.
 const LONGEST: usize = 200;
@@ -10,7 +10,7 @@ const MOST_READ: usize = 4096;
 
 /// Returns the text as one line: without secrets, escape sequences and characters that a terminal does not show, and truncated.
 /// Returns `None` if nothing is left.
-pub(crate) fn summary_line(text: &str, secrets: &Mask) -> Option<String> {
+pub(crate) fn summary_line(text: &str, secrets: &Redactor) -> Option<String> {
     let end = text.char_indices().nth(MOST_READ).map_or(text.len(), |(at, _)| at);
     let text = if end < text.len() { secrets.hide_cut(&text[..end]) } else { secrets.hide(text) };
     let visible = without_escapes(&text);
@@ -85,7 +85,7 @@ mod tests {
     use crate::secret::Secret;
 
     fn line(text: &str) -> Option<String> {
-        summary_line(text, &Mask::default())
+        summary_line(text, &Redactor::default())
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_summary_shows_no_secret_even_when_it_is_split_or_cut() {
-        let secrets = Mask::new([&Secret::new("open-sesame-42")]);
+        let secrets = Redactor::new([&Secret::new("open-sesame-42")]);
         let shown = |text: &str| summary_line(text, &secrets).unwrap_or_default();
         assert_eq!(shown("Send open-sesame-42 on"), "Send *** on");
         assert_eq!(shown("Send open-\u{200b}sesame-42 on"), "Send *** on");

@@ -15,7 +15,7 @@ pub struct TraceParent {
 /// The text is no `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C `traceparent`")]
-pub struct NotTraceParent;
+pub struct TraceParentError;
 
 impl TraceParent {
     /// The beginning of a trace of its own, which is recorded.
@@ -59,9 +59,9 @@ impl fmt::Display for TraceParent {
 }
 
 impl FromStr for TraceParent {
-    type Err = NotTraceParent;
+    type Err = TraceParentError;
 
-    fn from_str(text: &str) -> Result<Self, NotTraceParent> {
+    fn from_str(text: &str) -> Result<Self, TraceParentError> {
         let mut parts = text.trim().split('-');
         let mut part = |digits: usize| {
             let part = parts.next().filter(|part| part.len() == digits)?;
@@ -69,10 +69,12 @@ impl FromStr for TraceParent {
             part.bytes().all(is_hex).then(|| u128::from_str_radix(part, 16).ok())?
         };
         let all = (part(2), part(32), part(16), part(2));
-        let (Some(version), Some(trace @ 1..), Some(span @ 1..), Some(flags)) = all else { return Err(NotTraceParent) };
+        let (Some(version), Some(trace @ 1..), Some(span @ 1..), Some(flags)) = all else {
+            return Err(TraceParentError);
+        };
         // A later version may say more at its end; ours may not.
         if version == 0xff || (version == 0 && parts.next().is_some()) {
-            return Err(NotTraceParent);
+            return Err(TraceParentError);
         }
         // They have as many digits as these types.
         Ok(Self { trace, span: span as u64, flags: flags as u8 })
@@ -108,7 +110,7 @@ mod tests {
             format!("00-{trace}-b7ad6b7169203331"),
             format!("00-{trace}-+7ad6b7169203331-01"),
         ] {
-            assert_eq!(text.parse::<TraceParent>(), Err(NotTraceParent), "{text}");
+            assert_eq!(text.parse::<TraceParent>(), Err(TraceParentError), "{text}");
         }
     }
 

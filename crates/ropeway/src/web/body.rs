@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 /// How many bytes of a body are looked at.
 const MOST: usize = 16 << 10;
 
 /// The beginning of a body in one line; of a page only what a person would read.
-pub(crate) fn brief(body: &[u8], mask: &Mask) -> String {
+pub(crate) fn brief(body: &[u8], mask: &Redactor) -> String {
     let text = String::from_utf8_lossy(body);
     // Hidden before anything is cut or left out: half a secret would not be found.
     let text = match text.len() > MOST {
@@ -46,7 +46,7 @@ mod tests {
     fn of_a_page_only_the_words_are_told() {
         let page =
             b"<!DOCTYPE html>\n<html><head><title>Error</title></head><body><pre>Cannot POST /sse</pre></body></html>";
-        assert_eq!(brief(page, &Mask::default()), "Error Cannot POST /sse");
-        assert_eq!(brief(b" plain\n 1 < 2 ", &Mask::default()), "plain 1 < 2");
+        assert_eq!(brief(page, &Redactor::default()), "Error Cannot POST /sse");
+        assert_eq!(brief(b" plain\n 1 < 2 ", &Redactor::default()), "plain 1 < 2");
     }
 }

@@ -1,15 +1,15 @@
 //! Why a connection broke, or was never made.
 
-use super::TlsTrouble;
+use super::TlsError;
 use super::tls::{tls_error, tls_trouble};
-use crate::secret::Mask;
+use crate::secret::Redactor;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a connection broke, or was never made.
 pub(crate) enum Broken {
     /// The other end cannot be trusted, or does not speak TLS.
-    Tls { trouble: TlsTrouble, source: BoxError },
+    Tls { trouble: TlsError, source: BoxError },
     /// Everything else.
     Other(BoxError),
 }
@@ -17,7 +17,7 @@ pub(crate) enum Broken {
 impl Broken {
     /// The last cause says it all; those above it say only that something went wrong, and may hold the URL with its
     /// secrets.
-    pub(crate) fn of(error: reqwest::Error, mask: &Mask) -> Self {
+    pub(crate) fn of(error: reqwest::Error, mask: &Redactor) -> Self {
         let error = error.without_url();
         let mut last: &dyn std::error::Error = &error;
         while let Some(source) = last.source() {

@@ -5,12 +5,12 @@ const END: usize = 4 << 10;
 
 /// The two ends of something that is too large to be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct HeadTail {
     head: Vec<u8>,
     tail: Vec<u8>,
 }
 
-impl Ends {
+impl HeadTail {
     /// Takes the next part.
     pub fn take(&mut self, part: &[u8]) {
         let room = END.saturating_sub(self.head.len()).min(part.len());

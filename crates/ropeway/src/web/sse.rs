@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ends::Ends;
+use super::ends::HeadTail;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct SseEvent {
     /// How long to wait before going on.
     pub retry: Option<Duration>,
     /// What is left of the data of an event that was too large; the data is empty then.
-    pub remains: Option<Ends>,
+    pub remains: Option<HeadTail>,
 }
 
 /// Takes chunks of bytes and gives events.
@@ -38,7 +38,7 @@ pub struct SseParser {
 /// An event that is too large, as it goes by.
 #[derive(Debug, Default)]
 struct Skipping {
-    remains: Ends,
+    remains: HeadTail,
     /// The current line is empty so far: its end would be the event's.
     line_is_empty: bool,
 }

@@ -3,7 +3,7 @@
 /// What is in the way of a secure connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TlsTrouble {
+pub enum TlsError {
     /// The certificate is not valid any more.
     Expired,
     /// The certificate is not valid yet.
@@ -18,7 +18,7 @@ pub enum TlsTrouble {
     Other,
 }
 
-impl std::fmt::Display for TlsTrouble {
+impl std::fmt::Display for TlsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Expired => "the certificate has expired",
@@ -37,16 +37,16 @@ pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opt
     error.downcast_ref().or_else(|| tls_error(wrapped()?))
 }
 
-pub(super) fn tls_trouble(error: &rustls::Error) -> TlsTrouble {
+pub(super) fn tls_trouble(error: &rustls::Error) -> TlsError {
     use rustls::CertificateError as Certificate;
     match error {
         rustls::Error::InvalidCertificate(error) => match error {
-            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsTrouble::Expired,
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsTrouble::NotYetValid,
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsTrouble::WrongName,
-            _ => TlsTrouble::Untrusted,
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsError::Expired,
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsError::NotYetValid,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsError::WrongName,
+            _ => TlsError::Untrusted,
         },
-        rustls::Error::InvalidMessage(_) => TlsTrouble::NotTls,
-        _ => TlsTrouble::Other,
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls,
+        _ => TlsError::Other,
     }
 }

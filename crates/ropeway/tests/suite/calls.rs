@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::mcp::Mcp;
-use ropeway::testing::{Answers, Fault, Http, On, Script, Scripted};
-use ropeway::tool::{CallContext, CallError, Cancel, Clock};
+use ropeway::testing::{Fault, FaultTrigger, HttpScript, ResponseFormat, Script, ScriptedServer};
+use ropeway::tool::{CallContext, CallError, CancelToken, TimeoutKind};
 use serde_json::{Value, json};
 
 use crate::hasty::{
@@ -17,9 +17,9 @@ use crate::hasty::{
 use crate::scene::scene;
 
 /// Does the same over every way to a server, each time with a server of its own, and all at the same time.
-async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Scripted, ServerConfig)) {
+async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &ScriptedServer, ServerConfig)) {
     let pipe = async |way, era| {
-        let scripted = Scripted::new(script.clone());
+        let scripted = ScriptedServer::new(script.clone());
         test(way, &scripted, in_era(era, scripted.in_process())).await;
     };
     let http = async |way, era| {
@@ -46,12 +46,12 @@ fn in_bulk(mut config: ServerConfig) -> ServerConfig {
 }
 
 /// The request that the n-th call of a tool was.
-async fn nth_call(scripted: &Scripted, n: usize) -> Value {
+async fn nth_call(scripted: &ScriptedServer, n: usize) -> Value {
     tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
 }
 
 /// The server was told, in its era's way, that this request is given up.
-async fn told_of(way: &str, scripted: &Scripted, request: &Value) {
+async fn told_of(way: &str, scripted: &ScriptedServer, request: &Value) {
     until(&format!("the cancellation over {way}"), || scripted.cancelled().contains(&request["id"])).await;
     let notifications = scripted.received_of("notifications/cancelled");
     let named = notifications.iter().any(|message| message["params"]["requestId"] == request["id"]);
@@ -182,9 +182,11 @@ fn http_connections_are_kept_and_used_again() {
     // tasks in the same order at any load.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        for answers in [Answers::Json, Answers::Sse] {
+        for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
             for era in [EraChoice::Legacy, EraChoice::Modern] {
-                let http = listening(Script { http: Http { answers, ..Http::default() }, ..Script::default() }).await;
+                let http =
+                    listening(Script { http: HttpScript { answers, ..HttpScript::default() }, ..Script::default() })
+                        .await;
                 let server = connect(in_era(era, at(http.url()))).await;
                 for _ in 0..20 {
                     still_works(&server).await;
@@ -202,13 +204,13 @@ fn http_connections_are_kept_and_used_again() {
 #[test]
 fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() {
     scene(|_| async {
-        let script = Script::default().fault(On::tool("echo"), Fault::Hang);
+        let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::Hang);
         over_every_way(script, async |way, scripted, mut config| {
             config.timeouts.idle = ms(2000);
             let server = connect(config).await;
             let started = Instant::now();
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
-            assert!(matches!(error, CallError::Timeout { clock: Clock::Idle, .. }), "{way}: {error:?}");
+            assert!(matches!(error, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{way}: {error:?}");
             assert!(chain(&error).starts_with("server `peer` gave no answer within "), "{way}: {}", chain(&error));
             assert!((ms(2000)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
             let request = nth_call(scripted, 1).await;
@@ -239,7 +241,7 @@ fn progress_does_not_hold_the_total_clock() {
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_timeout(ms(2000)).with_idle_timeout(ms(1900));
         let error = call_in(&server, "sleep", json!({"ms": 9000, "steps": 90}), &cx).await.expect_err("no answer");
-        assert!(matches!(error, CallError::Timeout { clock: Clock::Total, .. }), "{error:?}");
+        assert!(matches!(error, CallError::Timeout { clock: TimeoutKind::Total, .. }), "{error:?}");
         let request = nth_call(&scripted, 1).await;
         told_of("modern pipe", &scripted, &request).await;
         still_works(&server).await;
@@ -249,7 +251,7 @@ fn progress_does_not_hold_the_total_clock() {
         config.timeouts.total = ms(300);
         let server = connect(config).await;
         let error = call(&server, "sleep", json!({"ms": 9000, "steps": 90})).await.expect_err("no answer");
-        assert!(matches!(error, CallError::Timeout { clock: Clock::Total, .. }), "{error:?}");
+        assert!(matches!(error, CallError::Timeout { clock: TimeoutKind::Total, .. }), "{error:?}");
         server.close().await;
     });
 }
@@ -275,7 +277,7 @@ fn a_switch_cancels_a_call_in_the_way_of_its_era() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, scripted, config| {
             let server = connect(config).await;
-            let cancel = Cancel::new();
+            let cancel = CancelToken::new();
             let cx = CallContext::default().with_cancel(cancel.clone());
             let waiting = tokio::spawn({
                 let server = server.clone();
@@ -322,7 +324,7 @@ fn dropping_a_call_cancels_it_in_the_way_of_its_era() {
 fn a_switch_that_was_pressed_before_keeps_the_call_from_the_server() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         cancel.cancel();
         let cx = CallContext::default().with_cancel(cancel);
         let error = call_in(&server, "sleep", json!({"ms": 9000}), &cx).await.expect_err("no answer");
@@ -371,7 +373,7 @@ fn more_than_the_limit_allows_fails_that_call_only() {
 fn a_json_body_that_is_too_large_fails_that_call_only() {
     scene(|_| async {
         for chunked in [false, true] {
-            let http = Http { answers: Answers::Json, chunked, ..Http::default() };
+            let http = HttpScript { answers: ResponseFormat::Json, chunked, ..HttpScript::default() };
             let http = listening(Script { http, ..Script::default() }).await;
             for era in [EraChoice::Legacy, EraChoice::Modern] {
                 let mut config = in_era(era, at(http.url()));
@@ -385,7 +387,7 @@ fn a_json_body_that_is_too_large_fails_that_call_only() {
 #[test]
 fn the_limit_is_meant_to_the_byte() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mut config = hasty(scripted.in_process());
         config.limits.message_bytes = 10_000;
         let server = connect(config).await;
@@ -399,7 +401,7 @@ fn the_limit_is_meant_to_the_byte() {
 #[test]
 fn a_giant_that_nobody_asked_for_is_passed_over() {
     scene(|_| async {
-        let script = Script::default().fault(On::tool("echo"), Fault::GiantUnasked { bytes: 1_000_000 });
+        let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::GiantUnasked { bytes: 1_000_000 });
         over_every_way(script, async |way, _, mut config| {
             config.limits.message_bytes = 100_000;
             let server = connect(config).await;

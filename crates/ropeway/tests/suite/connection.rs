@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::EraChoice;
 use ropeway::event::{Event, Events};
-use ropeway::mcp::{Handlers, Mcp, State};
-use ropeway::testing::{ExtraTool, Fault, HttpScripted, On, Rule, Script, Scripted};
-use ropeway::tool::{CallContext, CallError, Cancel};
+use ropeway::mcp::{ConnectionState, Handlers, Mcp};
+use ropeway::testing::{ExtraTool, Fault, FaultRule, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway::tool::{CallContext, CallError, CancelToken};
 use serde_json::{Map, json};
 
 use crate::hasty::{
@@ -20,7 +20,7 @@ fn grown(script: &mut Script, name: &str) {
 }
 
 /// Stops a server, and waits until its client has noticed that its connections are closed.
-async fn stop(http: &HttpScripted) {
+async fn stop(http: &HttpScriptedServer) {
     http.stop();
     tokio::time::sleep(ms(100)).await;
 }
@@ -36,7 +36,7 @@ async fn knows_nobody(server: &Mcp) {
     assert!(matches!(request, Err(CallError::NotConnected { .. })), "{request:?}");
     assert!(!server.is_connected());
     assert_eq!(server.server_info(), None);
-    assert!(matches!(*server.state().borrow(), State::Closed));
+    assert!(matches!(*server.state().borrow(), ConnectionState::Closed));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_connection_is_made_without_a_runtime_and_without_a_server() {
 #[test]
 fn before_connect_and_after_close_every_method_says_not_connected() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let server = Mcp::new(hasty(scripted.in_process()));
         server.subscribe("test://hello");
         server.unsubscribe("test://hello");
@@ -73,18 +73,18 @@ fn before_connect_and_after_close_every_method_says_not_connected() {
 #[test]
 fn states_and_events_come_in_order() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default().fault(On::tool("echo").nth(1), Fault::exit()));
+        let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::exit()));
         let server = Mcp::new(hasty(scripted.in_process()));
         let mut states = server.state();
         let mut events = server.events();
-        assert!(matches!(*states.borrow_and_update(), State::Closed));
+        assert!(matches!(*states.borrow_and_update(), ConnectionState::Closed));
         server.connect().await.expect("a connection");
-        assert!(matches!(*states.borrow_and_update(), State::Ready { .. }));
+        assert!(matches!(*states.borrow_and_update(), ConnectionState::Ready { .. }));
         let told = echo_fails(&server).await;
         assert_eq!(told, "server `peer` is unavailable: the server closed the connection");
         still_works(&server).await;
         server.close().await;
-        assert!(matches!(*states.borrow_and_update(), State::Closed));
+        assert!(matches!(*states.borrow_and_update(), ConnectionState::Closed));
         let mut seen = Vec::new();
         event(&mut events, |event| {
             let value = serde_json::to_value(&event).expect("JSON");
@@ -133,9 +133,11 @@ fn a_server_that_is_gone_is_noticed_without_a_call() {
         let mut config = hasty(scripted.in_process());
         config.reconnect.enabled = false;
         let alone = connect(config).await;
-        scripted.set(|script| script.faults = vec![Rule { on: On::tool("echo"), fault: Fault::ExitAfterAnswer }]);
+        scripted.set(|script| {
+            script.faults = vec![FaultRule { on: FaultTrigger::tool("echo"), fault: Fault::ExitAfterAnswer }]
+        });
         still_works(&alone).await;
-        state(&alone, |state| matches!(state, State::Down { retry_at: None, .. })).await;
+        state(&alone, |state| matches!(state, ConnectionState::Down { retry_at: None, .. })).await;
         assert!(!alone.is_connected());
         assert_eq!(echo_fails(&alone).await, "server `peer` is unavailable: the server closed the connection");
         scripted.set(|script| script.faults.clear());
@@ -150,7 +152,7 @@ fn a_server_that_is_gone_is_noticed_without_a_call() {
 fn after_a_loss_lists_and_subscriptions_are_renewed_in_both_eras() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let scripted = Scripted::new(Script::default());
+            let scripted = ScriptedServer::new(Script::default());
             let server = connect(in_era(era, scripted.in_process())).await;
             let asks = if era == EraChoice::Legacy { "resources/subscribe" } else { "subscriptions/listen" };
             let listens = || {
@@ -182,7 +184,7 @@ fn after_a_loss_lists_and_subscriptions_are_renewed_in_both_eras() {
 #[test]
 fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize"), Fault::exit()));
+        let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
         config.reconnect.first = ms(20);
         config.reconnect.longest = ms(80);
@@ -210,7 +212,9 @@ fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
 #[test]
 fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy().fault(On::method("notifications/initialized"), Fault::exit()));
+        let scripted = ScriptedServer::new(
+            Script::legacy().fault(FaultTrigger::method("notifications/initialized"), Fault::exit()),
+        );
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
         config.reconnect.first = ms(40);
         config.reconnect.longest = ms(10_000);
@@ -244,9 +248,9 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
             let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
             assert!(told.starts_with("server `peer` is unavailable: "), "{told}");
             // The state may still be that of the lost connection.
-            state(&server, |state| !matches!(state, State::Ready { .. })).await;
+            state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
             http.restart().await.expect("the same port");
-            state(&server, |state| matches!(state, State::Ready { .. })).await;
+            state(&server, |state| matches!(state, ConnectionState::Ready { .. })).await;
             still_works(&server).await;
             server.close().await;
         }
@@ -257,16 +261,16 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
 fn a_call_names_the_last_failure_while_the_next_try_is_under_way() {
     scene(|_| async {
         let script = Script::legacy()
-            .fault(On::tool("echo").nth(1), Fault::exit())
-            .fault(On::method("initialize").nth(2), Fault::exit())
-            .fault(On::method("initialize").nth(3), Fault::Hang);
-        let scripted = Scripted::new(script);
+            .fault(FaultTrigger::tool("echo").nth(1), Fault::exit())
+            .fault(FaultTrigger::method("initialize").nth(2), Fault::exit())
+            .fault(FaultTrigger::method("initialize").nth(3), Fault::Hang);
+        let scripted = ScriptedServer::new(script);
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
         config.timeouts.grace = ms(100);
         let server = connect(config).await;
         echo_fails(&server).await;
         // The second try has failed, and the third one gets no answer.
-        state(&server, |state| matches!(state, State::Connecting { failures: 1 })).await;
+        state(&server, |state| matches!(state, ConnectionState::Connecting { failures: 1 })).await;
         let told = echo_fails(&server).await;
         assert!(told.starts_with("server `peer` is unavailable: ") && !told.contains("not ready"), "{told}");
         drop(server);
@@ -283,7 +287,7 @@ fn a_call_that_finds_the_server_down_is_made_when_it_comes_back_within_the_grace
             let server = server.clone();
             async move { text(&server, "echo", json!({"message": "hi"})).await }
         });
-        state(&server, |state| matches!(state, State::Down { .. })).await;
+        state(&server, |state| matches!(state, ConnectionState::Down { .. })).await;
         tokio::time::sleep(ms(100)).await;
         http.restart().await.expect("the same port");
         assert_eq!(waiting.await.expect("an answer"), "hi");
@@ -297,13 +301,13 @@ fn a_call_that_waits_for_the_server_can_be_cancelled() {
         let http = listening(Script::default()).await;
         let server = connect(hasty(at(http.url()))).await;
         stop(&http).await;
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let cx = CallContext::default().with_cancel(cancel.clone());
         let waiting = tokio::spawn({
             let server = server.clone();
             async move { call_in(&server, "echo", json!({"message": "hi"}), &cx).await }
         });
-        state(&server, |state| matches!(state, State::Down { .. })).await;
+        state(&server, |state| matches!(state, ConnectionState::Down { .. })).await;
         let started = Instant::now();
         cancel.cancel();
         let error = waiting.await.expect("no panic").expect_err("no answer");
@@ -331,7 +335,7 @@ fn a_call_that_waits_for_the_server_keeps_its_own_deadline() {
 fn closing_ends_the_calls_in_flight() {
     scene(|_| async {
         let http = listening(Script::default()).await;
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         for config in [
             hasty(scripted.in_process()),
             in_era(EraChoice::Legacy, at(http.url())),
@@ -356,8 +360,8 @@ fn closing_ends_the_calls_in_flight() {
 fn closing_and_dropping_end_a_handshake_under_way() {
     scene(|scene| async move {
         let script = Script::default()
-            .fault(On::method("server/discover"), Fault::Hang)
-            .fault(On::method("initialize"), Fault::Hang);
+            .fault(FaultTrigger::method("server/discover"), Fault::Hang)
+            .fault(FaultTrigger::method("initialize"), Fault::Hang);
         let http = listening(script.clone()).await;
         for config in [hasty(child(&scene, &script)), hasty(at(http.url()))] {
             for drops in [false, true] {
@@ -386,7 +390,7 @@ fn closing_and_dropping_end_a_handshake_under_way() {
 fn a_storm_of_changes_is_one_new_list_or_a_few() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let scripted = Scripted::new(Script::default());
+            let scripted = ScriptedServer::new(Script::default());
             let server = connect(in_era(era, scripted.in_process())).await;
             names(&server).await;
             if era == EraChoice::Modern {
@@ -412,7 +416,7 @@ fn a_storm_of_changes_is_one_new_list_or_a_few() {
 fn a_storm_in_the_middle_of_a_call_holds_nothing_up() {
     scene(|_| async {
         for method in ["notifications/tools/list_changed", "notifications/odd", "notifications/message"] {
-            let script = Script::default().fault(On::tool("echo"), Fault::storm(method, 5_000));
+            let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::storm(method, 5_000));
             let (_scripted, server) = in_process(script).await;
             names(&server).await;
             still_works(&server).await;
@@ -424,7 +428,7 @@ fn a_storm_in_the_middle_of_a_call_holds_nothing_up() {
 #[test]
 fn a_slow_listener_is_told_how_many_events_it_lost_and_slows_no_call() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let events = Events::new(8);
         let server = Mcp::with_host(hasty(scripted.in_process()), Handlers::new(), events);
         let mut slow = server.events();
@@ -521,7 +525,7 @@ fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
 fn a_connect_after_a_close_that_was_given_up_makes_a_connection_that_stays() {
     scene(|scene| async move {
         let script = Script {
-            process: ropeway::testing::Process { ignore_eof: true, ..Default::default() },
+            process: ropeway::testing::ProcessScript { ignore_eof: true, ..Default::default() },
             ..Script::default()
         };
         let server = connect(hasty(child(&scene, &script))).await;
@@ -565,7 +569,7 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
 #[test]
 fn waits_that_are_longer_than_any_clock_are_taken_as_for_ever() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mut config = hasty(scripted.in_process());
         let timeouts = &mut config.timeouts;
         for wait in [&mut timeouts.connect, &mut timeouts.idle, &mut timeouts.total, &mut timeouts.grace] {

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::event::Event;
-use ropeway::mcp::{Era, Mcp, State};
-use ropeway::testing::{Fault, HttpFault, HttpScripted, On, Rule, Script, Scripted, UnknownMethods, odd};
+use ropeway::mcp::{ConnectionState, Era, Mcp};
+use ropeway::testing::{
+    Fault, FaultRule, FaultTrigger, HttpFault, HttpScriptedServer, Script, ScriptedServer, UnknownMethods, odd,
+};
 use serde_json::{Value, json};
 
 use crate::hasty::{
@@ -22,17 +24,17 @@ fn agreed(server: &Mcp) -> (Era, String) {
     (info.era, info.protocol_version.clone())
 }
 
-fn count(scripted: &Scripted, method: &str) -> usize {
+fn count(scripted: &ScriptedServer, method: &str) -> usize {
     scripted.received_of(method).len()
 }
 
-async fn is_modern(server: &Mcp, scripted: &Scripted) {
+async fn is_modern(server: &Mcp, scripted: &ScriptedServer) {
     assert_eq!(agreed(server), (Era::Modern, MODERN.to_owned()));
     still_works(server).await;
     assert_eq!(count(scripted, "notifications/initialized"), 0);
 }
 
-async fn is_legacy(server: &Mcp, scripted: &Scripted) {
+async fn is_legacy(server: &Mcp, scripted: &ScriptedServer) {
     assert_eq!(agreed(server), (Era::Legacy, LEGACY.to_owned()));
     still_works(server).await;
     assert_eq!(count(scripted, "notifications/initialized"), 1);
@@ -46,7 +48,7 @@ fn refused(code: i64, data: Value) -> Fault {
 fn a_server_that_answers_the_probe_is_modern() {
     scene(|_| async {
         for script in [Script::default(), Script::modern()] {
-            let scripted = Scripted::new(script.clone());
+            let scripted = ScriptedServer::new(script.clone());
             let server = connect(hasty(scripted.in_process())).await;
             is_modern(&server, &scripted).await;
             assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 0));
@@ -65,7 +67,7 @@ fn a_server_that_refuses_the_probe_is_legacy_on_the_same_pipe() {
     scene(|_| async {
         for unknown_methods in [UnknownMethods::MethodNotFound, UnknownMethods::InvalidParams] {
             let script = Script { unknown_methods, ..Script::legacy() };
-            let scripted = Scripted::new(script.clone());
+            let scripted = ScriptedServer::new(script.clone());
             let server = connect(hasty(scripted.in_process())).await;
             is_legacy(&server, &scripted).await;
             assert_eq!(scripted.connections(), 1);
@@ -81,7 +83,7 @@ fn a_server_that_refuses_the_probe_is_legacy_on_the_same_pipe() {
 #[test]
 fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
     scene(|_| async {
-        let scripted = Scripted::new(Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() });
+        let scripted = ScriptedServer::new(Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() });
         let started = Instant::now();
         let server = connect(silent_at_probe(scripted.in_process())).await;
         assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
@@ -89,7 +91,7 @@ fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
         assert_eq!(scripted.connections(), 1);
         server.close().await;
 
-        let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
+        let http = listening(Script::default().fault(FaultTrigger::method("server/discover"), Fault::Hang)).await;
         let server = connect(silent_at_probe(at(http.url()))).await;
         is_legacy(&server, &http).await;
         server.close().await;
@@ -105,11 +107,11 @@ fn the_probe_takes_no_more_than_half_of_the_time() {
             config
         };
         let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
-        let scripted = Scripted::new(silent);
+        let scripted = ScriptedServer::new(silent);
         let server = connect(impatient(scripted.in_process().into())).await;
         is_legacy(&server, &scripted).await;
         server.close().await;
-        let http = listening(Script::default().fault(On::method("server/discover"), Fault::Hang)).await;
+        let http = listening(Script::default().fault(FaultTrigger::method("server/discover"), Fault::Hang)).await;
         let server = connect(impatient(at(http.url()).into())).await;
         is_legacy(&server, &http).await;
         server.close().await;
@@ -119,7 +121,7 @@ fn the_probe_takes_no_more_than_half_of_the_time() {
 #[test]
 fn a_server_that_dies_at_the_probe_is_started_again_as_legacy_and_that_is_remembered() {
     scene(|scene| async move {
-        let scripted = Scripted::new(Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() });
+        let scripted = ScriptedServer::new(Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() });
         let server = connect(hasty(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         assert_eq!((scripted.connections(), count(&scripted, "server/discover")), (2, 1));
@@ -144,8 +146,8 @@ fn a_server_that_dies_at_the_probe_is_started_again_as_legacy_and_that_is_rememb
 #[test]
 fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
     scene(|_| async {
-        let initialize = On::method("initialize").connection(1);
-        let scripted = Scripted::new(Script::legacy().fault(initialize, refused(-32600, json!(null))));
+        let initialize = FaultTrigger::method("initialize").connection(1);
+        let scripted = ScriptedServer::new(Script::legacy().fault(initialize, refused(-32600, json!(null))));
         let server = connect(hasty(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         assert_eq!(scripted.connections(), 2);
@@ -156,7 +158,8 @@ fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
 #[test]
 fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default().fault(On::method("server/discover"), Fault::late(1200)));
+        let scripted =
+            ScriptedServer::new(Script::default().fault(FaultTrigger::method("server/discover"), Fault::late(1200)));
         let server = connect(silent_at_probe(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         tokio::time::sleep(ms(1100)).await;
@@ -169,7 +172,8 @@ fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
 #[test]
 fn a_late_answer_to_the_probe_counts_when_initialize_was_refused() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), Fault::late(1200)));
+        let scripted =
+            ScriptedServer::new(Script::modern().fault(FaultTrigger::method("server/discover"), Fault::late(1200)));
         let server = connect(silent_at_probe(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 1));
@@ -194,8 +198,8 @@ fn a_server_that_starts_slowly_is_waited_for() {
 fn a_refusal_that_offers_our_modern_version_is_asked_once_more() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": [MODERN], "requested": "?"}));
-        let script = Script::modern().fault(On::method("server/discover").nth(1), refusal);
-        let scripted = Scripted::new(script.clone());
+        let script = Script::modern().fault(FaultTrigger::method("server/discover").nth(1), refusal);
+        let scripted = ScriptedServer::new(script.clone());
         let server = connect(hasty(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         assert_eq!(count(&scripted, "server/discover"), 2);
@@ -211,7 +215,7 @@ fn a_refusal_that_offers_our_modern_version_is_asked_once_more() {
 fn a_refusal_that_offers_legacy_versions_is_followed_by_initialize() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": ["2025-06-18", LEGACY]}));
-        let scripted = Scripted::new(Script::legacy().fault(On::method("server/discover"), refusal));
+        let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("server/discover"), refusal));
         let server = connect(hasty(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         server.close().await;
@@ -223,9 +227,9 @@ fn a_server_of_the_future_is_named_by_its_versions() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": ["2099-01-01", "2098-01-01"]}));
         let script = Script::modern()
-            .fault(On::method("server/discover"), refusal.clone())
-            .fault(On::method("initialize"), refusal);
-        let scripted = Scripted::new(script.clone());
+            .fault(FaultTrigger::method("server/discover"), refusal.clone())
+            .fault(FaultTrigger::method("initialize"), refusal);
+        let scripted = ScriptedServer::new(script.clone());
         let http = listening(script).await;
         for config in [hasty(scripted.in_process()), hasty(at(http.url()))] {
             let server = Mcp::new(config);
@@ -234,8 +238,9 @@ fn a_server_of_the_future_is_named_by_its_versions() {
             assert!(told.contains("2099-01-01"), "{told}");
             server.close().await;
         }
-        let scripted = Scripted::new(
-            Script::legacy().fault(On::method("initialize"), Fault::set("/result/protocolVersion", "2099-01-01")),
+        let scripted = ScriptedServer::new(
+            Script::legacy()
+                .fault(FaultTrigger::method("initialize"), Fault::set("/result/protocolVersion", "2099-01-01")),
         );
         let server = Mcp::new(hasty(scripted.in_process()));
         let told = cannot_connect(&server).await;
@@ -250,7 +255,7 @@ fn every_legacy_version_is_spoken() {
     scene(|_| async {
         for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
             let script = Script { legacy_versions: vec![version.to_owned()], ..Script::legacy() };
-            let scripted = Scripted::new(script.clone());
+            let scripted = ScriptedServer::new(script.clone());
             let server = connect(hasty(scripted.in_process())).await;
             assert_eq!(agreed(&server), (Era::Legacy, version.to_owned()));
             still_works(&server).await;
@@ -270,7 +275,7 @@ fn every_legacy_version_is_spoken() {
 fn a_version_that_is_named_in_an_error_is_taken_up() {
     scene(|_| async {
         let refusal = refused(-32602, json!({"supported": ["2024-11-05"], "requested": LEGACY}));
-        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize").nth(1), refusal));
+        let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").nth(1), refusal));
         let server = connect(hasty(scripted.in_process())).await;
         assert_eq!(agreed(&server), (Era::Legacy, "2024-11-05".to_owned()));
         server.close().await;
@@ -281,7 +286,7 @@ fn a_version_that_is_named_in_an_error_is_taken_up() {
 fn a_version_that_nobody_has_published_is_spoken_with_a_warning() {
     scene(|_| async {
         let fault = Fault::set("/result/protocolVersion", "1999-01-01");
-        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize"), fault));
+        let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), fault));
         let server = Mcp::new(hasty(scripted.in_process()));
         let mut events = server.events();
         server.connect().await.expect("a connection");
@@ -295,7 +300,7 @@ fn a_version_that_nobody_has_published_is_spoken_with_a_warning() {
 #[test]
 fn a_pinned_era_is_the_only_one_that_is_tried() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         assert_eq!(count(&scripted, "server/discover"), 0);
@@ -312,7 +317,7 @@ fn a_pinned_era_is_the_only_one_that_is_tried() {
             (Script::legacy(), EraChoice::Modern, "-32601: unknown method `server/discover`"),
             (Script::modern(), EraChoice::Legacy, "-32022: unsupported protocol version"),
         ] {
-            let scripted = Scripted::new(script);
+            let scripted = ScriptedServer::new(script);
             let server = Mcp::new(in_era(era, scripted.in_process()));
             assert_eq!(cannot_connect(&server).await, format!("{told} {code}"));
             server.close().await;
@@ -334,11 +339,13 @@ fn a_pinned_era_is_the_only_one_that_is_tried() {
 #[test]
 fn a_server_that_comes_back_in_another_era_is_found_out() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::modern());
+        let scripted = ScriptedServer::new(Script::modern());
         let server = connect(hasty(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
-        scripted.set(|script| script.eras = ropeway::testing::Eras::Legacy);
-        scripted.set(|script| script.faults = vec![Rule { on: On::tool("echo").nth(1), fault: Fault::exit() }]);
+        scripted.set(|script| script.eras = ropeway::testing::SupportedEras::Legacy);
+        scripted.set(|script| {
+            script.faults = vec![FaultRule { on: FaultTrigger::tool("echo").nth(1), fault: Fault::exit() }]
+        });
         call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
         still_works(&server).await;
         assert_eq!(agreed(&server).0, Era::Legacy);
@@ -351,7 +358,7 @@ fn an_odd_answer_to_initialize_is_understood() {
     scene(|_| async {
         for rule in odd::initializes() {
             let script = Script { faults: vec![rule.clone()], ..Script::legacy() };
-            let scripted = Scripted::new(script);
+            let scripted = ScriptedServer::new(script);
             let server = connect(hasty(scripted.in_process())).await;
             let info = server.server_info().expect("a connected server");
             assert!(["scripted", "peer"].contains(&info.name.as_str()), "{rule:?}: {info:?}");
@@ -375,7 +382,8 @@ fn an_odd_answer_to_the_probe_is_understood() {
             Fault::set("/result/cacheScope", "shared"),
             Fault::set("/result/supportedVersions", json!(["2099-01-01", MODERN, 7])),
         ] {
-            let scripted = Scripted::new(Script::modern().fault(On::method("server/discover"), fault.clone()));
+            let scripted =
+                ScriptedServer::new(Script::modern().fault(FaultTrigger::method("server/discover"), fault.clone()));
             let server = connect(hasty(scripted.in_process())).await;
             assert_eq!(agreed(&server).0, Era::Modern, "{fault:?}");
             still_works(&server).await;
@@ -388,7 +396,8 @@ fn an_odd_answer_to_the_probe_is_understood() {
 fn what_a_server_says_about_itself_can_be_read() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
-            let scripted = Scripted::new(Script { instructions: Some("Be kind.".to_owned()), ..Script::default() });
+            let scripted =
+                ScriptedServer::new(Script { instructions: Some("Be kind.".to_owned()), ..Script::default() });
             let server = connect(in_era(era, scripted.in_process())).await;
             let info = server.server_info().expect("a connected server");
             assert_eq!((info.name.as_str(), info.version.as_str()), ("scripted", "1.0.0"));
@@ -417,17 +426,20 @@ async fn never_ready(config: ServerConfig) {
 fn a_handshake_that_never_ends_is_ended() {
     scene(|scene| async move {
         let hanging = |script: Script| {
-            script.fault(On::method("server/discover"), Fault::Hang).fault(On::method("initialize"), Fault::Hang)
+            script
+                .fault(FaultTrigger::method("server/discover"), Fault::Hang)
+                .fault(FaultTrigger::method("initialize"), Fault::Hang)
         };
         for script in [hanging(Script::default()), hanging(Script::modern())] {
-            never_ready(hasty(Scripted::new(script.clone()).in_process())).await;
+            never_ready(hasty(ScriptedServer::new(script.clone()).in_process())).await;
             never_ready(hasty(child(&scene, &script))).await;
-            let http: HttpScripted = listening(script).await;
+            let http: HttpScriptedServer = listening(script).await;
             never_ready(hasty(at(http.url()))).await;
         }
-        let http =
-            listening(Script::legacy().fault(On::method("notifications/initialized"), HttpFault::SlowHead { ms: 50 }))
-                .await;
+        let http = listening(
+            Script::legacy().fault(FaultTrigger::method("notifications/initialized"), HttpFault::SlowHead { ms: 50 }),
+        )
+        .await;
         never_ready(hasty(at(http.url()))).await;
     });
 }
@@ -436,8 +448,8 @@ fn a_handshake_that_never_ends_is_ended() {
 fn a_server_that_dies_in_the_handshake_says_why_with_its_last_words() {
     scene(|scene| async move {
         let script = Script::legacy()
-            .fault(On::method("initialize"), Fault::Stderr { bytes: 64 })
-            .fault(On::method("initialize"), Fault::Exit { after_ms: 0, code: 7 });
+            .fault(FaultTrigger::method("initialize"), Fault::Stderr { bytes: 64 })
+            .fault(FaultTrigger::method("initialize"), Fault::Exit { after_ms: 0, code: 7 });
         let mut config = in_era(EraChoice::Legacy, child(&scene, &script));
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
@@ -455,14 +467,15 @@ fn a_server_that_dies_in_the_handshake_says_why_with_its_last_words() {
 #[test]
 fn a_first_try_that_fails_is_an_error_and_the_next_one_may_work() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy().fault(On::method("initialize").first(3), Fault::exit()));
+        let scripted =
+            ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").first(3), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
         config.reconnect.first = ms(50);
         let server = Mcp::new(config);
         let mut events = server.events();
         let told = cannot_connect(&server).await;
         assert_eq!(told, "could not connect to server `peer`: the server closed the connection");
-        state(&server, |state| matches!(state, State::Ready { .. })).await;
+        state(&server, |state| matches!(state, ConnectionState::Ready { .. })).await;
         still_works(&server).await;
         let mut failures = Vec::new();
         event(&mut events, |event| match event {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use ropeway::config::Secret;
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{Handlers, Mcp};
-use ropeway::secret::Mask;
-use ropeway::testing::{Script, Scripted};
+use ropeway::secret::Redactor;
+use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::CallContext;
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ impl Write for Paper {
 async fn lines(events: Events) -> Vec<Value> {
     let paper = Paper::default();
     let log = EventLog::start(&events, paper.clone()).expect("a thread");
-    let mut config = hasty(Scripted::new(Script::legacy()).in_process());
-    config.mask = Mask::new(&[Secret::new("s3cret")]);
+    let mut config = hasty(ScriptedServer::new(Script::legacy()).in_process());
+    config.mask = Redactor::new(&[Secret::new("s3cret")]);
     let server = Mcp::with_host(config, Handlers::new(), events);
     server.connect().await.expect("a connection");
     let with = json!({"message": "open and s3cret"});

@@ -11,8 +11,8 @@ use ropeway::envelope::Envelope;
 use ropeway::json;
 use ropeway::mcp::Mcp;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Exchange, Reply, Settings, encode};
-use ropeway::testing::{Fault, Noise, On, Rule, Saying, Script, replaying};
+use ropeway::provider::{ChatRequest, Exchange, ProviderSettings, Reply, encode};
+use ropeway::testing::{Fault, FaultRule, FaultTrigger, Script, ScriptedReply, StdoutNoise, replaying};
 use ropeway::tool::{CallContext, CallId, LocalTool, Origin, ToolDefinition, ToolOutput};
 use ropeway::web::{SseEvent, SseParser};
 use serde_json::{Value, json};
@@ -46,12 +46,15 @@ fn cut() -> Script {
     );
     let contents = format!(r#"{{"contents":[{{"uri":"test://hello","text":"{CUT}"}}],"{CUT}":1}}"#);
     Script::default()
-        .fault(On::tool("echo").nth(1), result(&output))
+        .fault(FaultTrigger::tool("echo").nth(1), result(&output))
         // An answer that is laid out in an unusual way.
-        .fault(On::tool("echo").nth(2), Fault::Body(format!(r#""{CUT}":null,"result":{output}"#)))
-        .fault(On::tool("echo").nth(3), Fault::Body(format!(r#""error":{{"code":-32000,"message":"{CUT}"}}"#)))
-        .fault(On::method("tools/list"), result(&tools))
-        .fault(On::method("resources/read"), result(&contents))
+        .fault(FaultTrigger::tool("echo").nth(2), Fault::Body(format!(r#""{CUT}":null,"result":{output}"#)))
+        .fault(
+            FaultTrigger::tool("echo").nth(3),
+            Fault::Body(format!(r#""error":{{"code":-32000,"message":"{CUT}"}}"#)),
+        )
+        .fault(FaultTrigger::method("tools/list"), result(&tools))
+        .fault(FaultTrigger::method("resources/read"), result(&contents))
 }
 
 async fn reads_what_was_cut(server: &Mcp) {
@@ -92,7 +95,10 @@ fn a_request_of_the_server_may_have_any_id() {
         for (nth, id) in ["1e400", r#""\ud83d""#, "123456789012345678901234567890"].into_iter().enumerate() {
             let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
             scripted.set(|script| {
-                script.faults = vec![Rule { on: On::tool("echo"), fault: Noise::Bytes(ping.into_bytes()).into() }];
+                script.faults = vec![FaultRule {
+                    on: FaultTrigger::tool("echo"),
+                    fault: StdoutNoise::Bytes(ping.into_bytes()).into(),
+                }];
             });
             // The scripted server may be unable to read the answer: it refuses it with `"id": null`, which fails the call beside it.
             let _ = echo(&server).await;
@@ -116,7 +122,7 @@ fn a_number_spoils_nothing_that_a_server_sends() {
         let output = format!(
             r#"{{"content":[{{"type":"text","text":"a","_meta":{NUMBERS}}},{{"type":"odd","n":{NUMBERS}}},1.10,-0],"structuredContent":{NUMBERS},"_meta":{NUMBERS},"isError":1.0,"more":1e+400}}"#
         );
-        let (_, server) = in_process(Script::default().fault(On::tool("echo").nth(1), result(&output))).await;
+        let (_, server) = in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), result(&output))).await;
         let output =
             call(&server, "echo", json!({"message": "hi"})).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let structured = output.structured.as_ref().expect("structured content");
@@ -147,7 +153,7 @@ fn numbers_of_a_definition_are_as_the_server_wrote_them() {
     scene(|_| async {
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer","maximum":123456789012345678901234567890,"default":1e+2,"multipleOf":1.0}}}"#;
         let tools = format!(r#"{{"tools":[{{"name":"echo","inputSchema":{schema},"_meta":{NUMBERS}}}]}}"#);
-        let (_, server) = in_process(Script::default().fault(On::method("tools/list"), result(&tools))).await;
+        let (_, server) = in_process(Script::default().fault(FaultTrigger::method("tools/list"), result(&tools))).await;
         let tools = server.list_tool_definitions(None).await.expect("tools");
         // A model is told of the text, whatever a value can hold.
         assert_eq!(format!("{:?}", tools[0].input_schema), schema);
@@ -175,7 +181,7 @@ fn arguments_reach_the_server_as_they_were_given() {
 }
 
 /// What a provider makes of a stream in which a mark stands for other bytes.
-async fn reply(dialect: Dialect, saying: &Saying, change: impl Fn(String) -> String) -> Reply {
+async fn reply(dialect: Dialect, saying: &ScriptedReply, change: impl Fn(String) -> String) -> Reply {
     let provider = replaying(dialect, [Exchange::events(change(saying.events(dialect)))]);
     let conversation = Conversation::new().with("hi");
     let reply = provider.stream(&ChatRequest::new("model", &conversation)).finish().await;
@@ -187,7 +193,7 @@ fn an_emoji_that_is_split_over_two_deltas_does_not_end_a_stream() {
     scene(|_| async {
         for dialect in Dialect::ALL {
             let split = |events: String| events.replace("HIGH", r"\ud83d").replace("LOW", r"\ude00");
-            let reply = reply(dialect, &Saying::text("so HIGH LOW far"), split).await;
+            let reply = reply(dialect, &ScriptedReply::text("so HIGH LOW far"), split).await;
             assert_eq!(reply.message.to_text(), "so \u{fffd} \u{fffd} far", "{dialect}");
         }
     });
@@ -198,10 +204,10 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
     for dialect in Dialect::ALL {
         let conversation = Conversation::new().with("hi");
         let request = ChatRequest::new("model", &conversation);
-        let settings = Settings::new(dialect).with_base_url("http://127.0.0.1:1").with_key("a-key-for-tests");
+        let settings = ProviderSettings::new(dialect).with_base_url("http://127.0.0.1:1").with_key("a-key-for-tests");
         let mut decoder = encode(&settings, &request).expect("a request").decoder();
         // As a byte of its own: `§` is two bytes in UTF-8, of which one is lost.
-        let mut bytes = Saying::text("so § far").events(dialect).into_bytes();
+        let mut bytes = ScriptedReply::text("so § far").events(dialect).into_bytes();
         bytes.retain(|byte| *byte != "§".as_bytes()[0]);
         let mut events = Vec::new();
         let feed = |event: SseEvent| {
@@ -224,7 +230,7 @@ fn arguments_of_a_model_are_as_it_wrote_them() {
             let written = format!(r#"{{"n":{numbers},"text":"MARK"}}"#);
             // Gemini writes arguments as JSON, the others as JSON text within JSON.
             let cut = if dialect == Dialect::Gemini { r"\ud83d" } else { r"\\ud83d" };
-            let saying = Saying::written_call(
+            let saying = ScriptedReply::written_call(
                 "1",
                 "echo",
                 if dialect == Dialect::Gemini { "{\"ARGUMENTS\":1}".to_owned() } else { written.clone() },
@@ -251,7 +257,8 @@ fn arguments_of_a_model_are_as_it_wrote_them() {
 fn numbers_of_a_result_reach_the_model_as_the_server_wrote_them() {
     scene(|_| async {
         for dialect in Dialect::ALL {
-            let sayings = [Saying::call("1", "numbers", json!({})).named("a"), Saying::text("done").named("b")];
+            let sayings =
+                [ScriptedReply::call("1", "numbers", json!({})).named("a"), ScriptedReply::text("done").named("b")];
             let provider = replaying(dialect, sayings.iter().map(|saying| saying.exchange(dialect)));
             let tool = LocalTool::new(ToolDefinition::new("numbers"), |_, _| async {
                 Ok::<_, std::convert::Infallible>(ToolOutput::structured(json::from_str(NUMBERS).expect("JSON")))
@@ -289,7 +296,7 @@ fn any_structured_result_comes_out_with_the_tokens_that_went_in() {
             let output = format!(
                 r#"{{"content":[{{"type":"odd","n":{text}}}],"structuredContent":{text},"_meta":{{"n":{text}}}}}"#
             );
-            scripted.set(|script| *script = Script::default().fault(On::tool("echo"), result(&output)));
+            scripted.set(|script| *script = Script::default().fault(FaultTrigger::tool("echo"), result(&output)));
             let output = call(&server, "echo", json!({"message": "hi"}))
                 .await
                 .unwrap_or_else(|error| panic!("{text}: {}", chain(&error)));

@@ -5,8 +5,8 @@ use std::time::Instant;
 use ropeway::config::EraChoice;
 use ropeway::content::ContentPart;
 use ropeway::event::Event;
-use ropeway::testing::{Fault, Noise, On, Rule, Script, Scripted, Writing, odd};
-use ropeway::tool::{CallContext, CallError, Clock};
+use ropeway::testing::{Fault, FaultRule, FaultTrigger, Script, ScriptedServer, StdoutNoise, WriteStyle, odd};
+use ropeway::tool::{CallContext, CallError, TimeoutKind};
 use serde_json::json;
 
 use crate::hasty::{
@@ -16,7 +16,7 @@ use crate::hasty::{
 use crate::scene::scene;
 
 fn spoiled(fault: impl Into<Fault>) -> Script {
-    Script::default().fault(On::tool("echo").nth(1), fault)
+    Script::default().fault(FaultTrigger::tool("echo").nth(1), fault)
 }
 
 #[test]
@@ -36,12 +36,12 @@ fn an_answer_that_bends_the_rules_is_understood() {
             Fault::set("/result/extra", json!({"a": [1]})),
             Fault::set("/result/_meta", json!("a string")),
             Fault::set("/result/isError", json!("no")),
-            Fault::Noise(Noise::Text("Server is listening on stdio".to_owned())),
-            Fault::Noise(Noise::Blank),
-            Fault::Noise(Noise::InvalidUtf8),
-            Fault::Noise(Noise::Text("{\"level\":\"info\",\"msg\":\"a log line in JSON\"}".to_owned())),
-            Fault::Noise(Noise::Text("[]".to_owned())),
-            Fault::Noise(Noise::Text("[[[[[[".repeat(1000))),
+            Fault::Noise(StdoutNoise::Text("Server is listening on stdio".to_owned())),
+            Fault::Noise(StdoutNoise::Blank),
+            Fault::Noise(StdoutNoise::InvalidUtf8),
+            Fault::Noise(StdoutNoise::Text("{\"level\":\"info\",\"msg\":\"a log line in JSON\"}".to_owned())),
+            Fault::Noise(StdoutNoise::Text("[]".to_owned())),
+            Fault::Noise(StdoutNoise::Text("[[[[[[".repeat(1000))),
         ] {
             let (_scripted, server) = in_process(spoiled(fault.clone())).await;
             assert_eq!(echo(&server).await.as_deref(), Ok("hi"), "{fault:?}");
@@ -77,7 +77,8 @@ fn an_error_is_told_whatever_it_looks_like() {
 #[test]
 fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
     scene(|_| async {
-        let script = Script::default().fault(On::tool("echo").nth(1), Fault::idless_error(-32600, "which one?"));
+        let script =
+            Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::idless_error(-32600, "which one?"));
         let (_scripted, server) = in_process(script).await;
         let slow = call(&server, "sleep", json!({"ms": 600}));
         let cx = CallContext::default().with_idle_timeout(ms(300));
@@ -85,7 +86,7 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
         let (slow, lost) = tokio::join!(slow, lost);
         assert_eq!(slow.expect("its answer").plain_text().as_deref(), Some("slept 600 ms"));
         let lost = lost.expect_err("no answer");
-        assert!(matches!(lost, CallError::Timeout { clock: Clock::Idle, .. }), "{lost:?}");
+        assert!(matches!(lost, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{lost:?}");
         let told = chain(&lost);
         assert!(told.starts_with("server `peer` gave no answer within "), "{told}");
         assert!(told.ends_with(": error -32600: which one?"), "{told}");
@@ -97,7 +98,8 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
 #[test]
 fn an_answer_that_is_cut_off_fails_its_call_at_once() {
     scene(|_| async {
-        let (scripted, server) = in_process(Script::default().fault(On::tool("echo").nth(1), Fault::Hang)).await;
+        let (scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
         let waiting = echo_fails(&server);
         let cut = async {
             let id = scripted.heard("tools/call", 1).await["id"].clone();
@@ -106,7 +108,10 @@ fn an_answer_that_is_cut_off_fails_its_call_at_once() {
             scripted.set(|script| {
                 let bytes =
                     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"ty\n").into_bytes();
-                script.faults = vec![Rule { on: On::method("resources/list"), fault: Noise::Bytes(bytes).into() }];
+                script.faults = vec![FaultRule {
+                    on: FaultTrigger::method("resources/list"),
+                    fault: StdoutNoise::Bytes(bytes).into(),
+                }];
             });
             server.request("resources/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
         };
@@ -138,7 +143,7 @@ fn a_result_is_read_by_what_was_asked_and_not_by_its_shape() {
             let mut result = extra.clone();
             result["content"] = block.clone();
             for era in [EraChoice::Legacy, EraChoice::Modern] {
-                let scripted = Scripted::new(spoiled(Fault::Result(result.clone())));
+                let scripted = ScriptedServer::new(spoiled(Fault::Result(result.clone())));
                 let server = connect(in_era(era, scripted.in_process())).await;
                 let output = call(&server, "echo", json!({"message": "hi"})).await.expect("an output");
                 assert_eq!(output.plain_text().as_deref(), Some("hi"), "{extra}");
@@ -185,7 +190,7 @@ fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
         );
         still_works(&server).await;
         server.close().await;
-        let scripted = Scripted::new(Script { faults: spoiled(fault).faults, ..Script::legacy() });
+        let scripted = ScriptedServer::new(Script { faults: spoiled(fault).faults, ..Script::legacy() });
         let server = connect(hasty(scripted.in_process())).await;
         still_works(&server).await;
         server.close().await;
@@ -255,11 +260,11 @@ fn a_refusal_of_the_tool_is_an_answer_and_an_error_of_the_server_is_not() {
 fn bytes_may_come_in_any_portion_with_any_line_end() {
     scene(|_| async {
         for writing in [
-            Writing { split: Some(1), ..Writing::default() },
-            Writing { split: Some(7), crlf: true, bom: true, ..Writing::default() },
-            Writing { merge: Some(50), ..Writing::default() },
-            Writing { crlf: true, ..Writing::default() },
-            Writing { bom: true, ..Writing::default() },
+            WriteStyle { split: Some(1), ..WriteStyle::default() },
+            WriteStyle { split: Some(7), crlf: true, bom: true, ..WriteStyle::default() },
+            WriteStyle { merge: Some(50), ..WriteStyle::default() },
+            WriteStyle { crlf: true, ..WriteStyle::default() },
+            WriteStyle { bom: true, ..WriteStyle::default() },
         ] {
             let (_scripted, server) = in_process(Script { writing: writing.clone(), ..Script::default() }).await;
             assert_eq!(names(&server).await.len(), 16, "{writing:?}");
@@ -279,10 +284,10 @@ fn bytes_may_come_in_any_portion_with_any_line_end() {
 fn noise_in_the_middle_of_everything_changes_nothing() {
     scene(|_| async {
         let noisy = Script::default()
-            .fault(On::connect(), Noise::Text("Welcome!".to_owned()))
-            .fault(On::any(), Noise::Text("still here {".to_owned()))
-            .fault(On::any(), Noise::InvalidUtf8)
-            .fault(On::any(), Noise::CutJson);
+            .fault(FaultTrigger::connect(), StdoutNoise::Text("Welcome!".to_owned()))
+            .fault(FaultTrigger::any(), StdoutNoise::Text("still here {".to_owned()))
+            .fault(FaultTrigger::any(), StdoutNoise::InvalidUtf8)
+            .fault(FaultTrigger::any(), StdoutNoise::CutJson);
         let (_scripted, server) = in_process(noisy).await;
         assert_eq!(names(&server).await.len(), 16);
         for _ in 0..10 {
@@ -295,7 +300,8 @@ fn noise_in_the_middle_of_everything_changes_nothing() {
 #[test]
 fn a_line_that_is_not_utf8_is_mended_and_told() {
     scene(|_| async {
-        let (scripted, server) = in_process(Script::default().fault(On::tool("echo").nth(1), Fault::Hang)).await;
+        let (scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
         let mut events = server.events();
         let waiting = echo(&server);
         let mended = async {
@@ -307,7 +313,10 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
                     .into_bytes();
             bytes.extend(b"\xff\"}]}}\n");
             scripted.set(|script| {
-                script.faults = vec![Rule { on: On::method("resources/list"), fault: Noise::Bytes(bytes).into() }];
+                script.faults = vec![FaultRule {
+                    on: FaultTrigger::method("resources/list"),
+                    fault: StdoutNoise::Bytes(bytes).into(),
+                }];
             });
             server.request("resources/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
         };
@@ -335,7 +344,8 @@ fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
 #[test]
 fn progress_is_heard_in_order_whatever_else_is_said_of_it() {
     scene(|_| async {
-        let (_scripted, server) = in_process(Script::default().fault(On::tool("sleep"), Fault::OddProgress)).await;
+        let (_scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::tool("sleep"), Fault::OddProgress)).await;
         let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let sink = heard.clone();
         let mut events = server.events();

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ropeway::config::{EraChoice, HttpServer, Transport};
 use ropeway::event::Event;
-use ropeway::mcp::{Era, Mcp, State};
+use ropeway::mcp::{ConnectionState, Era, Mcp};
 use ropeway::testing::{
-    Answers, Fault, Http, HttpFault, HttpScripted, Offers, On, Rule, Script, UnknownSession, Writing,
+    Fault, FaultRule, FaultTrigger, HttpFault, HttpScript, HttpScriptedServer, OfferedTransports, ResponseFormat,
+    Script, UnknownSession, WriteStyle,
 };
 use ropeway::tool::{CallContext, CallError};
 use serde_json::json;
@@ -19,19 +20,20 @@ use crate::scene::scene;
 
 const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-fn with_http(http: Http) -> Script {
+fn with_http(http: HttpScript) -> Script {
     Script { http, ..Script::default() }
 }
 
 /// A server that spoils its first answer to `echo`, and a connection to it.
-async fn spoiled(era: EraChoice, answers: Answers, fault: impl Into<Fault>) -> (HttpScripted, Mcp) {
-    let script = with_http(Http { answers, ..Http::default() }).fault(On::tool("echo").nth(1), fault);
+async fn spoiled(era: EraChoice, answers: ResponseFormat, fault: impl Into<Fault>) -> (HttpScriptedServer, Mcp) {
+    let script =
+        with_http(HttpScript { answers, ..HttpScript::default() }).fault(FaultTrigger::tool("echo").nth(1), fault);
     let http = listening(script).await;
     let server = connect(in_era(era, at(http.url()))).await;
     (http, server)
 }
 
-fn calls(http: &HttpScripted) -> usize {
+fn calls(http: &HttpScriptedServer) -> usize {
     let is_call = |body: &[u8]| String::from_utf8_lossy(body).contains("\"tools/call\"");
     http.requests().iter().filter(|request| is_call(&request.body)).count()
 }
@@ -43,13 +45,16 @@ fn a_server_that_wants_to_know_who_is_asking_says_so_by_its_state() {
         for status in [401, 403] {
             for era in [EraChoice::Auto, EraChoice::Legacy, EraChoice::Modern] {
                 let refusal = Fault::header_status(status, "WWW-Authenticate", challenge);
-                let http = listening(Script::default().fault(On::any(), refusal)).await;
+                let http = listening(Script::default().fault(FaultTrigger::any(), refusal)).await;
                 let server = Mcp::new(in_era(era, at(http.url())));
                 let mut events = server.events();
                 let told = cannot_connect(&server).await;
                 assert_eq!(told, "could not connect to server `peer`: the server needs authentication");
                 let state = server.state().borrow().clone();
-                assert!(matches!(state, State::NeedsAuth { challenge: Some(ref it) } if it == challenge), "{state:?}");
+                assert!(
+                    matches!(state, ConnectionState::NeedsAuth { challenge: Some(ref it) } if it == challenge),
+                    "{state:?}"
+                );
                 event(&mut events, |event| matches!(event, Event::NeedsAuth { .. }).then_some(())).await;
                 let error = call(&server, "echo", json!({})).await.expect_err("no answer");
                 assert_eq!(error.to_string(), "server `peer` needs authentication");
@@ -68,7 +73,7 @@ fn a_server_that_wants_to_know_who_is_asking_in_the_middle_says_so_by_its_state(
     scene(|_| async {
         for transport in ["legacy", "modern", "sse"] {
             let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer");
-            let http = listening(Script::default().fault(On::tool("echo").nth(1), refusal)).await;
+            let http = listening(Script::default().fault(FaultTrigger::tool("echo").nth(1), refusal)).await;
             let server = connect(match transport {
                 "legacy" => in_era(EraChoice::Legacy, at(http.url())),
                 "modern" => in_era(EraChoice::Modern, at(http.url())),
@@ -77,7 +82,7 @@ fn a_server_that_wants_to_know_who_is_asking_in_the_middle_says_so_by_its_state(
             .await;
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
             assert!(matches!(error, CallError::NeedsAuth { .. }), "{transport}: {error:?}");
-            state(&server, |state| matches!(state, State::NeedsAuth { .. })).await;
+            state(&server, |state| matches!(state, ConnectionState::NeedsAuth { .. })).await;
             server.connect().await.expect("a connection by hand");
             still_works(&server).await;
             server.close().await;
@@ -122,7 +127,7 @@ fn a_refusal_by_status_says_which_and_in_whose_words() {
                 (Fault::status(502, ""), "the server answered HTTP 502"),
                 (Fault::status(413, "too big"), "the server answered HTTP 413, saying `too big`"),
             ] {
-                let (_http, server) = spoiled(era, Answers::Sse, fault.clone()).await;
+                let (_http, server) = spoiled(era, ResponseFormat::Sse, fault.clone()).await;
                 assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
                 assert!(server.is_connected());
                 still_works(&server).await;
@@ -146,13 +151,13 @@ fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
                     json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "no luck"}}),
                     json!({"jsonrpc": "2.0", "id": 999_999, "error": {"code": -32000, "message": "no luck"}}),
                 ] {
-                    let (_http, server) = spoiled(era, Answers::Sse, Fault::json_status(status, &body)).await;
+                    let (_http, server) = spoiled(era, ResponseFormat::Sse, Fault::json_status(status, &body)).await;
                     assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
                     still_works(&server).await;
                     server.close().await;
                 }
             }
-            for answers in [Answers::Json, Answers::Sse] {
+            for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
                 let (_http, server) = spoiled(era, answers, Fault::idless_error(-32000, "no luck")).await;
                 assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
                 still_works(&server).await;
@@ -166,7 +171,8 @@ fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
 fn a_busy_server_is_asked_again_when_it_says() {
     scene(|_| async {
         let busy = async |status, era| {
-            let (http, server) = spoiled(era, Answers::Sse, Fault::header_status(status, "Retry-After", "1")).await;
+            let (http, server) =
+                spoiled(era, ResponseFormat::Sse, Fault::header_status(status, "Retry-After", "1")).await;
             let started = Instant::now();
             still_works(&server).await;
             assert!((ms(1000)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
@@ -182,7 +188,7 @@ fn a_busy_server_is_asked_again_when_it_says() {
 fn a_call_that_is_answered_503_is_not_sent_again_whatever_the_answer_says() {
     scene(|_| async {
         let lost = async |era| {
-            let (http, server) = spoiled(era, Answers::Sse, Fault::header_status(503, "Retry-After", "0")).await;
+            let (http, server) = spoiled(era, ResponseFormat::Sse, Fault::header_status(503, "Retry-After", "0")).await;
             assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server answered HTTP 503");
             assert_eq!(calls(&http), 1);
             server.close().await;
@@ -213,11 +219,13 @@ fn http_date(ahead: Duration) -> String {
 fn a_busy_server_that_explains_itself_in_json_is_asked_again_and_is_unavailable_in_the_end() {
     scene(|_| async {
         let words = json!({"error": "too many requests"});
-        let once = Script::default().fault(On::tool("echo").nth(1), Fault::json_status(429, &words));
+        let once = Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::json_status(429, &words));
         let http = listening(once).await;
         let server = connect(hasty(at(http.url()))).await;
         still_works(&server).await;
-        http.set(|script| script.faults = vec![Rule { on: On::tool("echo"), fault: Fault::json_status(503, &words) }]);
+        http.set(|script| {
+            script.faults = vec![FaultRule { on: FaultTrigger::tool("echo"), fault: Fault::json_status(503, &words) }]
+        });
         let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("a busy server");
         assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
         server.close().await;
@@ -230,7 +238,7 @@ fn a_busy_server_may_say_when_by_a_date() {
         let due = SystemTime::now() + Duration::from_secs(2);
         let date = http_date(Duration::from_secs(2));
         let (http, server) =
-            spoiled(EraChoice::Modern, Answers::Sse, Fault::header_status(429, "Retry-After", date)).await;
+            spoiled(EraChoice::Modern, ResponseFormat::Sse, Fault::header_status(429, "Retry-After", date)).await;
         still_works(&server).await;
         // Dates have whole seconds.
         let late = SystemTime::now().duration_since(due - Duration::from_secs(1)).expect("not before the date");
@@ -243,7 +251,7 @@ fn a_busy_server_may_say_when_by_a_date() {
 #[test]
 fn a_busy_server_that_stays_busy_is_not_asked_for_ever() {
     scene(|_| async {
-        let script = Script::default().fault(On::tool("echo"), Fault::header_status(429, "Retry-After", "0"));
+        let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::header_status(429, "Retry-After", "0"));
         let http = listening(script).await;
         let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
         assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server answered HTTP 429");
@@ -255,7 +263,8 @@ fn a_busy_server_that_stays_busy_is_not_asked_for_ever() {
 #[test]
 fn a_busy_server_that_wants_more_time_than_there_is_says_so_at_once() {
     scene(|_| async {
-        let script = Script::default().fault(On::tool("echo"), Fault::header_status(429, "Retry-After", "3600"));
+        let script =
+            Script::default().fault(FaultTrigger::tool("echo"), Fault::header_status(429, "Retry-After", "3600"));
         let http = listening(script).await;
         let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
         let started = Instant::now();
@@ -270,12 +279,12 @@ fn a_content_type_that_lies_is_not_believed() {
     scene(|_| async {
         for era in BOTH {
             for (answers, lie) in [
-                (Answers::Json, "text/html"),
-                (Answers::Json, "text/event-stream"),
-                (Answers::Json, "application/octet-stream"),
-                (Answers::Sse, "application/json"),
-                (Answers::Sse, "text/plain"),
-                (Answers::Sse, "text/event-stream;charset=utf-8"),
+                (ResponseFormat::Json, "text/html"),
+                (ResponseFormat::Json, "text/event-stream"),
+                (ResponseFormat::Json, "application/octet-stream"),
+                (ResponseFormat::Sse, "application/json"),
+                (ResponseFormat::Sse, "text/plain"),
+                (ResponseFormat::Sse, "text/event-stream;charset=utf-8"),
             ] {
                 let (_http, server) = spoiled(era, answers, HttpFault::ContentType(lie.to_owned())).await;
                 assert_eq!(echo(&server).await.as_deref(), Ok("hi"), "{answers:?} as {lie}");
@@ -289,7 +298,7 @@ fn a_content_type_that_lies_is_not_believed() {
 fn a_page_instead_of_an_answer_breaks_the_protocol() {
     scene(|_| async {
         let (_http, server) =
-            spoiled(EraChoice::Modern, Answers::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
+            spoiled(EraChoice::Modern, ResponseFormat::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
             "server `peer` broke the protocol: the answer is a web page, not MCP: `Please log in`"
@@ -303,10 +312,10 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
 fn an_answer_that_breaks_off_fails_at_once_and_is_not_asked_for_again() {
     scene(|_| async {
         for era in BOTH {
-            for answers in [Answers::Json, Answers::Sse] {
+            for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
                 for fault in [HttpFault::Truncate, HttpFault::Reset, HttpFault::ResetAfterHead] {
-                    let script = with_http(Http { answers, ..Http::default() });
-                    let http = listening(script.fault(On::tool("sleep").nth(1), fault.clone())).await;
+                    let script = with_http(HttpScript { answers, ..HttpScript::default() });
+                    let http = listening(script.fault(FaultTrigger::tool("sleep").nth(1), fault.clone())).await;
                     let server = connect(in_era(era, at(http.url()))).await;
                     let started = Instant::now();
                     let error = call(&server, "sleep", json!({"ms": 1})).await.expect_err("no answer");
@@ -327,7 +336,8 @@ fn an_answer_that_breaks_off_fails_at_once_and_is_not_asked_for_again() {
 fn what_does_no_harm_twice_is_sent_again_when_the_connection_breaks() {
     scene(|_| async {
         for era in BOTH {
-            let http = listening(Script::default().fault(On::method("tools/list").nth(1), HttpFault::Reset)).await;
+            let http =
+                listening(Script::default().fault(FaultTrigger::method("tools/list").nth(1), HttpFault::Reset)).await;
             let server = connect(in_era(era, at(http.url()))).await;
             assert_eq!(names(&server).await.len(), 16);
             server.close().await;
@@ -340,7 +350,7 @@ fn a_stream_that_ends_without_an_answer_fails_the_call() {
     scene(|_| async {
         for era in BOTH {
             let cut = HttpFault::CutStream { after: 0, retry_ms: 10, resumable: false };
-            let (http, server) = spoiled(era, Answers::Sse, cut).await;
+            let (http, server) = spoiled(era, ResponseFormat::Sse, cut).await;
             let cx = CallContext::default().with_idle_timeout(ms(500));
             let started = Instant::now();
             let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
@@ -361,7 +371,7 @@ fn a_stream_that_ends_without_an_answer_fails_the_call() {
 fn a_cut_stream_is_taken_up_where_it_broke_off_after_the_wait_that_the_server_asks_for() {
     scene(|_| async {
         let cut = HttpFault::CutStream { after: 1, retry_ms: 300, resumable: true };
-        let http = listening(Script::default().fault(On::tool("sleep"), cut)).await;
+        let http = listening(Script::default().fault(FaultTrigger::tool("sleep"), cut)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let sink = heard.clone();
@@ -384,8 +394,8 @@ fn a_cut_stream_is_taken_up_where_it_broke_off_after_the_wait_that_the_server_as
 #[test]
 fn a_stream_of_comments_only_is_no_sign_of_life() {
     scene(|_| async {
-        let http = Http { comment_every_ms: Some(20), ..Http::default() };
-        let http = listening(with_http(http).fault(On::tool("echo").nth(1), Fault::Hang)).await;
+        let http = HttpScript { comment_every_ms: Some(20), ..HttpScript::default() };
+        let http = listening(with_http(http).fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
         let server = connect(in_era(EraChoice::Modern, at(http.url()))).await;
         let cx = CallContext::default().with_idle_timeout(ms(200));
         let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
@@ -399,10 +409,10 @@ fn a_stream_of_comments_only_is_no_sign_of_life() {
 fn a_head_that_comes_byte_by_byte_is_waited_for_within_the_clocks() {
     scene(|_| async {
         for era in BOTH {
-            let (_http, server) = spoiled(era, Answers::Json, HttpFault::SlowHead { ms: 2 }).await;
+            let (_http, server) = spoiled(era, ResponseFormat::Json, HttpFault::SlowHead { ms: 2 }).await;
             still_works(&server).await;
             server.close().await;
-            let (_http, server) = spoiled(era, Answers::Json, HttpFault::SlowHead { ms: 50 }).await;
+            let (_http, server) = spoiled(era, ResponseFormat::Json, HttpFault::SlowHead { ms: 50 }).await;
             let cx = CallContext::default().with_timeout(ms(200));
             let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
@@ -415,9 +425,9 @@ fn a_head_that_comes_byte_by_byte_is_waited_for_within_the_clocks() {
 #[test]
 fn answers_in_any_portion_are_understood() {
     scene(|_| async {
-        for answers in [Answers::Json, Answers::Sse] {
-            let http = Http { answers, chunked: true, event_ids: true, ..Http::default() };
-            let writing = Writing { split: Some(5), ..Writing::default() };
+        for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
+            let http = HttpScript { answers, chunked: true, event_ids: true, ..HttpScript::default() };
+            let writing = WriteStyle { split: Some(5), ..WriteStyle::default() };
             let http = listening(Script { writing, ..with_http(http) }).await;
             for era in BOTH {
                 let server = connect(in_era(era, at(http.url()))).await;
@@ -434,12 +444,13 @@ fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_r
         let elsewhere = listening(Script::default()).await;
         for era in BOTH {
             for status in [307, 308] {
-                let (_http, server) = spoiled(era, Answers::Sse, Fault::redirect(status, "/moved/mcp")).await;
+                let (_http, server) = spoiled(era, ResponseFormat::Sse, Fault::redirect(status, "/moved/mcp")).await;
                 still_works(&server).await;
                 server.close().await;
             }
             for (status, location) in [(307, elsewhere.url()), (308, elsewhere.url()), (302, "/moved/mcp".to_owned())] {
-                let (_http, server) = spoiled(era, Answers::Sse, Fault::redirect(status, location.clone())).await;
+                let (_http, server) =
+                    spoiled(era, ResponseFormat::Sse, Fault::redirect(status, location.clone())).await;
                 let told = echo_fails(&server).await;
                 let expected = format!("the server answered HTTP {status}, a redirect to {location}");
                 assert_eq!(told, format!("server `peer` is unavailable: {expected}"));
@@ -455,7 +466,7 @@ fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_r
 fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
     scene(|_| async {
         for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
-            let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
+            let http = listening(with_http(HttpScript { unknown_session, ..HttpScript::default() })).await;
             let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
             still_works(&server).await;
             for round in 1..=3 {
@@ -474,7 +485,7 @@ fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
 #[test]
 fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_frenzy() {
     scene(|_| async {
-        let http = listening(Script::default().fault(On::tool("echo"), HttpFault::ForgetSession)).await;
+        let http = listening(Script::default().fault(FaultTrigger::tool("echo"), HttpFault::ForgetSession)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         let started = Instant::now();
         assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the session has expired");
@@ -484,7 +495,8 @@ fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_fr
         names(&server).await;
         // What the connection asks for by itself is refused from here on.
         http.set(|script| {
-            script.faults = vec![Rule { on: On::method("tools/list"), fault: HttpFault::ForgetSession.into() }];
+            script.faults =
+                vec![FaultRule { on: FaultTrigger::method("tools/list"), fault: HttpFault::ForgetSession.into() }];
         });
         let before = http.received_of("initialize").len();
         http.forget_sessions();
@@ -500,7 +512,7 @@ fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_fr
 fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
     scene(|_| async {
         let fault = HttpFault::ForgetSession;
-        let http = listening(Script::default().fault(On::method("notifications/initialized"), fault)).await;
+        let http = listening(Script::default().fault(FaultTrigger::method("notifications/initialized"), fault)).await;
         let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
         let told = cannot_connect(&server).await;
         assert_eq!(told, "could not connect to server `peer`: the session has expired");
@@ -508,7 +520,7 @@ fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
         let tries = http.received_of("initialize").len();
         assert!(tries <= 20, "{tries} sessions in half a second");
         http.set(|script| script.faults.clear());
-        state(&server, |state| matches!(state, State::Ready { .. })).await;
+        state(&server, |state| matches!(state, ConnectionState::Ready { .. })).await;
         still_works(&server).await;
         server.close().await;
     });
@@ -519,7 +531,7 @@ fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
     scene(|_| async {
         for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
             for era in BOTH {
-                let http = listening(with_http(Http { unknown_session, ..Http::default() })).await;
+                let http = listening(with_http(HttpScript { unknown_session, ..HttpScript::default() })).await;
                 let server = connect(in_era(era, at(http.url()))).await;
                 for _ in 0..3 {
                     still_works(&server).await;
@@ -534,7 +546,7 @@ fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
         let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
         still_works(&server).await;
         http.restart().await.expect("the same port");
-        state(&server, |state| !matches!(state, State::Ready { .. })).await;
+        state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
         still_works(&server).await;
         server.close().await;
     });
@@ -545,7 +557,7 @@ fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
     scene(|_| async {
         for era in BOTH {
             for fault in [Fault::exit(), Fault::ExitMidAnswer] {
-                let (http, server) = spoiled(era, Answers::Sse, fault.clone()).await;
+                let (http, server) = spoiled(era, ResponseFormat::Sse, fault.clone()).await;
                 let started = Instant::now();
                 let told = echo_fails(&server).await;
                 assert!(told.starts_with("server `peer` is unavailable: the "), "{fault:?}: {told}");
@@ -561,18 +573,18 @@ fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
 #[test]
 fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
     scene(|_| async {
-        let (_http, server) = spoiled(EraChoice::Modern, Answers::Sse, HttpFault::Accepted).await;
+        let (_http, server) = spoiled(EraChoice::Modern, ResponseFormat::Sse, HttpFault::Accepted).await;
         assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
-        let script = with_http(Http { get_stream: false, ..Http::default() });
-        let http = listening(script.fault(On::tool("echo").nth(1), HttpFault::Accepted)).await;
+        let script = with_http(HttpScript { get_stream: false, ..HttpScript::default() });
+        let http = listening(script.fault(FaultTrigger::tool("echo").nth(1), HttpFault::Accepted)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
         // Where a stream is open the answer may come on it: the clock decides.
-        let (_http, server) = spoiled(EraChoice::Legacy, Answers::Sse, HttpFault::Accepted).await;
+        let (_http, server) = spoiled(EraChoice::Legacy, ResponseFormat::Sse, HttpFault::Accepted).await;
         let cx = CallContext::default().with_idle_timeout(ms(200));
         let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
         assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
@@ -584,7 +596,8 @@ fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
 #[test]
 fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
     scene(|_| async {
-        let http = listening(with_http(Http { offers: Offers::LegacySse, ..Http::default() })).await;
+        let http =
+            listening(with_http(HttpScript { offers: OfferedTransports::LegacySse, ..HttpScript::default() })).await;
         for config in [hasty(at(http.url())), hasty(at(http.sse_url())), hasty(Transport::Sse(at(http.sse_url())))] {
             let server = connect(config).await;
             assert_eq!(server.server_info().map(|info| info.era), Some(Era::Legacy));
@@ -593,7 +606,8 @@ fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
             server.close().await;
         }
         // It was a guess: what the server said first is what counts.
-        let http = listening(with_http(Http { offers: Offers::Streamable, ..Http::default() })).await;
+        let http =
+            listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
         let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
         let told = cannot_connect(&server).await;
         assert_eq!(told, "could not connect to server `peer`: the server answered HTTP 404, saying `Not Found`");
@@ -606,7 +620,7 @@ fn an_endpoint_on_another_origin_is_refused() {
     scene(|_| async {
         let elsewhere = listening(Script::default()).await;
         let endpoint = Some(elsewhere.url().replace("/mcp", "/message?sessionId={id}"));
-        let http = Http { endpoint, offers: Offers::LegacySse, ..Http::default() };
+        let http = HttpScript { endpoint, offers: OfferedTransports::LegacySse, ..HttpScript::default() };
         let http = listening(with_http(http)).await;
         let server = Mcp::new(hasty(Transport::Sse(at(http.sse_url()))));
         assert_eq!(
@@ -655,7 +669,8 @@ fn closing_ends_the_session_at_the_server() {
         until("the end of the session", || http.sessions() == 0).await;
         // A server that does not answer is not waited for longer than the settings say.
         http.set(|script| {
-            script.faults = vec![Rule { on: On::method("DELETE"), fault: HttpFault::SlowHead { ms: 500 }.into() }];
+            script.faults =
+                vec![FaultRule { on: FaultTrigger::method("DELETE"), fault: HttpFault::SlowHead { ms: 500 }.into() }];
         });
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         let started = Instant::now();
@@ -667,7 +682,8 @@ fn closing_ends_the_session_at_the_server() {
 #[test]
 fn closing_while_the_standing_stream_opens_leaves_nothing_behind() {
     scene(|_| async {
-        let http = listening(Script::default().fault(On::method("GET"), HttpFault::SlowHead { ms: 200 })).await;
+        let http =
+            listening(Script::default().fault(FaultTrigger::method("GET"), HttpFault::SlowHead { ms: 200 })).await;
         for drops in [false, true] {
             let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
             let connecting = tokio::spawn({
@@ -691,9 +707,9 @@ fn closing_while_the_standing_stream_opens_leaves_nothing_behind() {
 fn a_server_without_sessions_and_without_a_stream_is_used_without_them() {
     scene(|_| async {
         for http in [
-            Http { sessions: false, ..Http::default() },
-            Http { sessions: false, answers: Answers::Json, get_stream: false, ..Http::default() },
-            Http { get_stream: false, ..Http::default() },
+            HttpScript { sessions: false, ..HttpScript::default() },
+            HttpScript { sessions: false, answers: ResponseFormat::Json, get_stream: false, ..HttpScript::default() },
+            HttpScript { get_stream: false, ..HttpScript::default() },
         ] {
             let http = listening(with_http(http)).await;
             let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
@@ -708,7 +724,7 @@ fn a_server_without_sessions_and_without_a_stream_is_used_without_them() {
 #[test]
 fn what_a_server_says_unasked_comes_over_the_standing_stream_also_after_it_broke() {
     scene(|_| async {
-        let http = listening(with_http(Http { event_ids: true, ..Http::default() })).await;
+        let http = listening(with_http(HttpScript { event_ids: true, ..HttpScript::default() })).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         names(&server).await;
         let mut events = server.events();

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use ropeway::config::StdioServer;
 use ropeway::event::Event;
-use ropeway::mcp::{Mcp, State};
-use ropeway::testing::{Fault, Grandchild, Noise, On, Process, Script, Writing};
+use ropeway::mcp::{ConnectionState, Mcp};
+use ropeway::testing::{Fault, FaultTrigger, Grandchild, ProcessScript, Script, StdoutNoise, WriteStyle};
 use serde_json::json;
 
 use crate::hasty::{
@@ -16,7 +16,7 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-fn process(process: Process) -> Script {
+fn process(process: ProcessScript) -> Script {
     Script { process, ..Script::default() }
 }
 
@@ -48,7 +48,7 @@ fn a_server_that_ends_in_the_middle_of_a_call_fails_it_with_its_status_and_is_st
             (Fault::ExitMidAnswer, "the process ended with exit status: 1"),
         ] {
             let script = Script { state_file: state_file.clone(), ..Script::default() };
-            let script = script.fault(On::tool("echo").nth(1), fault.clone());
+            let script = script.fault(FaultTrigger::tool("echo").nth(1), fault.clone());
             let server = connect(hasty(child(&scene, &script))).await;
             let before = pids(&server).await.0;
             let started = Instant::now();
@@ -65,11 +65,11 @@ fn a_server_that_ends_in_the_middle_of_a_call_fails_it_with_its_status_and_is_st
 #[test]
 fn a_server_that_ends_right_after_its_answer_has_answered() {
     scene(|scene| async move {
-        let script = Script::default().fault(On::tool("echo"), Fault::ExitAfterAnswer);
+        let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::ExitAfterAnswer);
         let server = connect(hasty(child(&scene, &script))).await;
         for _ in 0..3 {
             still_works(&server).await;
-            state(&server, |state| !matches!(state, State::Ready { .. })).await;
+            state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
         }
         server.close().await;
     });
@@ -80,7 +80,8 @@ fn a_server_that_closes_its_output_and_lives_on_is_lost_at_once_and_ended() {
     scene(|scene| async move {
         let state_file = Some(scene.directory().join("state"));
         let script = Script { state_file, ..Script::default() };
-        let server = connect(hasty(child(&scene, &script.fault(On::tool("echo").nth(1), Fault::CloseOutput)))).await;
+        let server =
+            connect(hasty(child(&scene, &script.fault(FaultTrigger::tool("echo").nth(1), Fault::CloseOutput)))).await;
         let before = pids(&server).await.0;
         let started = Instant::now();
         assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server closed the connection");
@@ -95,14 +96,14 @@ fn a_server_that_closes_its_output_and_lives_on_is_lost_at_once_and_ended() {
 fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
     scene(|scene| async move {
         for writing in [
-            Writing { split: Some(3), crlf: true, bom: true, ..Writing::default() },
-            Writing { merge: Some(20), ..Writing::default() },
+            WriteStyle { split: Some(3), crlf: true, bom: true, ..WriteStyle::default() },
+            WriteStyle { merge: Some(20), ..WriteStyle::default() },
         ] {
             let script = Script { writing, ..Script::default() }
-                .fault(On::connect(), Noise::Text("npm warn something".to_owned()))
-                .fault(On::any(), Noise::InvalidUtf8)
-                .fault(On::any(), Noise::Blank)
-                .fault(On::any(), Noise::CutJson);
+                .fault(FaultTrigger::connect(), StdoutNoise::Text("npm warn something".to_owned()))
+                .fault(FaultTrigger::any(), StdoutNoise::InvalidUtf8)
+                .fault(FaultTrigger::any(), StdoutNoise::Blank)
+                .fault(FaultTrigger::any(), StdoutNoise::CutJson);
             let server = connect(hasty(child(&scene, &script))).await;
             assert_eq!(names(&server).await.len(), 16);
             assert_eq!(names(&server).await.len(), 16);
@@ -119,8 +120,8 @@ fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
 #[test]
 fn a_flood_on_stderr_holds_nothing_up_and_its_end_is_kept() {
     scene(|scene| async move {
-        let script = process(Process { stderr_bytes: 1 << 20, ..Process::default() })
-            .fault(On::tool("echo"), Fault::Stderr { bytes: 1 << 20 });
+        let script = process(ProcessScript { stderr_bytes: 1 << 20, ..ProcessScript::default() })
+            .fault(FaultTrigger::tool("echo"), Fault::Stderr { bytes: 1 << 20 });
         let mut config = hasty(child(&scene, &script));
         config.limits.stderr_bytes = 1000;
         let server = connect(config).await;
@@ -186,7 +187,7 @@ fn a_server_that_ends_with_its_input_is_given_the_time_for_it() {
 fn a_stubborn_server_is_ended_in_the_end() {
     scene(|scene| async move {
         for ignore_sigterm in [false, true] {
-            let script = process(Process { ignore_eof: true, ignore_sigterm, ..Process::default() });
+            let script = process(ProcessScript { ignore_eof: true, ignore_sigterm, ..ProcessScript::default() });
             let server = connect(hasty(child(&scene, &script))).await;
             let pid = pids(&server).await.0;
             let started = Instant::now();
@@ -202,7 +203,7 @@ fn a_stubborn_server_is_ended_in_the_end() {
 fn stubborn_grandchildren_go_with_the_server_however_it_ends() {
     scene(|scene| async move {
         for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached, Grandchild::OwnSession] {
-            let script = process(Process { grandchild: Some(grandchild), ..Process::default() });
+            let script = process(ProcessScript { grandchild: Some(grandchild), ..ProcessScript::default() });
             for way in ["close", "drop", "crash"] {
                 let server = connect(hasty(child(&scene, &script))).await;
                 let (pid, Some(grandchild)) = pids(&server).await else { panic!("no grandchild") };
@@ -291,7 +292,7 @@ fn a_server_runs_in_the_folder_that_it_was_given() {
 #[test]
 fn a_handle_that_is_dropped_with_calls_in_flight_leaves_nothing_behind() {
     scene(|scene| async move {
-        let script = process(Process { ignore_eof: true, ignore_sigterm: true, ..Process::default() });
+        let script = process(ProcessScript { ignore_eof: true, ignore_sigterm: true, ..ProcessScript::default() });
         let server = connect(hasty(child(&scene, &script))).await;
         let pid = pids(&server).await.0;
         let calls = (0..10).map(|_| {
@@ -346,7 +347,7 @@ fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runt
 }
 
 fn stubborn() -> Script {
-    process(Process { ignore_eof: true, ignore_sigterm: true, ..Process::default() })
+    process(ProcessScript { ignore_eof: true, ignore_sigterm: true, ..ProcessScript::default() })
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
-use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Mcp, Root};
-use ropeway::testing::{Http, Script, Scripted};
-use ropeway::tool::{CallContext, CallError, Cancel};
+use ropeway::mcp::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Mcp};
+use ropeway::testing::{HttpScript, Script, ScriptedServer};
+use ropeway::tool::{CallContext, CallError, CancelToken};
 use serde_json::{Map, Value, json};
 
 use crate::hasty::{
@@ -17,9 +17,9 @@ use crate::hasty::{
 use crate::scene::scene;
 
 /// Does the same over every way on which a server can ask, each time with a server of its own, and all at the same time.
-async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &Scripted, ServerConfig)) {
+async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &ScriptedServer, ServerConfig)) {
     let pipe = async |era| {
-        let scripted = Scripted::new(script.clone());
+        let scripted = ScriptedServer::new(script.clone());
         test(era, &scripted, in_era(era, scripted.in_process())).await;
     };
     let http = async |era| {
@@ -118,8 +118,8 @@ fn sampling_and_roots_are_answered_by_the_host() {
                     async move { Ok(answer) }
                 })
                 .on_roots(|| async {
-                    let work = Root { uri: "file:///project".to_owned(), name: Some("work".to_owned()) };
-                    Ok(vec![work, Root { uri: "file:///tmp".to_owned(), name: None }])
+                    let work = ClientRoot { uri: "file:///project".to_owned(), name: Some("work".to_owned()) };
+                    Ok(vec![work, ClientRoot { uri: "file:///tmp".to_owned(), name: None }])
                 });
             let server = connect_with(handlers, config).await;
             assert_eq!(parsed(&text(&server, "sample", json!({"prompt": "Say hi."})).await), message);
@@ -210,7 +210,7 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
 #[test]
 fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy());
+        let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
         let server = connect_with(handlers, hasty(scripted.in_process())).await;
         let answer = text(&server, "elicit", json!({})).await;
@@ -219,7 +219,7 @@ fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
         server.close().await;
         // The modern way to refuse a question is to leave it.
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
-        let modern = Scripted::new(Script::modern());
+        let modern = ScriptedServer::new(Script::modern());
         let server = connect_with(handlers, hasty(modern.in_process())).await;
         assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "cancel"}));
         still_works(&server).await;
@@ -263,7 +263,7 @@ fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
 #[test]
 fn a_server_that_never_stops_asking_is_stopped() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::modern());
+        let scripted = ScriptedServer::new(Script::modern());
         let mut config = hasty(scripted.in_process());
         config.limits.input_rounds = 3;
         let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
@@ -314,7 +314,7 @@ fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
             let error = call(&server, "elicit", json!({})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
             assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
-            let cancel = Cancel::new();
+            let cancel = CancelToken::new();
             let cx = CallContext::default().with_cancel(cancel.clone());
             let (outcome, ()) = tokio::join!(call_in(&server, "elicit", json!({}), &cx), async {
                 tokio::time::sleep(ms(100)).await;
@@ -355,7 +355,7 @@ fn a_question_holds_up_no_other_call() {
 #[test]
 fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy());
+        let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_roots(|| async {
             tokio::time::sleep(ms(300)).await;
             Ok(Vec::new())
@@ -378,7 +378,7 @@ fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
 #[test]
 fn questions_of_a_server_that_is_lost_are_dropped() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::legacy());
+        let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
         let server = connect_with(handlers, hasty(scripted.in_process())).await;
         let asking = tokio::spawn({
@@ -415,7 +415,8 @@ fn a_task_is_followed_to_its_end_in_both_eras() {
 #[test]
 fn a_server_of_before_tasks_just_takes_its_time() {
     scene(|_| async {
-        let scripted = Scripted::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
+        let scripted =
+            ScriptedServer::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
         let server = connect(hasty(scripted.in_process())).await;
         assert_eq!(text(&server, "task", json!({"ms": 50})).await, "the task is done");
         assert!(scripted.received_of("tools/call").iter().all(|call| call["params"].get("task").is_none()));
@@ -426,7 +427,7 @@ fn a_server_of_before_tasks_just_takes_its_time() {
 #[test]
 fn a_task_asks_the_host() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::modern());
+        let scripted = ScriptedServer::new(Script::modern());
         let handlers = answering(ElicitationAnswer::Accept(arguments(json!({"answer": "yes"}))));
         let server = connect_with(handlers, hasty(scripted.in_process())).await;
         assert_eq!(text(&server, "task", json!({"ms": 10, "ask": true})).await, "the task is done");
@@ -448,7 +449,7 @@ fn a_task_whose_caller_has_left_is_cancelled() {
             assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
             until("the first task's end", || scripted.received_of("tasks/cancel").len() == 1).await;
             // by the switch,
-            let cancel = Cancel::new();
+            let cancel = CancelToken::new();
             let cx = CallContext::default().with_cancel(cancel.clone());
             let (outcome, ()) = tokio::join!(call_in(&server, "task", json!({"ms": 60_000}), &cx), async {
                 scripted.heard("tools/call", 2).await;
@@ -479,7 +480,7 @@ fn a_task_whose_caller_has_left_is_cancelled() {
 #[test]
 fn a_legacy_server_without_a_way_to_ask_over_json_asks_over_the_standing_stream() {
     scene(|_| async {
-        let http = Http { answers: ropeway::testing::Answers::Json, ..Http::default() };
+        let http = HttpScript { answers: ropeway::testing::ResponseFormat::Json, ..HttpScript::default() };
         let http = listening(Script { http, ..Script::legacy() }).await;
         let server = connect_with(answering(ElicitationAnswer::Decline), hasty(at(http.url()))).await;
         assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "decline"}));

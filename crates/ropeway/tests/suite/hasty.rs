@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ropeway::config::{EraChoice, HttpServer, ServerConfig, StdioServer, Transport};
 use ropeway::event::{Event, EventStream, Events};
-use ropeway::mcp::{Handlers, Mcp, State};
-use ropeway::testing::{HttpScripted, Script, Scripted};
+use ropeway::mcp::{ConnectionState, Handlers, Mcp};
+use ropeway::testing::{HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext, CallError, ToolOutput};
 use serde_json::{Value, json};
 
@@ -60,8 +60,8 @@ pub(crate) async fn connect_with(handlers: Handlers, config: ServerConfig) -> Mc
 }
 
 /// A scripted server inside this process, and a connection to it.
-pub(crate) async fn in_process(script: Script) -> (Scripted, Mcp) {
-    let scripted = Scripted::new(script);
+pub(crate) async fn in_process(script: Script) -> (ScriptedServer, Mcp) {
+    let scripted = ScriptedServer::new(script);
     let server = connect(hasty(scripted.in_process())).await;
     (scripted, server)
 }
@@ -73,8 +73,8 @@ pub(crate) fn child(scene: &Scene, script: &Script) -> StdioServer {
 }
 
 /// A scripted server behind a URL.
-pub(crate) async fn listening(script: Script) -> HttpScripted {
-    HttpScripted::start(script).await.expect("a free port")
+pub(crate) async fn listening(script: Script) -> HttpScriptedServer {
+    HttpScriptedServer::start(script).await.expect("a free port")
 }
 
 pub(crate) fn at(url: String) -> HttpServer {
@@ -145,7 +145,7 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// Waits for a state of the connection.
-pub(crate) async fn state(server: &Mcp, wanted: impl FnMut(&State) -> bool) -> State {
+pub(crate) async fn state(server: &Mcp, wanted: impl FnMut(&ConnectionState) -> bool) -> ConnectionState {
     let mut state = server.state();
     let state = tokio::time::timeout(SOON, state.wait_for(wanted)).await.expect("the state in time");
     state.expect("a connection").clone()

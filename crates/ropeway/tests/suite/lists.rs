@@ -2,7 +2,7 @@
 
 use ropeway::config::EraChoice;
 use ropeway::event::Event;
-use ropeway::testing::{ExtraTool, Fault, On, Paging, Script, Scripted, odd};
+use ropeway::testing::{ExtraTool, Fault, FaultTrigger, PagingStyle, Script, ScriptedServer, odd};
 use ropeway::tool::CallContext;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::scene::scene;
 
 const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-fn lists(scripted: &Scripted) -> usize {
+fn lists(scripted: &ScriptedServer) -> usize {
     scripted.received_of("tools/list").len()
 }
 
@@ -34,7 +34,8 @@ fn pages_are_followed_to_the_end() {
 fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
     scene(|_| async {
         let next = Fault::set("/result/nextCursor", 7);
-        let (scripted, server) = in_process(Script::default().fault(On::method("tools/list").nth(1), next)).await;
+        let (scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), next)).await;
         // The scripted server does not know the cursor, which costs the second page only.
         assert_eq!(names(&server).await.len(), 16);
         assert_eq!(scripted.received_of("tools/list")[1]["params"]["cursor"], "7");
@@ -45,7 +46,8 @@ fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
 #[test]
 fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
     scene(|_| async {
-        let scripted = Scripted::new(Script { page_size: Some(2), paging: Paging::Endless, ..Script::default() });
+        let scripted =
+            ScriptedServer::new(Script { page_size: Some(2), paging: PagingStyle::Endless, ..Script::default() });
         let mut config = hasty(scripted.in_process());
         config.limits.pages = 20;
         let server = connect(config).await;
@@ -61,7 +63,7 @@ fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
 #[test]
 fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
     scene(|_| async {
-        let script = Script { page_size: Some(2), paging: Paging::Repeated, ..Script::default() };
+        let script = Script { page_size: Some(2), paging: PagingStyle::Repeated, ..Script::default() };
         let (scripted, server) = in_process(script).await;
         let mut events = server.events();
         assert_eq!(names(&server).await, ["echo", "add"]);
@@ -77,7 +79,7 @@ fn a_page_that_fails_does_not_spoil_those_before_it() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "lost my place"}));
         let script = Script { page_size: Some(4), ..Script::default() };
-        let (_scripted, server) = in_process(script.fault(On::method("tools/list").nth(3), failing)).await;
+        let (_scripted, server) = in_process(script.fault(FaultTrigger::method("tools/list").nth(3), failing)).await;
         let mut events = server.events();
         assert_eq!(names(&server).await.len(), 8);
         let warnings = warnings(&mut events);
@@ -90,7 +92,8 @@ fn a_page_that_fails_does_not_spoil_those_before_it() {
 fn a_first_page_that_fails_is_an_error() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "no tools today"}));
-        let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list").nth(1), failing)).await;
+        let (_scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), failing)).await;
         let error = server.list_tool_definitions(None).await.expect_err("no list");
         assert_eq!(chain(&error), "server `peer` answered error -32000: no tools today");
         assert_eq!(names(&server).await.len(), 16);
@@ -102,7 +105,8 @@ fn a_first_page_that_fails_is_an_error() {
 fn a_server_that_does_not_know_the_question_has_no_tools() {
     scene(|_| async {
         let unknown = Fault::Error(json!({"code": -32601, "message": "what?"}));
-        let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list"), unknown)).await;
+        let (_scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::method("tools/list"), unknown)).await;
         assert_eq!(names(&server).await, Vec::<String>::new());
         server.close().await;
     });
@@ -112,7 +116,7 @@ fn a_server_that_does_not_know_the_question_has_no_tools() {
 fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
     scene(|_| async {
         for era in BOTH {
-            let scripted = Scripted::new(Script { extra_tools: odd::tools(), ..Script::default() });
+            let scripted = ScriptedServer::new(Script { extra_tools: odd::tools(), ..Script::default() });
             let server = connect(in_era(era, scripted.in_process())).await;
             let tools = server.list_tool_definitions(None).await.expect("tools");
             assert_eq!(tools.len(), 16 + odd::tools().len());
@@ -160,7 +164,7 @@ fn odd_fields_of_a_list_do_not_spoil_it() {
     scene(|_| async {
         for rule in odd::lists() {
             for era in BOTH {
-                let scripted = Scripted::new(Script { faults: vec![rule.clone()], ..Script::default() });
+                let scripted = ScriptedServer::new(Script { faults: vec![rule.clone()], ..Script::default() });
                 let server = connect(in_era(era, scripted.in_process())).await;
                 assert_eq!(names(&server).await.len(), 16, "{rule:?}");
                 server.close().await;
@@ -168,7 +172,8 @@ fn odd_fields_of_a_list_do_not_spoil_it() {
         }
         for result in [json!({}), json!({"tools": null}), json!({"tools": {"a": 1}}), json!({"tools": []})] {
             let fault = Fault::Result(result.clone());
-            let (_scripted, server) = in_process(Script::default().fault(On::method("tools/list"), fault)).await;
+            let (_scripted, server) =
+                in_process(Script::default().fault(FaultTrigger::method("tools/list"), fault)).await;
             assert_eq!(names(&server).await, Vec::<String>::new(), "{result}");
             still_works(&server).await;
             server.close().await;
@@ -253,7 +258,7 @@ fn a_prefix_goes_before_every_name_and_the_server_does_not_see_it() {
 fn other_requests_pass_through_as_plain_json() {
     scene(|_| async {
         for era in BOTH {
-            let scripted = Scripted::new(Script::default());
+            let scripted = ScriptedServer::new(Script::default());
             let server = connect(in_era(era, scripted.in_process())).await;
             let cx = CallContext::default();
             let ask = async |method: &str, params| server.request(method, arguments(params), &cx).await;

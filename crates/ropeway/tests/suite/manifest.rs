@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
-use ropeway::bridge::{Bridge, StartError};
-use ropeway::config::{Config, Secrets, ServerEntry, Settings, StdioServer};
+use ropeway::bridge::{Bridge, BridgeError};
+use ropeway::config::{Config, Secrets, ServerEntry, ServerSettings, StdioServer};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::Outcome;
-use ropeway::testing::{Script, Scripted};
+use ropeway::registry::ServerState;
+use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::CallContext;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn names(bridge: &Bridge) -> Vec<String> {
     bridge.tools().registry.definitions().map(|definition| definition.name.clone()).collect()
 }
 
-fn outcome(bridge: &Bridge, alias: &str) -> Outcome {
+fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
     let verdicts = bridge.verdicts();
     verdicts.into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
 }
@@ -90,16 +90,16 @@ fn the_filters_of_a_manifest_hold_in_every_place_and_narrow_each_other() {
         );
         let bridge = started(parse(&text, &Secrets::none())).await;
         assert_eq!(names(&bridge), ["a_read_file", "b_read_file"]);
-        assert_eq!(outcome(&bridge, "c"), Outcome::FilteredToZero { of: 4 });
-        assert_eq!(outcome(&bridge, "d"), Outcome::FilteredToZero { of: 4 });
-        assert_eq!((outcome(&bridge, "e"), outcome(&bridge, "f")), (Outcome::Disabled, Outcome::Disabled));
+        assert_eq!(outcome(&bridge, "c"), ServerState::FilteredToZero { of: 4 });
+        assert_eq!(outcome(&bridge, "d"), ServerState::FilteredToZero { of: 4 });
+        assert_eq!((outcome(&bridge, "e"), outcome(&bridge, "f")), (ServerState::Disabled, ServerState::Disabled));
         let expected = "`config.tool_allowlist.c` is empty: all tools of server `c` are hidden";
         assert_eq!(warnings(&mut bridge.events()), [(None, expected.to_owned())]);
         bridge.stop().await;
 
         let bridge = started(parse(&format!("{text}enabled: false\n"), &Secrets::none())).await;
         assert_eq!(names(&bridge), [""; 0]);
-        assert!(bridge.verdicts().iter().all(|verdict| verdict.outcome == Outcome::Disabled));
+        assert!(bridge.verdicts().iter().all(|verdict| verdict.outcome == ServerState::Disabled));
         bridge.stop().await;
     });
 }
@@ -165,9 +165,9 @@ fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
 #[test]
 fn servers_that_code_leaves_without_secrets_are_told_too() {
     scene(|_| async move {
-        let missing = ServerEntry::with_settings("a", Settings::Missing { secrets: vec!["TOKEN".into()] });
+        let missing = ServerEntry::with_settings("a", ServerSettings::Missing { secrets: vec!["TOKEN".into()] });
         let reason = "`oauth` (3:7) is not supported".to_owned();
-        let mut invalid = ServerEntry::with_settings("b", Settings::Invalid { reason });
+        let mut invalid = ServerEntry::with_settings("b", ServerSettings::Invalid { reason });
         let config = Config::default().with_server(missing).with_server(invalid.clone());
         let bridge = started(config).await;
         let expected = [
@@ -181,7 +181,7 @@ fn servers_that_code_leaves_without_secrets_are_told_too() {
         invalid.required = true;
         let error = Bridge::new(Config::default().with_server(invalid)).expect("a bridge").start().await;
         let error = error.expect_err("no start");
-        assert!(matches!(error, StartError::RequiredInvalid { .. }), "{error}");
+        assert!(matches!(error, BridgeError::RequiredInvalid { .. }), "{error}");
         assert_eq!(error.to_string(), "server `b` is required, but `oauth` (3:7) is not supported");
     });
 }
@@ -250,7 +250,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
 #[test]
 fn an_allowlist_in_code_applies_like_one_in_a_file() {
     scene(|_| async move {
-        let mut entry = ServerEntry::new(hasty(Scripted::new(with_tools(&["one", "two"])).in_process()));
+        let mut entry = ServerEntry::new(hasty(ScriptedServer::new(with_tools(&["one", "two"])).in_process()));
         entry.tools.allowlists = vec![vec!["t*".into()], vec!["*".into()]];
         let bridge = started(Config::default().with_server(entry)).await;
         assert_eq!(names(&bridge), ["mcp_peer_two"]);

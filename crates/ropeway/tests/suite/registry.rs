@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ropeway::checked::CheckedTool;
-use ropeway::config::{Collisions, ServerConfig, ServerEntry, StdioServer};
+use ropeway::config::{CollisionPolicy, ServerConfig, ServerEntry, StdioServer};
 use ropeway::protocol::tool_definition;
-use ropeway::registry::{Registry, Shape};
+use ropeway::registry::{Registry, ToolShape};
 use ropeway::tool::{Alias, BoxError, LocalTool, Origin, Tool, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn shaped(alias: &Alias, tools: &[Arc<dyn Tool>], allow: &[&str], deny: &[&str])
     let mut entry = entry(alias);
     entry.tools.allow = allow.iter().map(ToString::to_string).collect();
     entry.tools.deny = deny.iter().map(ToString::to_string).collect();
-    Shape::new(&entry).expect("a shape").apply_all(tools.iter().cloned())
+    ToolShape::new(&entry).expect("a shape").apply_all(tools.iter().cloned())
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn no_tool_that_a_server_sends_is_lost() {
         .collect();
 
     let groups = servers.iter().map(|(alias, tools)| shaped(alias, tools, &[], &[]));
-    let (registry, collisions) = Registry::assemble(groups, Collisions::Error);
+    let (registry, collisions) = Registry::assemble(groups, CollisionPolicy::Error);
     assert_eq!(collisions, []);
     for (alias, tools) in &servers {
         let sent: BTreeSet<&str> = tools.iter().map(|tool| own_name(tool.definition())).collect();

@@ -3,7 +3,7 @@
 use ropeway::config::EraChoice;
 use ropeway::content::{EmbeddedResource, ResourceContents};
 use ropeway::mcp::{Completion, CompletionReference, Mcp};
-use ropeway::testing::{Fault, On, Paging, Script, Scripted, UnknownMethods};
+use ropeway::testing::{Fault, FaultTrigger, PagingStyle, Script, ScriptedServer, UnknownMethods};
 use ropeway::tool::{Arguments, CallContext, CallError};
 use serde_json::{Map, Value, json};
 
@@ -12,9 +12,9 @@ use crate::scene::scene;
 
 const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-async fn in_both_eras(script: Script, test: impl AsyncFn(&Scripted, &Mcp)) {
+async fn in_both_eras(script: Script, test: impl AsyncFn(&ScriptedServer, &Mcp)) {
     for era in BOTH {
-        let scripted = Scripted::new(script.clone());
+        let scripted = ScriptedServer::new(script.clone());
         let server = connect(in_era(era, scripted.in_process())).await;
         test(&scripted, &server).await;
         server.close().await;
@@ -118,7 +118,8 @@ fn an_argument_is_completed() {
         })
         .await;
         let (_scripted, server) =
-            in_process(Script::default().fault(On::method("completion/complete"), error(-32601, "what?"))).await;
+            in_process(Script::default().fault(FaultTrigger::method("completion/complete"), error(-32601, "what?")))
+                .await;
         let reference = CompletionReference::prompt("greet");
         let nothing = server.complete(&reference, "name", "a", Arguments::new(), &cx()).await;
         assert_eq!(nothing.expect("no completion"), Completion::default());
@@ -136,7 +137,7 @@ fn all_lists_are_followed_page_by_page() {
         assert_eq!(scripted.received_of("prompts/list").len(), 2);
         server.close().await;
 
-        let script = Script { page_size: Some(1), paging: Paging::Repeated, ..Script::default() };
+        let script = Script { page_size: Some(1), paging: PagingStyle::Repeated, ..Script::default() };
         let (_scripted, server) = in_process(script).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await.len(), 2);
@@ -145,7 +146,7 @@ fn all_lists_are_followed_page_by_page() {
 
         let lost = error(-32000, "lost my place");
         let script = Script { page_size: Some(1), ..Script::default() };
-        let (_scripted, server) = in_process(script.fault(On::method("resources/list").nth(2), lost)).await;
+        let (_scripted, server) = in_process(script.fault(FaultTrigger::method("resources/list").nth(2), lost)).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await, ["test://hello"]);
         let expected = "page 2 of the resource list is missing: server `peer` answered error -32000: lost my place";
@@ -162,9 +163,9 @@ fn one_odd_entry_does_not_spoil_the_others() {
         let contents = json!({"contents": [{"text": "t"}, {"uri": "a:c"}, 3, {"uri": "a:d", "blob": "AAAA"}]});
         let prompts = json!({"prompts": [null, {"name": "p", "arguments": [{}]}]});
         let script = Script::default()
-            .fault(On::method("resources/list"), Fault::Result(resources))
-            .fault(On::method("resources/read"), Fault::Result(contents))
-            .fault(On::method("prompts/list"), Fault::Result(prompts));
+            .fault(FaultTrigger::method("resources/list"), Fault::Result(resources))
+            .fault(FaultTrigger::method("resources/read"), Fault::Result(contents))
+            .fault(FaultTrigger::method("prompts/list"), Fault::Result(prompts));
         let (_scripted, server) = in_process(script).await;
         let mut events = server.events();
         let listed = json!(server.list_resources().await.expect("resources"));
@@ -192,9 +193,9 @@ fn a_server_that_does_not_know_the_question_has_nothing() {
     scene(|_| async {
         let unknown = || error(-32601, "what?");
         let script = Script::default()
-            .fault(On::method("resources/list"), unknown())
-            .fault(On::method("resources/templates/list"), unknown())
-            .fault(On::method("prompts/list"), unknown());
+            .fault(FaultTrigger::method("resources/list"), unknown())
+            .fault(FaultTrigger::method("resources/templates/list"), unknown())
+            .fault(FaultTrigger::method("prompts/list"), unknown());
         in_both_eras(script, async |_, server| {
             assert_eq!(server.list_resources().await.expect("a list"), []);
             assert_eq!(server.list_resource_templates().await.expect("a list"), []);
@@ -209,7 +210,7 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
     scene(|_| async {
         let none = Fault::set("/result/capabilities", json!({"tools": {}}));
         let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
-        let scripted = Scripted::new(silent.fault(On::method("initialize"), none));
+        let scripted = ScriptedServer::new(silent.fault(FaultTrigger::method("initialize"), none));
         let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
         assert_eq!(server.list_resources().await.expect("a list"), []);
         assert_eq!(server.list_resource_templates().await.expect("a list"), []);
@@ -217,8 +218,9 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
         assert_eq!(scripted.received_of("resources/list"), [Value::Null; 0]);
         server.close().await;
         // One that says nothing about itself is asked.
-        let scripted =
-            Scripted::new(Script::legacy().fault(On::method("initialize"), Fault::remove("/result/capabilities")));
+        let scripted = ScriptedServer::new(
+            Script::legacy().fault(FaultTrigger::method("initialize"), Fault::remove("/result/capabilities")),
+        );
         let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
         assert_eq!(uris(&server).await.len(), 3);
         server.close().await;
@@ -229,7 +231,8 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
 fn a_first_page_that_fails_is_an_error_here_too() {
     scene(|_| async {
         let failing = error(-32000, "not today");
-        let (_scripted, server) = in_process(Script::default().fault(On::method("prompts/list"), failing)).await;
+        let (_scripted, server) =
+            in_process(Script::default().fault(FaultTrigger::method("prompts/list"), failing)).await;
         let error = server.list_prompts().await.expect_err("no list");
         assert_eq!(chain(&error), "server `peer` answered error -32000: not today");
         server.close().await;
@@ -252,7 +255,7 @@ fn a_ping_is_answered_in_both_eras() {
 #[test]
 fn a_server_that_refuses_a_ping_is_alive_and_one_that_is_gone_is_not() {
     scene(|_| async {
-        let script = Script::legacy().fault(On::method("ping"), error(-32601, "what?"));
+        let script = Script::legacy().fault(FaultTrigger::method("ping"), error(-32601, "what?"));
         let (_scripted, server) = in_process(script).await;
         server.ping().await.expect("it is alive");
         still_works(&server).await;
@@ -260,7 +263,8 @@ fn a_server_that_refuses_a_ping_is_alive_and_one_that_is_gone_is_not() {
         let refused = server.ping().await.expect_err("nobody is there");
         assert!(matches!(refused, CallError::NotConnected { .. }), "{refused:?}");
 
-        let mut config = hasty(Scripted::new(Script::legacy().fault(On::method("ping"), Fault::Hang)).in_process());
+        let mut config =
+            hasty(ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("ping"), Fault::Hang)).in_process());
         config.timeouts.idle = crate::hasty::ms(50);
         let server = connect(config).await;
         let silent = server.ping().await.expect_err("no answer");

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ropeway::testing::{
-    Answers, Eras, Fault, Grandchild, Http, HttpFault, HttpScripted, Noise, Offers, On, Paging, Process, Rule, Script,
-    Scripted, UnknownMethods, UnknownSession, Writing, odd,
+    Fault, FaultRule, FaultTrigger, Grandchild, HttpFault, HttpScript, HttpScriptedServer, OfferedTransports,
+    PagingStyle, ProcessScript, ResponseFormat, Script, ScriptedServer, StdoutNoise, SupportedEras, UnknownMethods,
+    UnknownSession, WriteStyle, odd,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
@@ -20,7 +21,7 @@ struct Lines<R, W> {
 
 type Pipe = Lines<tokio::io::ReadHalf<DuplexStream>, tokio::io::WriteHalf<DuplexStream>>;
 
-fn pipe(scripted: &Scripted) -> Pipe {
+fn pipe(scripted: &ScriptedServer) -> Pipe {
     let (read, write) = tokio::io::split(scripted.in_process().open());
     Lines { read: BufReader::new(read), write }
 }
@@ -92,7 +93,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn by_default_it_speaks_the_legacy_era() {
-        let mut client = pipe(&Scripted::new(Script::default()));
+        let mut client = pipe(&ScriptedServer::new(Script::default()));
         assert_eq!(client.ask(request(9, "tools/list", json!({}))).await["error"]["code"], -32600);
         let hello = client.initialize(json!({})).await;
         assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
@@ -126,7 +127,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn by_default_it_speaks_the_modern_era() {
-        let mut client = pipe(&Scripted::new(Script { ttl_ms: 7, ..Script::default() }));
+        let mut client = pipe(&ScriptedServer::new(Script { ttl_ms: 7, ..Script::default() }));
         let hello = client.ask(modern(1, "server/discover", json!({}))).await["result"].clone();
         assert_eq!(hello["supportedVersions"], json!(["2026-07-28"]));
         assert_eq!(hello["resultType"], "complete");
@@ -145,20 +146,20 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn a_server_of_one_era_refuses_the_other() {
-        let mut client = pipe(&Scripted::new(Script::modern()));
+        let mut client = pipe(&ScriptedServer::new(Script::modern()));
         assert_eq!(client.initialize(json!({})).await["error"]["code"], -32022);
         assert_eq!(client.ask(request(1, "tools/list", json!({}))).await["error"]["code"], -32602);
-        let mut client = pipe(&Scripted::new(Script::legacy()));
+        let mut client = pipe(&ScriptedServer::new(Script::legacy()));
         assert_eq!(client.ask(modern(1, "server/discover", json!({}))).await["error"]["code"], -32601);
         assert_eq!(client.initialize(json!({})).await["result"]["protocolVersion"], "2025-11-25");
-        let mut client = pipe(&Scripted::new(Script { first_message_settles_era: true, ..Script::default() }));
+        let mut client = pipe(&ScriptedServer::new(Script { first_message_settles_era: true, ..Script::default() }));
         assert!(client.ask(modern(1, "server/discover", json!({}))).await["result"].is_object());
         assert_eq!(client.initialize(json!({})).await["error"]["code"], -32022);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_method_is_met_as_the_script_says() {
-        let client = |unknown_methods| pipe(&Scripted::new(Script { unknown_methods, ..Script::legacy() }));
+        let client = |unknown_methods| pipe(&ScriptedServer::new(Script { unknown_methods, ..Script::legacy() }));
         let probe = modern(1, "server/discover", json!({}));
         for (unknown, code) in [(UnknownMethods::MethodNotFound, -32601), (UnknownMethods::InvalidParams, -32602)] {
             assert_eq!(client(unknown).ask(probe.clone()).await["error"]["code"], code);
@@ -173,7 +174,7 @@ mod on_a_pipe {
 
     #[tokio::test(start_paused = true)]
     async fn sleep_reports_progress_and_can_be_cancelled() {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
         let mut sleep = call(1, "sleep", json!({ "ms": 1000, "steps": 2 }));
@@ -195,7 +196,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn a_legacy_client_is_asked_in_the_middle_of_a_call() {
-        let mut client = pipe(&Scripted::new(Script::default()));
+        let mut client = pipe(&ScriptedServer::new(Script::default()));
         client.initialize(json!({ "elicitation": {}, "sampling": {} })).await;
         for (id, tool, method) in [(1, "elicit", "elicitation/create"), (2, "sample", "sampling/createMessage")] {
             let question = client.call(id, tool, json!({})).await;
@@ -210,7 +211,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn a_modern_client_is_asked_in_rounds() {
-        let mut client = pipe(&Scripted::new(Script::default()));
+        let mut client = pipe(&ScriptedServer::new(Script::default()));
         let mut params = json!({ "name": "elicit", "arguments": { "rounds": 2 } });
         let mut answer = client.ask(modern(1, "tools/call", params.clone())).await;
         for round in ["round-1", "round-2"] {
@@ -230,7 +231,7 @@ mod on_a_pipe {
 
     #[tokio::test(start_paused = true)]
     async fn a_task_is_polled_in_the_way_of_each_era() {
-        let mut client = pipe(&Scripted::new(Script::default()));
+        let mut client = pipe(&ScriptedServer::new(Script::default()));
         let params = json!({ "name": "task", "arguments": { "ms": 500 } });
         let task = client.ask(modern(1, "tools/call", params)).await["result"].clone();
         assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")));
@@ -253,7 +254,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn changes_reach_those_who_want_to_know() {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mut legacy = pipe(&scripted);
         legacy.initialize(json!({})).await;
         legacy.ask(request(1, "resources/subscribe", json!({ "uri": "test://hello" }))).await;
@@ -291,7 +292,7 @@ mod on_a_pipe {
         let odd_result = json!({ "content": odd::blocks(), "extra": 1 });
         let script = Script { extra_tools: odd::tools(), builtin_tools: false, ..Script::default() }
             .tool(json!({ "name": "raw" }), odd_result.clone());
-        let mut client = pipe(&Scripted::new(script));
+        let mut client = pipe(&ScriptedServer::new(script));
         client.initialize(json!({})).await;
         let listed = client.ask(request(1, "tools/list", json!({}))).await["result"]["tools"].clone();
         assert_eq!(listed.as_array().map(Vec::len), Some(odd::tools().len() + 1));
@@ -302,11 +303,11 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn lists_come_in_pages() {
-        let scripted = Scripted::new(Script { page_size: Some(2), ..Script::default() });
+        let scripted = ScriptedServer::new(Script { page_size: Some(2), ..Script::default() });
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
         let mut seen = Vec::new();
-        for paging in [Paging::Honest, Paging::NumericCursors, Paging::Endless, Paging::Repeated] {
+        for paging in [PagingStyle::Honest, PagingStyle::NumericCursors, PagingStyle::Endless, PagingStyle::Repeated] {
             scripted.set(|script| script.paging = paging);
             let first = client.ask(request(1, "resources/list", json!({}))).await["result"].clone();
             let params = json!({ "cursor": first["nextCursor"] });
@@ -321,7 +322,8 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn the_first_connection_dies_and_the_second_works() {
-        let scripted = Scripted::new(Script::default().fault(On::tool("echo").connection(1), Fault::exit()));
+        let scripted =
+            ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").connection(1), Fault::exit()));
         for dies in [true, false] {
             let mut client = pipe(&scripted);
             client.initialize(json!({})).await;
@@ -335,7 +337,7 @@ mod on_a_pipe {
     #[tokio::test]
     async fn a_fault_happens_only_the_time_it_is_meant_for() {
         let fault = Fault::Error(json!({ "code": 1 }));
-        let scripted = Scripted::new(Script::default().fault(On::tool("echo").nth(2), fault));
+        let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(2), fault));
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
         let mut failed = Vec::new();
@@ -343,7 +345,9 @@ mod on_a_pipe {
             failed.push(client.ask(echo(id)).await.get("error").is_some());
         }
         assert_eq!(failed, [false, true, false]);
-        scripted.set(|script| script.faults = vec![Rule { on: On::any().first(1), fault: Fault::NoJsonrpc }]);
+        scripted.set(|script| {
+            script.faults = vec![FaultRule { on: FaultTrigger::any().first(1), fault: Fault::NoJsonrpc }]
+        });
         assert!(client.ask(echo(4)).await.get("jsonrpc").is_none());
         assert!(client.ask(echo(5)).await.get("jsonrpc").is_some());
     }
@@ -351,9 +355,9 @@ mod on_a_pipe {
     #[tokio::test(start_paused = true)]
     async fn a_hanging_answer_holds_up_no_other_and_a_late_one_is_late() {
         let script = Script::default()
-            .fault(On::tool("echo").nth(1), Fault::Hang)
-            .fault(On::tool("echo").nth(2), Fault::late(5000));
-        let mut client = pipe(&Scripted::new(script));
+            .fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)
+            .fault(FaultTrigger::tool("echo").nth(2), Fault::late(5000));
+        let mut client = pipe(&ScriptedServer::new(script));
         client.initialize(json!({})).await;
         client.send(&echo(1)).await;
         let begin = tokio::time::Instant::now();
@@ -364,7 +368,7 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn a_closed_output_is_seen_while_the_input_is_still_read() {
-        let scripted = Scripted::new(Script::default().fault(On::tool("echo"), Fault::CloseOutput));
+        let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo"), Fault::CloseOutput));
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
         client.send(&echo(1)).await;
@@ -375,24 +379,24 @@ mod on_a_pipe {
 
     #[tokio::test(start_paused = true)]
     async fn bytes_are_written_as_the_script_says() {
-        let slow = Writing { split: Some(3), pause_ms: 1, ..Writing::default() };
+        let slow = WriteStyle { split: Some(3), pause_ms: 1, ..WriteStyle::default() };
         let script = Script { writing: slow, ..Script::default() }
-            .fault(On::tool("echo"), Noise::Text("Server started".to_owned()))
-            .fault(On::tool("echo"), Noise::Blank)
-            .fault(On::tool("echo"), Noise::InvalidUtf8);
-        let scripted = Scripted::new(script);
+            .fault(FaultTrigger::tool("echo"), StdoutNoise::Text("Server started".to_owned()))
+            .fault(FaultTrigger::tool("echo"), StdoutNoise::Blank)
+            .fault(FaultTrigger::tool("echo"), StdoutNoise::InvalidUtf8);
+        let scripted = ScriptedServer::new(script);
         let mut client = pipe(&scripted);
         let begin = tokio::time::Instant::now();
         client.initialize(json!({})).await;
         assert!(begin.elapsed() >= Duration::from_millis(50), "slow bytes take time");
-        scripted.set(|script| script.writing = Writing { crlf: true, bom: true, ..Writing::default() });
+        scripted.set(|script| script.writing = WriteStyle { crlf: true, bom: true, ..WriteStyle::default() });
         client.send(&echo(1)).await;
         assert_eq!(client.line().await, b"Server started\n");
         assert_eq!(client.line().await, b"\n");
         assert!(String::from_utf8(client.line().await).is_err());
         let line = client.line().await;
         assert!(line.starts_with(b"\xef\xbb\xbf{") && line.ends_with(b"}\r\n"));
-        scripted.set(|script| script.writing = Writing { merge: Some(3), ..Writing::default() });
+        scripted.set(|script| script.writing = WriteStyle { merge: Some(3), ..WriteStyle::default() });
         for id in 2..5 {
             client.send(&request(id, "ping", json!({}))).await;
         }
@@ -403,9 +407,9 @@ mod on_a_pipe {
     #[tokio::test]
     async fn giant_lines_come_asked_and_unasked() {
         let script = Script::default()
-            .fault(On::connect(), Fault::GiantUnasked { bytes: 3 << 20 })
-            .fault(On::tool("echo"), Fault::Giant { bytes: 5 << 20 });
-        let mut client = pipe(&Scripted::new(script));
+            .fault(FaultTrigger::connect(), Fault::GiantUnasked { bytes: 3 << 20 })
+            .fault(FaultTrigger::tool("echo"), Fault::Giant { bytes: 5 << 20 });
+        let mut client = pipe(&ScriptedServer::new(script));
         assert!(client.line().await.len() > 3 << 20);
         client.initialize(json!({})).await;
         client.send(&echo(1)).await;
@@ -416,9 +420,9 @@ mod on_a_pipe {
 #[test]
 fn a_script_survives_json() {
     let script = Script::legacy()
-        .fault(On::tool("echo").nth(2), Fault::late(5))
-        .fault(On::method("GET"), HttpFault::Reset)
-        .fault(On::connect().connection(1), Noise::Blank)
+        .fault(FaultTrigger::tool("echo").nth(2), Fault::late(5))
+        .fault(FaultTrigger::method("GET"), HttpFault::Reset)
+        .fault(FaultTrigger::connect().connection(1), StdoutNoise::Blank)
         .tool(json!({ "name": "x" }), json!({}));
     let text = serde_json::to_string(&script).expect("a script is JSON");
     assert_eq!(serde_json::from_str::<Script>(&text).expect("and back"), script);
@@ -480,8 +484,8 @@ mod over_stdio {
             let state_file = Some(folder.join("state"));
             let record_file = Some(folder.join("record"));
             let script = Script { state_file, record_file, ..Script::default() }
-                .fault(On::method("initialize").nth(1), Fault::exit())
-                .fault(On::tool("echo").connection(3), Fault::ExitMidAnswer);
+                .fault(FaultTrigger::method("initialize").nth(1), Fault::exit())
+                .fault(FaultTrigger::tool("echo").connection(3), Fault::ExitMidAnswer);
             let mut first = spawn(&scene, &script);
             first.lines.send(&request(0, "initialize", json!({}))).await;
             assert_eq!(first.lines.line().await, b"");
@@ -502,7 +506,7 @@ mod over_stdio {
     #[test]
     fn it_closes_its_output_and_lives_on() {
         scene(|scene| async move {
-            let mut server = spawn(&scene, &Script::default().fault(On::tool("echo"), Fault::CloseOutput));
+            let mut server = spawn(&scene, &Script::default().fault(FaultTrigger::tool("echo"), Fault::CloseOutput));
             server.lines.initialize(json!({})).await;
             server.lines.send(&echo(1)).await;
             assert_eq!(server.lines.line().await, b"");
@@ -513,8 +517,9 @@ mod over_stdio {
     #[test]
     fn a_flood_on_stderr_holds_nothing_up() {
         scene(|scene| async move {
-            let process = Process { stderr_bytes: 1 << 20, ..Process::default() };
-            let script = Script { process, ..Script::default() }.fault(On::any(), Fault::Stderr { bytes: 1 << 20 });
+            let process = ProcessScript { stderr_bytes: 1 << 20, ..ProcessScript::default() };
+            let script =
+                Script { process, ..Script::default() }.fault(FaultTrigger::any(), Fault::Stderr { bytes: 1 << 20 });
             let mut server = spawn(&scene, &script);
             assert_eq!(server.lines.initialize(json!({})).await["id"], 0);
         });
@@ -524,12 +529,12 @@ mod over_stdio {
     fn a_stubborn_process_and_its_child_have_to_be_killed() {
         scene(|scene| async move {
             let grandchild = Some(Grandchild::HoldingPipes);
-            let process = Process {
+            let process = ProcessScript {
                 ignore_eof: true,
                 ignore_sigterm: true,
                 grandchild,
                 lifetime_ms: 20_000,
-                ..Process::default()
+                ..ProcessScript::default()
             };
             let mut server = spawn(&scene, &Script { process, ..Script::default() });
             server.lines.initialize(json!({})).await;
@@ -614,12 +619,12 @@ mod over_http {
         }
     }
 
-    fn port(server: &HttpScripted) -> u16 {
+    fn port(server: &HttpScriptedServer) -> u16 {
         let url = server.url();
         url.trim_start_matches("http://127.0.0.1:").trim_end_matches("/mcp").parse().expect("a port")
     }
 
-    async fn connect(server: &HttpScripted) -> Stream {
+    async fn connect(server: &HttpScriptedServer) -> Stream {
         BufReader::new(TcpStream::connect(("127.0.0.1", port(server))).await.expect("it listens"))
     }
 
@@ -673,41 +678,41 @@ mod over_http {
     pub(crate) const POST: [(&str, &str); 2] =
         [("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")];
 
-    async fn try_post(server: &HttpScripted, headers: &[(&str, &str)], message: &Value) -> Option<Reply> {
+    async fn try_post(server: &HttpScriptedServer, headers: &[(&str, &str)], message: &Value) -> Option<Reply> {
         let mut stream = connect(server).await;
         write(&mut stream, "POST", "/mcp", &[&POST, headers].concat(), &message.to_string()).await;
         reply(&mut stream).await
     }
 
-    async fn post(server: &HttpScripted, headers: &[(&str, &str)], message: &Value) -> Reply {
+    async fn post(server: &HttpScriptedServer, headers: &[(&str, &str)], message: &Value) -> Reply {
         try_post(server, headers, message).await.expect("a reply")
     }
 
-    async fn initialize(server: &HttpScripted) -> String {
+    async fn initialize(server: &HttpScriptedServer) -> String {
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": { "elicitation": {} } });
         let hello = post(server, &[], &request(0, "initialize", params)).await;
         assert_eq!(hello.answer()["result"]["protocolVersion"], "2025-06-18");
         hello.header("Mcp-Session-Id").expect("a session").to_owned()
     }
 
-    async fn post_modern(server: &HttpScripted, extra: &[(&str, &str)], message: &Value) -> Reply {
+    async fn post_modern(server: &HttpScriptedServer, extra: &[(&str, &str)], message: &Value) -> Reply {
         let method = message["method"].as_str().expect("a method");
         let headers = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
         post(server, &[&headers, extra].concat(), message).await
     }
 
-    async fn start(script: Script) -> HttpScripted {
-        HttpScripted::start(script).await.expect("a free port")
+    async fn start(script: Script) -> HttpScriptedServer {
+        HttpScriptedServer::start(script).await.expect("a free port")
     }
 
-    fn with_http(http: Http) -> Script {
+    fn with_http(http: HttpScript) -> Script {
         Script { http, ..Script::default() }
     }
 
     #[tokio::test]
     async fn a_legacy_session_goes_from_initialize_to_delete() {
-        for answers in [Answers::Sse, Answers::Json] {
-            let server = start(with_http(Http { answers, ..Http::default() })).await;
+        for answers in [ResponseFormat::Sse, ResponseFormat::Json] {
+            let server = start(with_http(HttpScript { answers, ..HttpScript::default() })).await;
             let session = initialize(&server).await;
             let headers = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", "2025-06-18")];
             let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -783,10 +788,10 @@ mod over_http {
         let headers = [("Mcp-Name", "locate"), ("Mcp-Param-Region", "eu")];
         assert_eq!(text(&post_modern(&server, &headers, &locate).await.answer()), "eu");
         assert_eq!(post_modern(&server, &[], &modern(4, "no/such", json!({}))).await.status, 404);
-        server.set(|script| script.eras = Eras::Modern);
+        server.set(|script| script.eras = SupportedEras::Modern);
         let refused = post(&server, &[], &request(5, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
         assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!(-32022)));
-        server.set(|script| script.eras = Eras::Legacy);
+        server.set(|script| script.eras = SupportedEras::Legacy);
         let refused = post_modern(&server, &[], &modern(6, "server/discover", json!({}))).await;
         assert_eq!((refused.status, refused.json().get("id")), (400, None));
     }
@@ -816,7 +821,7 @@ mod over_http {
     #[tokio::test]
     async fn after_a_restart_the_session_is_unknown_in_either_way() {
         for (unknown_session, status) in [(UnknownSession::BadRequest, 400), (UnknownSession::NotFound, 404)] {
-            let server = start(with_http(Http { unknown_session, ..Http::default() })).await;
+            let server = start(with_http(HttpScript { unknown_session, ..HttpScript::default() })).await;
             let session = initialize(&server).await;
             server.restart().await.expect("the same port");
             let refused = post(&server, &[("Mcp-Session-Id", &session)], &echo(1)).await;
@@ -829,7 +834,8 @@ mod over_http {
 
     #[tokio::test]
     async fn legacy_sse_answers_on_its_one_stream() {
-        let server = start(with_http(Http { offers: Offers::LegacySse, ..Http::default() })).await;
+        let server =
+            start(with_http(HttpScript { offers: OfferedTransports::LegacySse, ..HttpScript::default() })).await;
         assert_eq!(post(&server, &[], &request(0, "initialize", json!({}))).await.status, 405);
         for path in ["/sse", "/mcp"] {
             let mut stream = connect(&server).await;
@@ -850,9 +856,11 @@ mod over_http {
 
     #[tokio::test]
     async fn an_answer_goes_wrong_as_told() {
-        let server = start(with_http(Http { sessions: false, answers: Answers::Json, ..Http::default() })).await;
+        let server =
+            start(with_http(HttpScript { sessions: false, answers: ResponseFormat::Json, ..HttpScript::default() }))
+                .await;
         let spoil = async |fault: Fault| {
-            server.set(|script| script.faults = vec![Rule { on: On::tool("echo"), fault }]);
+            server.set(|script| script.faults = vec![FaultRule { on: FaultTrigger::tool("echo"), fault }]);
             try_post(&server, &[], &echo(1)).await
         };
         assert_eq!(text(&post(&server, &[], &echo(1)).await.json()), "hi");
@@ -877,7 +885,7 @@ mod over_http {
         assert_eq!(text(&reply(&mut stream).await.expect("a reply").json()), "hi");
         server.set(|script| script.http.chunked = true);
         assert_eq!(text(&post(&server, &[], &echo(1)).await.json()), "hi");
-        server.set(|script| script.http.answers = Answers::Sse);
+        server.set(|script| script.http.answers = ResponseFormat::Sse);
         let idless = spoil(Fault::idless_error(-32000, "lost")).await.expect("a reply").answer();
         assert_eq!(idless, json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": "lost" } }));
         assert_eq!(spoil(HttpFault::Truncate.into()).await.expect("a head").body, "");
@@ -885,8 +893,8 @@ mod over_http {
 
     #[tokio::test]
     async fn the_server_dies_in_the_middle_of_its_answer_and_comes_back() {
-        let script = with_http(Http { sessions: false, ..Http::default() });
-        let server = start(script.fault(On::tool("echo").connection(1), Fault::ExitMidAnswer)).await;
+        let script = with_http(HttpScript { sessions: false, ..HttpScript::default() });
+        let server = start(script.fault(FaultTrigger::tool("echo").connection(1), Fault::ExitMidAnswer)).await;
         let half = post(&server, &[], &echo(1)).await.body;
         assert!(half.starts_with('{') && !half.ends_with('}'), "{half}");
         assert_eq!(text(&post(&server, &[], &echo(2)).await.answer()), "hi");
@@ -895,7 +903,7 @@ mod over_http {
 
     #[tokio::test]
     async fn a_session_expires_in_the_middle() {
-        let server = start(Script::default().fault(On::tool("echo").nth(2), HttpFault::ForgetSession)).await;
+        let server = start(Script::default().fault(FaultTrigger::tool("echo").nth(2), HttpFault::ForgetSession)).await;
         let session = initialize(&server).await;
         let mut statuses = Vec::new();
         for id in 1..=3 {
@@ -907,7 +915,7 @@ mod over_http {
     #[tokio::test]
     async fn a_cut_stream_can_be_fetched_on() {
         let cut = HttpFault::CutStream { after: 0, retry_ms: 10, resumable: true };
-        let server = start(Script::default().fault(On::tool("sleep"), cut)).await;
+        let server = start(Script::default().fault(FaultTrigger::tool("sleep"), cut)).await;
         let session = initialize(&server).await;
         let headers = [("Mcp-Session-Id", session.as_str())];
         let begun = post(&server, &headers, &call(1, "sleep", json!({ "ms": 50 }))).await;
@@ -921,8 +929,8 @@ mod over_http {
 
     #[tokio::test]
     async fn comments_keep_coming_while_nothing_else_does() {
-        let http = Http { comment_every_ms: Some(5), sessions: false, ..Http::default() };
-        let server = start(with_http(http).fault(On::tool("echo"), Fault::Hang)).await;
+        let http = HttpScript { comment_every_ms: Some(5), sessions: false, ..HttpScript::default() };
+        let server = start(with_http(http).fault(FaultTrigger::tool("echo"), Fault::Hang)).await;
         let mut stream = connect(&server).await;
         write(&mut stream, "POST", "/mcp", &POST, &echo(1).to_string()).await;
         head(&mut stream).await.expect("a head");

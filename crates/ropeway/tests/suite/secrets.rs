@@ -5,8 +5,8 @@ use std::error::Error;
 use ropeway::config::{HttpServer, Secret, ServerConfig};
 use ropeway::event::{EventStream, Events};
 use ropeway::mcp::{Handlers, Mcp};
-use ropeway::secret::Mask;
-use ropeway::testing::{Fault, HttpFault, Noise, On, Script, Scripted};
+use ropeway::secret::Redactor;
+use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script, ScriptedServer, StdoutNoise};
 use ropeway::tool::{CallContext, CallError, Progress};
 use serde_json::{Value, json};
 
@@ -55,15 +55,15 @@ fn talkative() -> Script {
     let odd = json!([words(), "x".repeat(60) + &words(), {"name": "odd", "inputSchema": {}, "x": words()}]);
     Script::default()
         .tool(json!({"name": "tell"}), told)
-        .fault(On::tool("refuse"), error())
-        .fault(On::tool("echo"), Fault::Result(json!(words())))
-        .fault(On::tool("roots"), Fault::Result(json!({"resultType": words(), "content": []})))
-        .fault(On::tool("fail"), Fault::idless_error(-32000, words()))
-        .fault(On::method("tools/list"), Fault::set("/result/tools", odd))
-        .fault(On::method("prompts/list"), Fault::Result(json!({"prompts": [words(), {"name": words()}]})))
-        .fault(On::method("resources/read"), Fault::Result(json!({"contents": [{"uri": words()}, words()]})))
+        .fault(FaultTrigger::tool("refuse"), error())
+        .fault(FaultTrigger::tool("echo"), Fault::Result(json!(words())))
+        .fault(FaultTrigger::tool("roots"), Fault::Result(json!({"resultType": words(), "content": []})))
+        .fault(FaultTrigger::tool("fail"), Fault::idless_error(-32000, words()))
+        .fault(FaultTrigger::method("tools/list"), Fault::set("/result/tools", odd))
+        .fault(FaultTrigger::method("prompts/list"), Fault::Result(json!({"prompts": [words(), {"name": words()}]})))
+        .fault(FaultTrigger::method("resources/read"), Fault::Result(json!({"contents": [{"uri": words()}, words()]})))
         .fault(
-            On::tool("log"),
+            FaultTrigger::tool("log"),
             Fault::Before(vec![
                 notification("notifications/message", json!({"level": words(), "logger": words(), "data": tree()})),
                 notification("notifications/resources/updated", json!({"uri": words()})),
@@ -116,9 +116,9 @@ impl Light {
     }
 }
 
-fn mask(secrets: &[&str]) -> Mask {
+fn mask(secrets: &[&str]) -> Redactor {
     let secrets: Vec<Secret> = secrets.iter().map(|secret| Secret::new(*secret)).collect();
-    Mask::new(&secrets)
+    Redactor::new(&secrets)
 }
 
 /// Makes the server talk in every way that all transports share.
@@ -153,11 +153,11 @@ fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
 fn a_child_process_may_say_what_it_likes() {
     scene(|scene| async move {
         let script = talkative()
-            .fault(On::connect(), Fault::StderrLine(words()))
-            .fault(On::tool("tell"), Fault::StderrLine("x".repeat(4090) + BEARER + " and more"))
-            .fault(On::tool("tell"), Noise::Text(words()))
-            .fault(On::tool("tell"), Noise::Text(format!("{{\"id\":1,{}", words())))
-            .fault(On::tool("crash"), Fault::StderrLine(format!("the end: {}", words())));
+            .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
+            .fault(FaultTrigger::tool("tell"), Fault::StderrLine("x".repeat(4090) + BEARER + " and more"))
+            .fault(FaultTrigger::tool("tell"), StdoutNoise::Text(words()))
+            .fault(FaultTrigger::tool("tell"), StdoutNoise::Text(format!("{{\"id\":1,{}", words())))
+            .fault(FaultTrigger::tool("crash"), Fault::StderrLine(format!("the end: {}", words())));
         let mut transport = child(&scene, &script).with_env("API_TOKEN", ENV);
         transport.args.extend(["--api-key".to_owned(), ARGUMENT.to_owned()]);
         let mut config = hasty(transport);
@@ -170,7 +170,7 @@ fn a_child_process_may_say_what_it_likes() {
             converse(&server, &mut light).await;
             assert!(server.stderr_tail().iter().any(|line| line.contains("***")));
             light.refused(call(&server, "crash", json!({})).await);
-            state(&server, |state| matches!(state, ropeway::mcp::State::Down { .. })).await;
+            state(&server, |state| matches!(state, ropeway::mcp::ConnectionState::Down { .. })).await;
             light.refused(call(&server, "tell", json!({})).await);
             light.server(&server);
             server.close().await;
@@ -209,21 +209,21 @@ fn a_server_behind_a_url_may_say_what_it_likes() {
         let challenge = format!("Bearer realm=\"{BEARER}\", scope={URL_ENCODED}");
         let page = format!("<html><title>{}</title>{}</html>", HEADER.replace('"', "&quot;"), words());
         let script = talkative()
-            .fault(On::tool("crash"), status(500, &[("Content-Type", "text/html")], &page))
+            .fault(FaultTrigger::tool("crash"), status(500, &[("Content-Type", "text/html")], &page))
             .fault(
-                On::tool("sleep"),
+                FaultTrigger::tool("sleep"),
                 status(
                     400,
                     &[],
                     &json!({"jsonrpc": "2.0", "error": {"code": 1, "message": words(), "data": tree()}}).to_string(),
                 ),
             )
-            .fault(On::tool("add"), status(302, &[("Location", &format!("/x?a={URL_ENCODED}"))], ""))
+            .fault(FaultTrigger::tool("add"), status(302, &[("Location", &format!("/x?a={URL_ENCODED}"))], ""))
             .fault(
-                On::tool("touch"),
+                FaultTrigger::tool("touch"),
                 status(200, &[("Content-Type", "text/plain")], &format!("{}{}", " ".repeat(180), words())),
             )
-            .fault(On::tool("pid"), status(401, &[("WWW-Authenticate", &challenge)], &words()));
+            .fault(FaultTrigger::tool("pid"), status(401, &[("WWW-Authenticate", &challenge)], &words()));
         let scripted = listening(script).await;
         let mut config = hasty(told_all(&scripted.url()));
         config.mask = mask(&[ENV, ARGUMENT]);
@@ -272,13 +272,13 @@ fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
         ];
         let mut servers = Vec::new();
         for refusal in refusals {
-            servers.push(listening(Script::default().fault(On::any(), refusal)).await);
+            servers.push(listening(Script::default().fault(FaultTrigger::any(), refusal)).await);
         }
         for (script, place, versions) in [
             (Script::legacy(), "/result/protocolVersion", json!(words())),
             (Script::modern(), "/result/supportedVersions", json!([words()])),
         ] {
-            servers.push(listening(script.fault(On::any(), Fault::set(place, versions))).await);
+            servers.push(listening(script.fault(FaultTrigger::any(), Fault::set(place, versions))).await);
         }
         let mut addresses: Vec<HttpServer> = servers.iter().map(|server| told_all(&server.url())).collect();
         addresses.push(told_all("ftp://127.0.0.1/"));
@@ -314,7 +314,7 @@ fn progress_and_its_words_are_told_without_secrets() {
     scene(|_| async {
         let told = logged(|_| async {
             let mut light = Light::default();
-            let scripted = Scripted::new(Script::legacy());
+            let scripted = ScriptedServer::new(Script::legacy());
             let mut config = hasty(scripted.in_process());
             config.mask = mask(&all());
             let (server, mut events) = connection(&config, &mut light);
@@ -368,11 +368,11 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
                 json!({"level": "info", "data": {"text": short, "list": [short]}}),
             ];
             let floods = messages.map(|params| notification("notifications/message", params)).to_vec();
-            let bad = Scripted::new(Script::default().fault(On::tool("echo"), Fault::Before(floods)));
+            let bad = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo"), Fault::Before(floods)));
             let mut config = hasty(bad.in_process());
             config.mask = mask(&[&token]);
             let (bad, mut events) = connection(&config, &mut Light::default());
-            let good = crate::hasty::connect(hasty(Scripted::new(Script::default()).in_process())).await;
+            let good = crate::hasty::connect(hasty(ScriptedServer::new(Script::default()).in_process())).await;
             bad.connect().await.expect("a connection");
             let began = worked();
             let flooding = call(&bad, "echo", json!({"message": "x"}));
@@ -413,9 +413,9 @@ fn a_definition_and_instructions_are_told_without_secrets() {
         let mut script = Script::default().tool(tool, json!({})).tool(named, json!({})).tool(coded, json!({}));
         script.instructions = Some(words());
         script = script
-            .fault(On::method("prompts/list"), Fault::Result(json!({"prompts": [{"name": "p", "description": words(), "arguments": [{"name": "a", "description": words()}]}]})))
-            .fault(On::method("resources/list"), Fault::Result(json!({"resources": [{"uri": "test://a", "name": "a", "description": words()}]})));
-        let mut config = hasty(Scripted::new(script).in_process());
+            .fault(FaultTrigger::method("prompts/list"), Fault::Result(json!({"prompts": [{"name": "p", "description": words(), "arguments": [{"name": "a", "description": words()}]}]})))
+            .fault(FaultTrigger::method("resources/list"), Fault::Result(json!({"resources": [{"uri": "test://a", "name": "a", "description": words()}]})));
+        let mut config = hasty(ScriptedServer::new(script).in_process());
         config.mask = mask(&[all(), vec![certain]].concat());
         let (server, _events) = connection(&config, &mut Light::default());
         server.connect().await.expect("a connection");

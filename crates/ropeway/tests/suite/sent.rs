@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
-use ropeway::mcp::{ElicitationAnswer, Handlers, Mcp, Root};
-use ropeway::testing::{Fault, HttpRequest, HttpScripted, On, Script, Scripted};
-use ropeway::tool::{CallContext, Cancel};
+use ropeway::mcp::{ClientRoot, ElicitationAnswer, Handlers, Mcp};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, RecordedHttpRequest, Script, ScriptedServer};
+use ropeway::tool::{CallContext, CancelToken};
 use serde_json::{Map, Value, json};
 
 use crate::hasty::{arguments, at, call, call_in, child, connect_with, hasty, in_era, listening, names, text, until};
@@ -23,12 +23,12 @@ fn handlers() -> Handlers {
         .on_sampling(|_| async {
             Ok(json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}}))
         })
-        .on_roots(|| async { Ok(vec![Root { uri: "file:///project".to_owned(), name: None }]) })
+        .on_roots(|| async { Ok(vec![ClientRoot { uri: "file:///project".to_owned(), name: None }]) })
 }
 
 /// Who has seen what the server received.
 enum Witness<'a> {
-    Server(&'a Scripted),
+    Server(&'a ScriptedServer),
     /// What a server that is a process has written down.
     Record(PathBuf),
 }
@@ -61,7 +61,7 @@ impl Witness<'_> {
 
 /// Calls a tool and gives the call up once this is heard.
 async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let cx = CallContext::default().with_cancel(cancel.clone());
     let before = witness.count(heard);
     let calling = async {
@@ -235,7 +235,7 @@ async fn everything(config: ServerConfig, witness: Witness<'_>, version: &str) {
 fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
     scene(|_| async {
         for version in VERSIONS {
-            let scripted = Scripted::new(script(version));
+            let scripted = ScriptedServer::new(script(version));
             everything(in_era(era(version), scripted.in_process()), Witness::Server(&scripted), version).await;
             let first = scripted.received().remove(0);
             if era(version) == EraChoice::Modern {
@@ -270,12 +270,12 @@ fn over_legacy_sse_every_message_is_by_the_rules_of_every_version() {
     });
 }
 
-fn posts(http: &HttpScripted) -> Vec<(HttpRequest, Value)> {
+fn posts(http: &HttpScriptedServer) -> Vec<(RecordedHttpRequest, Value)> {
     let posts = http.requests().into_iter().filter(|request| request.method == "POST");
     posts.map(|request| (request.clone(), serde_json::from_slice(&request.body).expect("JSON"))).collect()
 }
 
-fn is_dressed(request: &HttpRequest) {
+fn is_dressed(request: &RecordedHttpRequest) {
     assert_eq!(request.header("content-type"), Some("application/json"));
     assert_eq!(request.header("accept"), Some("application/json, text/event-stream"));
     assert!(request.header("user-agent").is_some_and(|agent| agent.starts_with("ropeway/")));
@@ -365,7 +365,7 @@ fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
 #[test]
 fn what_was_answered_or_is_lost_is_not_cancelled() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default().fault(On::tool("echo").nth(2), Fault::exit()));
+        let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(2), Fault::exit()));
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let server = connect_with(handlers(), in_era(era, scripted.in_process())).await;
             names(&server).await;

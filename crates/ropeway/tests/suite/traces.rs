@@ -1,7 +1,7 @@
 //! Traces: the span of a call, and what the server hears of it.
 
 use ropeway::mcp::Mcp;
-use ropeway::testing::{Script, Scripted};
+use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext, TraceParent};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn parent() -> TraceParent {
 }
 
 /// What the n-th call, counted from zero, told the server of its trace.
-fn told(scripted: &Scripted, method: &str, n: usize) -> Value {
+fn told(scripted: &ScriptedServer, method: &str, n: usize) -> Value {
     scripted.received_of(method)[n]["params"]["_meta"]["traceparent"].clone()
 }
 
@@ -112,7 +112,7 @@ fn expected<'a>(transport: &[(&'a str, &'a str)], version: &'a str) -> Vec<Vec<(
 #[test]
 fn a_traced_call_is_a_span_and_the_server_hears_of_it() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());
         let log = logged(move |_| async move {
             let server = connect(config).await;
@@ -158,7 +158,7 @@ fn a_span_says_how_the_server_is_reached() {
 #[test]
 fn a_span_within_a_trace_names_the_child_that_the_server_hears_of() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());
         let log = logged(move |_| async move {
             let server = connect(config).await;

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use ropeway::message::Dialect;
 use ropeway::provider::{Provider, Recording};
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use ropeway_peers::script::{Call, last_words};
 use ropeway_peers::turns::{Course, Laps, Turn};
 use serde_json::{Map, Value};
@@ -43,9 +43,9 @@ fn contestant(course: &Course, dialect: Dialect, steps: usize, turns: usize) -> 
     let answers = (0..turns).flat_map(|_| {
         let calls = (0..steps).map(|number| {
             let Call { id, tool, arguments } = Call::echo(number);
-            Saying::written_call(id, tool, arguments)
+            ScriptedReply::written_call(id, tool, arguments)
         });
-        calls.chain([Saying::text(words(steps))])
+        calls.chain([ScriptedReply::text(words(steps))])
     });
     let answers = answers.enumerate().map(|(number, saying)| saying.named(number.to_string()).exchange(dialect));
     let provider = Provider::replaying(settings, Recording::new(answers));

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ropeway::agent::{Agent, End};
+use ropeway::agent::{Agent, TurnEnd};
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{Provider, Settings, StopReason};
+use ropeway::provider::{Provider, ProviderSettings, StopReason};
 use ropeway::tool::{Arguments, BoxError, LocalTool, Schema, Tool, ToolDefinition};
 use ropeway_peers::turns::{Course, Laps, Listed, PROMPT, Report, SYSTEM, Turn};
 use serde_json::Value;
@@ -37,8 +37,8 @@ pub(super) async fn run(course: &Course) -> Result<Report> {
 }
 
 /// How a provider is asked that takes all these tools and ours.
-pub(super) fn settings(dialect: Dialect, tools: usize) -> Settings {
-    let mut settings = Settings::new(dialect).with_key("none");
+pub(super) fn settings(dialect: Dialect, tools: usize) -> ProviderSettings {
+    let mut settings = ProviderSettings::new(dialect).with_key("none");
     settings.quirks.most_tools = Some(tools + OWN_TOOLS);
     settings
 }
@@ -63,7 +63,7 @@ impl Ours {
     pub(super) async fn turn(&self) -> Result<Turn> {
         self.calls.store(0, Ordering::Relaxed);
         let outcome = self.agent.send(PROMPT).finish().await?;
-        if outcome.end != End::Done(StopReason::EndTurn) {
+        if outcome.end != TurnEnd::Done(StopReason::EndTurn) {
             bail!("the turn ended with {:?}", outcome.end);
         }
         Ok(Turn { words: outcome.text, calls: self.calls.load(Ordering::Relaxed) })

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use ropeway::agent::{Agent, End, Limits, RequestOptions, Step};
+use ropeway::agent::{Agent, ModelOptions, Step, TurnEnd, TurnLimits};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerConfig, ServerEntry, StdioServer};
-use ropeway::envelope::{Data, Envelope};
+use ropeway::envelope::{Envelope, EnvelopeData};
 use ropeway::provider::{Provider, StopReason};
 use ropeway::tool::{BoxError, LocalTool, ToolDefinition};
 use serde_json::{Value, json};
@@ -60,8 +60,8 @@ impl Desk {
         let time = calls.iter().find(|call| call.tool == "mcp_time_get_current_time" && !call.meta.is_error);
         let time = time.context("nobody looked at the clock")?;
         let said = match time.data() {
-            Data::Json(value) => value.to_string(),
-            Data::Text(text) => text.into_owned(),
+            EnvelopeData::Json(value) => value.to_string(),
+            EnvelopeData::Text(text) => text.into_owned(),
             _ => String::new(),
         };
         ensure!(said.contains("Asia/Tokyo"), "the clock of another city was looked at: {said}");
@@ -78,7 +78,7 @@ impl Desk {
 
     async fn turn(&self, provider: &Provider, question: &str) -> Result<(String, Vec<Arc<Envelope>>)> {
         println!("> {question}");
-        let mut options = RequestOptions::default();
+        let mut options = ModelOptions::default();
         (options.max_tokens, options.temperature) = (Some(150), Some(0.0));
         let agent = Agent::builder()
             .provider(provider.clone())
@@ -87,7 +87,7 @@ impl Desk {
             .tool(count_crates())
             .bridge(self.bridge.clone())
             .options(options)
-            .limits(Limits::default().with_steps(4))
+            .limits(TurnLimits::default().with_steps(4))
             .build()?;
         let mut turn = agent.send(question);
         let mut calls = Vec::new();
@@ -109,7 +109,7 @@ impl Desk {
         let outcome = turn.finish().await?;
         let usage = outcome.usage;
         println!("\n  ({:?}, {} steps, {} in, {} out)", outcome.end, outcome.steps, usage.input, usage.output);
-        ensure!(outcome.end == End::Done(StopReason::EndTurn), "the turn did not end as it should");
+        ensure!(outcome.end == TurnEnd::Done(StopReason::EndTurn), "the turn did not end as it should");
         Ok((outcome.text, calls))
     }
 

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall, ToolResult};
-use ropeway::provider::{ChatRequest, Provider, Recorder, Reply, ReplyEvent, Settings, StopReason, encode};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings, Recorder, Reply, ReplyEvent, StopReason, encode};
 use ropeway::tool::ToolDefinition;
 use ropeway_peers::recorded::{Real, recorded};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Person {
             Dialect::Anthropic => address.to_owned(),
             _ => format!("{address}/v1"),
         };
-        let mut settings = Settings::new(dialect).with_base_url(base).with_key("no-key-is-needed");
+        let mut settings = ProviderSettings::new(dialect).with_base_url(base).with_key("no-key-is-needed");
         // The last version that may be told how much is left to chance.
         settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
         let mut provider = Provider::new(settings)?;
@@ -205,7 +205,7 @@ async fn relay(people: &[Person]) -> Result<()> {
 /// Does the server take every tool? It makes a grammar of each schema, and refuses a request over one that it cannot read.
 fn taken(address: &str, tools: &[Real]) -> Result<()> {
     let conversation = Conversation::new().with("hello");
-    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{address}/v1"));
+    let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{address}/v1"));
     let (mut taken, mut refused) = (0, Vec::new());
     for (at, tool) in tools.iter().enumerate() {
         let tools = Toolset::new([tool.definition(at)]);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use ropeway::checked::CheckedTool;
 use ropeway::config::{
-    Collisions, Config, ConfigError, ConfigProblem, ServerEntry, Start, ToolReference, tool_references,
+    CollisionPolicy, Config, ConfigError, ConfigProblem, ServerEntry, StartMode, ToolReference, tool_references,
 };
 use ropeway::mcp::{Mcp, Prompt};
-use ropeway::registry::{Collision, Outcome, Registry, Shape, Verdict, naming};
+use ropeway::registry::{Collision, Registry, ServerState, ServerStatus, ToolShape, naming};
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ struct Names {
     tools: usize,
     collisions: Vec<Collision>,
     /// The servers whose tools are not known, and why.
-    unknown: Vec<Verdict>,
+    unknown: Vec<ServerStatus>,
     help: Help,
     /// Tools whose names had to be changed: server, its own name, and ours.
     changed: Vec<[String; 3]>,
@@ -138,7 +138,7 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
     servers.config.warnings.clear();
     for entry in &mut servers.config.servers {
         // What is remembered may be wrong by now.
-        entry.start = Start::Eager;
+        entry.start = StartMode::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
     let wants_prompts = entries.iter().any(|entry| entry.prompts.tools);
@@ -168,7 +168,7 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
             let entry = entries.iter().find(|entry| entry.alias == verdict.server);
             match (entry, answer) {
                 (Some(entry), Answer::There(contents)) => {
-                    let shape = Shape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
+                    let shape = ToolShape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
                     known.extend(known_names(entry, &contents));
                     let tools = contents.tools.into_iter().map(|tool| Owned::by(tool, &entry.alias));
                     groups.push(shape.apply_all(tools));
@@ -176,11 +176,11 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
                 // Of a server that lacks secrets the file itself has told.
                 _ if matches!(
                     verdict.outcome,
-                    Outcome::Disabled | Outcome::Skipped { .. } | Outcome::Invalid { .. }
+                    ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. }
                 ) => {}
                 (_, Answer::Failed(error)) => {
-                    let outcome = Outcome::Down { cause: line_of(&error) };
-                    unknown.push(Verdict::new(verdict.server, outcome));
+                    let outcome = ServerState::Down { cause: line_of(&error) };
+                    unknown.push(ServerStatus::new(verdict.server, outcome));
                 }
                 _ => unknown.push(verdict),
             }
@@ -278,12 +278,12 @@ fn changed(tool: &CheckedTool, entries: &[ServerEntry]) -> Option<[String; 3]> {
 
 impl Names {
     /// Collisions that the file does not allow.
-    fn problems(&self, policy: Collisions) -> &[Collision] {
-        if policy == Collisions::Error { &self.collisions } else { &[] }
+    fn problems(&self, policy: CollisionPolicy) -> &[Collision] {
+        if policy == CollisionPolicy::Error { &self.collisions } else { &[] }
     }
 
     /// Returns true if the file can stay as it is.
-    fn is_fine(&self, policy: Collisions) -> bool {
+    fn is_fine(&self, policy: CollisionPolicy) -> bool {
         self.problems(policy).is_empty() && !self.unmatched.iter().any(|unmatched| unmatched.is_problem)
     }
 }
@@ -424,7 +424,7 @@ fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: boo
     if let Some(Names { tools, collisions, unknown, changed, odd, unmatched, unchecked, .. }) = names {
         let unknown: Vec<Value> = unknown
             .iter()
-            .map(|Verdict { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
+            .map(|ServerStatus { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
             .collect();
         let changed: Vec<Value> =
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();

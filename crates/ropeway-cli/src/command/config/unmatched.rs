@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use ropeway::agent::ToolPattern;
-use ropeway::config::{ReferenceKind, ToolReference};
-use ropeway::registry::Filter;
+use ropeway::config::{ToolReference, ToolReferenceKind};
+use ropeway::registry::ToolFilter;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -82,22 +82,22 @@ pub(super) fn unmatched(references: &[ToolReference], known: &[Known], chat: &Ch
 fn judge(reference: &ToolReference, known: &[Known], chat: &ChatTools<'_>) -> Option<Unmatched> {
     let ToolReference { line, column, path, key, name, kind, servers, .. } = reference;
     let servers: Vec<&Known> = match kind {
-        ReferenceKind::Pattern => Vec::new(),
+        ToolReferenceKind::Pattern => Vec::new(),
         _ => {
             let server = |alias: &Alias| known.iter().find(|known| known.alias == *alias);
             servers.iter().map(server).collect::<Option<_>>()?
         }
     };
     let (words, suggestion) = match kind {
-        ReferenceKind::Tool => tool(name, &servers)?,
-        ReferenceKind::Argument { tool, .. } => argument(name, tool, &servers)?,
-        ReferenceKind::Resource => resource(name, &servers)?,
-        ReferenceKind::Pattern => pattern(name, key, chat)?,
+        ToolReferenceKind::Tool => tool(name, &servers)?,
+        ToolReferenceKind::Argument { tool, .. } => argument(name, tool, &servers)?,
+        ToolReferenceKind::Resource => resource(name, &servers)?,
+        ToolReferenceKind::Pattern => pattern(name, key, chat)?,
         _ => return None,
     };
     let forbids = matches!(*key, "deny" | "ask");
     let is_problem = match kind {
-        ReferenceKind::Resource => is_glob(name),
+        ToolReferenceKind::Resource => is_glob(name),
         _ => !(forbids && is_glob(name)),
     };
     let (line, column, path, name) = (*line, *column, path.clone(), name.clone());
@@ -111,7 +111,7 @@ fn is_glob(pattern: &str) -> bool {
 
 /// The tools of some servers that a glob means. None for what is not a glob, of which the file itself has told.
 fn matching<'a>(glob: &str, servers: &[&'a Known]) -> Option<Vec<&'a ToolDefinition>> {
-    let filter = Filter::new(&[glob.to_owned()], &[]).ok()?;
+    let filter = ToolFilter::new(&[glob.to_owned()], &[]).ok()?;
     Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.wants(tool)).collect())
 }
 
@@ -184,7 +184,7 @@ fn resource(uri: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
         .flatten()
         .map(String::as_str)
         .collect();
-    let filter = Filter::new(&[uri.to_owned()], &[]).ok()?;
+    let filter = ToolFilter::new(&[uri.to_owned()], &[]).ok()?;
     if listed.iter().any(|listed| *listed == uri || filter.wants(&ToolDefinition::new(*listed))) {
         return None;
     }

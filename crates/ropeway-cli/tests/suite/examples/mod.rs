@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ropeway::content::Blob;
 use ropeway::message::Dialect;
-use ropeway::testing::{ModelServer, Saying};
+use ropeway::testing::{ModelServer, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::mark::signal;
@@ -60,7 +60,7 @@ impl Example {
     }
 
     /// Runs to its end against a model that says this.
-    async fn run(self, sayings: &[Saying]) -> Told {
+    async fn run(self, sayings: &[ScriptedReply]) -> Told {
         let answers = sayings.iter().map(|saying| saying.answer(Dialect::Chat));
         let model = ModelServer::start(answers).await.expect("a model");
         let path = std::env::join_paths(&self.path).expect("a PATH");
@@ -113,8 +113,8 @@ const DEMO: [&str; 6] = [
 const OURS: &[&str] = &["read_more"];
 
 /// What a model says that calculates.
-fn calculating(id: &str, expression: &str) -> Saying {
-    Saying::call(id, "mcp_demo_calculate", json!({"expression": expression}))
+fn calculating(id: &str, expression: &str) -> ScriptedReply {
+    ScriptedReply::call(id, "mcp_demo_calculate", json!({"expression": expression}))
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ server `absent` is down: could not start `no-such-program`: `no-such-program` is
 #[tokio::test]
 async fn ask_a_model_goes_on_until_there_are_no_more_calls() {
     let told = Example::new("ask_a_model", &["local"])
-        .run(&[calculating("a", "6 * 7").and_text("I calculate."), Saying::text("It is 42.")])
+        .run(&[calculating("a", "6 * 7").and_text("I calculate."), ScriptedReply::text("It is 42.")])
         .await;
     assert_eq!(told.stdout, "I calculate.\nIt is 42.\n");
     assert_eq!((told.tools(0), told.tools(1)), (DEMO.to_vec(), DEMO.to_vec()));
@@ -178,7 +178,7 @@ async fn ask_a_model_goes_on_until_there_are_no_more_calls() {
 #[tokio::test]
 async fn agent_goes_on_without_a_server_that_is_not_there() {
     let told = Example::new("agent", &["local"])
-        .run(&[Saying::call("a", "stock", json!({"item": "eggs"})), Saying::text("There are 144.")])
+        .run(&[ScriptedReply::call("a", "stock", json!({"item": "eggs"})), ScriptedReply::text("There are 144.")])
         .await;
     let expected = r#"server `demo` is ready with 6 tools
 server `time` is down: could not start `mcp-server-time`: `mcp-server-time` is not on the PATH
@@ -212,8 +212,8 @@ warning at `/sunny`: must be a boolean, not a string
 
 #[tokio::test]
 async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_the_tools() {
-    let draw = Saying::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
-    let told = Example::new("shaping", &["local"]).run(&[draw, Saying::text("Here it is.")]).await;
+    let draw = ScriptedReply::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
+    let told = Example::new("shaping", &["local"]).run(&[draw, ScriptedReply::text("Here it is.")]).await;
     let expected = "work_out: Works out an arithmetic expression
 chart: Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.
 countdown: Counts down slowly and reports its progress step by step
@@ -246,9 +246,9 @@ Here it is.
 #[tokio::test]
 async fn own_loop_keeps_the_conversation_from_line_to_line() {
     let sayings = [
-        Saying::text("I turn it.").and_call("a", "reverse", json!({"text": "rope"})),
-        Saying::text("It is epor."),
-        Saying::text("You are welcome."),
+        ScriptedReply::text("I turn it.").and_call("a", "reverse", json!({"text": "rope"})),
+        ScriptedReply::text("It is epor."),
+        ScriptedReply::text("You are welcome."),
     ];
     let told = Example::new("own_loop", &["local"]).reading("Turn rope.\nThank you.\n").run(&sayings).await;
     let expected = r#"I turn it.
@@ -277,9 +277,9 @@ You are welcome.
 async fn host_extension_gives_all_tools_to_one_agent_and_one_to_the_other() {
     let sayings = [
         calculating("a", "6 * 7"),
-        Saying::text("It is 42."),
-        Saying::call("b", "mcp_demo_fail", json!({})),
-        Saying::text("I cannot do that."),
+        ScriptedReply::text("It is 42."),
+        ScriptedReply::call("b", "mcp_demo_fail", json!({})),
+        ScriptedReply::text("I cannot do that."),
     ];
     let told = Example::new("host_extension", &["local"]).run(&sayings).await;
     let all = DEMO.map(|name| format!("\"{name}\"")).join(", ");
@@ -308,7 +308,7 @@ async fn image_tool_shows_the_model_the_very_picture() {
     place.run("call chart values=[3,1,4] --save .").expect(0);
     let picture = place.path().join("chart-1.png");
     let told = Example::new("image_tool", &["local", &picture.to_string_lossy()])
-        .run(&[Saying::call("a", "camera", json!({})), Saying::text("It is a chart.")])
+        .run(&[ScriptedReply::call("a", "camera", json!({})), ScriptedReply::text("It is a chart.")])
         .await;
     assert_eq!(told.stdout, "It is a chart.\n");
     let picture = Blob::new("image/png", &std::fs::read(picture).expect("a picture"));
@@ -323,7 +323,7 @@ async fn image_tool_shows_the_model_the_very_picture() {
 #[tokio::test]
 async fn image_tool_tells_the_model_that_there_is_no_picture() {
     let told = Example::new("image_tool", &["local", "no-such.png"])
-        .run(&[Saying::call("a", "camera", json!({})), Saying::text("I see nothing.")])
+        .run(&[ScriptedReply::call("a", "camera", json!({})), ScriptedReply::text("I see nothing.")])
         .await;
     assert_eq!(told.stdout, "I see nothing.\n");
     let said = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();

@@ -7,10 +7,10 @@ use crate::real::folder;
 async fn agent_uses_two_servers_and_a_tool_of_its_own() {
     let clock = json!({"timezone": "Asia/Tokyo"});
     let sayings = [
-        Saying::text("I look.").and_call("a", "stock", json!({"item": "eggs"})),
+        ScriptedReply::text("I look.").and_call("a", "stock", json!({"item": "eggs"})),
         calculating("b", "144 * 0.35"),
-        Saying::call("c", "clock_get_current_time", clock),
-        Saying::text("They are worth 50.4."),
+        ScriptedReply::call("c", "clock_get_current_time", clock),
+        ScriptedReply::text("They are worth 50.4."),
     ];
     let told = Example::new("agent", &["local"]).finding(folder("time")).run(&sayings).await;
     let expected = r#"server `demo` is ready with 6 tools
@@ -44,7 +44,7 @@ async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
     let told = Example::new("resources_as_context", &["local"])
         .finding(node)
         .finding(modules.join(".bin"))
-        .run(&[Saying::text("Sunny."), Saying::text("In layers.")])
+        .run(&[ScriptedReply::text("Sunny."), ScriptedReply::text("In layers.")])
         .await;
     assert_eq!(told.stdout, "Sunny.\nIn layers.\n");
     let uri = "demo://resource/static/document/architecture.md";

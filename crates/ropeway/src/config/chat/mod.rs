@@ -6,9 +6,9 @@ pub(super) mod raw;
 
 use std::fmt;
 
-pub use self::name::{NotAProvider, ProviderName};
-use crate::message::Effort;
-use crate::secret::{self, Mask, Secret};
+pub use self::name::{ProviderName, UnknownProviderError};
+use crate::message::ReasoningEffort;
+use crate::secret::{self, Redactor, Secret};
 
 /// Which model is talked to, how, and which tools it may call. What is not said is found elsewhere.
 #[derive(Clone, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub struct ChatSettings {
     /// The key; absent, too, when the secret that it stands for is not set, or where it should go is not known.
     pub key: Option<Secret>,
     /// What is written and not known, since its secrets are not set: what stands in for it goes elsewhere, or is another's.
-    pub missing: MissingSecrets,
+    pub missing: MissingSecretsError,
     /// What the model is told to be and to do.
     pub system: Option<String>,
     /// How long an answer may get.
@@ -31,7 +31,7 @@ pub struct ChatSettings {
     /// How much is left to chance.
     pub temperature: Option<f64>,
     /// How hard the model thinks before it answers.
-    pub effort: Option<Effort>,
+    pub effort: Option<ReasoningEffort>,
     /// How often the model is asked in one turn.
     pub max_steps: Option<u32>,
     /// Which tools the model may call.
@@ -43,7 +43,7 @@ pub struct ChatSettings {
 /// The names of the secrets that a chat needs and that are not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MissingSecrets {
+pub struct MissingSecretsError {
     /// Those of the base URL.
     pub base_url: Vec<String>,
     /// Those of the key.
@@ -64,7 +64,7 @@ pub struct ToolApproval {
 
 impl ChatSettings {
     /// Hides all that must not be seen of these settings.
-    pub fn secrets(&self) -> Mask {
+    pub fn secrets(&self) -> Redactor {
         let place = match (&self.base_url, self.provider) {
             (Some(url), _) => url.as_str(),
             (None, Some(provider)) if provider.is_on_this_machine() => "http://localhost",
@@ -72,7 +72,7 @@ impl ChatSettings {
         };
         let key = self.key.iter().filter(|key| !secret::is_placeholder(key, place)).cloned();
         let url = self.base_url.iter().flat_map(|url| secret::in_url(url));
-        Mask::new(&key.chain(url).collect::<Vec<_>>())
+        Redactor::new(&key.chain(url).collect::<Vec<_>>())
     }
 }
 

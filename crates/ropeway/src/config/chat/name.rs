@@ -98,14 +98,14 @@ impl fmt::Display for ProviderName {
 /// A word that means no provider.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a provider: it is one of {words}", words = ProviderName::WORDS.join(", "))]
-pub struct NotAProvider(String);
+pub struct UnknownProviderError(String);
 
 impl std::str::FromStr for ProviderName {
-    type Err = NotAProvider;
+    type Err = UnknownProviderError;
 
-    fn from_str(word: &str) -> Result<Self, NotAProvider> {
+    fn from_str(word: &str) -> Result<Self, UnknownProviderError> {
         let found = WORDS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, name)| *name).ok_or_else(|| NotAProvider(word.to_owned()))
+        found.map(|(_, name)| *name).ok_or_else(|| UnknownProviderError(word.to_owned()))
     }
 }
 

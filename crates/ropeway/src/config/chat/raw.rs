@@ -10,7 +10,7 @@ use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 
 use super::ProviderName;
 use crate::config::unit::{Text, fraction};
-use crate::message::Effort;
+use crate::message::ReasoningEffort;
 
 /// Which model `ropeway chat` talks to, how, and which tools it may call.
 #[derive(Clone, Debug, Default, PartialEq, DeriveSerialize, DeriveDeserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub struct RawChat {
     pub temperature: Option<RawTemperature>,
     /// How hard the model thinks before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub effort: Option<Effort>,
+    pub effort: Option<ReasoningEffort>,
     /// How often the model is asked in one turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

@@ -8,7 +8,7 @@ use crate::config::entry::not_set;
 use crate::config::node::Node;
 use crate::config::problem::ConfigProblem;
 use crate::config::reference::{Part, parts};
-use crate::config::{ChatSettings, MissingSecrets, ToolApproval};
+use crate::config::{ChatSettings, MissingSecretsError, ToolApproval};
 use crate::secret::Secret;
 
 /// The path of a chat in the file.
@@ -71,7 +71,7 @@ pub(in crate::config) fn resolve_chat(
         base_url,
         // It must not go where it was not meant to go.
         key: secret.filter(|_| no_url.is_empty()).map(Secret::new),
-        missing: MissingSecrets { base_url: no_url, key: no_key },
+        missing: MissingSecretsError { base_url: no_url, key: no_key },
         system: raw.system.clone(),
         max_tokens: raw.max_tokens,
         temperature: raw.temperature.map(|temperature| temperature.0),

@@ -1,12 +1,12 @@
 //! What is written about times and amounts, and what it means.
 
 use crate::config::raw::{RawLimits, RawReconnect, RawTimeouts, Short, Size, Wait};
-use crate::config::{Limits, Reconnect, Timeouts};
+use crate::config::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 
-pub(super) fn timeouts(raw: &RawTimeouts) -> Timeouts {
-    let usual = Timeouts::default();
+pub(super) fn timeouts(raw: &RawTimeouts) -> ServerTimeouts {
+    let usual = ServerTimeouts::default();
     let or = |wait: Option<Wait>, usual| wait.map_or(usual, |Wait(wait)| wait);
-    Timeouts {
+    ServerTimeouts {
         connect: or(raw.connect, usual.connect),
         // A time to connect that is set is kept, unless a time to download is set, too.
         download: raw.download.or(raw.connect).map_or(usual.download, |Wait(wait)| wait),
@@ -18,11 +18,11 @@ pub(super) fn timeouts(raw: &RawTimeouts) -> Timeouts {
     }
 }
 
-pub(super) fn limits(raw: &RawLimits) -> Limits {
-    let usual = Limits::default();
+pub(super) fn limits(raw: &RawLimits) -> ServerLimits {
+    let usual = ServerLimits::default();
     let count = |count: Option<u32>, usual| count.map_or(usual, |count| count as usize);
     let size = |size: Option<Size>, usual| size.map_or(usual, |Size(bytes)| bytes);
-    Limits {
+    ServerLimits {
         message_bytes: size(raw.message_bytes, usual.message_bytes),
         pages: count(raw.pages, usual.pages),
         list_entries: count(raw.list_entries, usual.list_entries),
@@ -33,12 +33,12 @@ pub(super) fn limits(raw: &RawLimits) -> Limits {
     }
 }
 
-pub(super) fn reconnect(raw: Option<&Short<bool, RawReconnect>>) -> Reconnect {
-    let usual = Reconnect::default();
+pub(super) fn reconnect(raw: Option<&Short<bool, RawReconnect>>) -> ReconnectPolicy {
+    let usual = ReconnectPolicy::default();
     match raw {
         None => usual,
-        Some(Short::Short(enabled)) => Reconnect { enabled: *enabled, ..usual },
-        Some(Short::Full(RawReconnect { enabled, first, longest })) => Reconnect {
+        Some(Short::Short(enabled)) => ReconnectPolicy { enabled: *enabled, ..usual },
+        Some(Short::Full(RawReconnect { enabled, first, longest })) => ReconnectPolicy {
             enabled: enabled.unwrap_or(usual.enabled),
             first: first.map_or(usual.first, |Wait(wait)| wait),
             longest: longest.map_or(usual.longest, |Wait(wait)| wait),

@@ -18,7 +18,7 @@ use super::problem::{ConfigProblem, MAX_PROBLEMS, in_backticks, nearest};
 use super::raw::{RawEra, RawPrompts, RawServer, RawStart, Short};
 use super::reference::{Broken, Part, parts};
 use super::secrets::{Sources, is_absent, is_ordinary};
-use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, Settings, Start, file};
+use super::{EraChoice, PromptSettings, ServerConfig, ServerEntry, ServerSettings, StartMode, file};
 
 /// How long an alias may be.
 pub(super) const ALIAS: usize = 64;
@@ -70,9 +70,9 @@ pub(super) fn resolve(
         config.limits = limits(&raw.limits.unwrap_or_default());
         config.reconnect = reconnect(raw.reconnect.as_ref());
         config.mask = resolver.hidden.into_mask();
-        Settings::Known(Box::new(config))
+        ServerSettings::Known(Box::new(config))
     } else {
-        Settings::Missing { secrets: resolver.missing.names }
+        ServerSettings::Missing { secrets: resolver.missing.names }
     };
     let mut entry = ServerEntry::with_settings(raw.alias.as_str(), settings);
     entry.enabled = enabled;
@@ -81,8 +81,8 @@ pub(super) fn resolve(
     }
     entry.required = raw.required.unwrap_or(false);
     entry.start = match raw.start {
-        None | Some(RawStart::Eager) => Start::Eager,
-        Some(RawStart::Lazy) => Start::Lazy,
+        None | Some(RawStart::Eager) => StartMode::Eager,
+        Some(RawStart::Lazy) => StartMode::Lazy,
     };
     if let Some(prefix) = &raw.prefix {
         entry.prefix.clone_from(prefix);

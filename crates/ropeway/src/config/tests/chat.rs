@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{parse, parse_with, problems};
-use crate::config::{ChatSettings, Config, MissingSecrets, ProviderName, Secret, Secrets, ToolApproval};
-use crate::message::Effort;
+use crate::config::{ChatSettings, Config, MissingSecretsError, ProviderName, Secret, Secrets, ToolApproval};
+use crate::message::ReasoningEffort;
 
 /// A chat of which everything is said.
 const WHOLE: &str = r#"
@@ -30,7 +30,7 @@ fn whole() -> ChatSettings {
         system: Some("Be brief, for $5 or ${less}.".into()),
         max_tokens: Some(4096),
         temperature: Some(0.2),
-        effort: Some(Effort::High),
+        effort: Some(ReasoningEffort::High),
         max_steps: Some(30),
         tools: ToolApproval {
             allow: vec!["mcp_fs_read*".into()],
@@ -58,7 +58,7 @@ fn every_key_of_a_chat_has_its_meaning() {
     let expected = ChatSettings {
         provider: Some(ProviderName::OpenAi),
         temperature: Some(1.0),
-        effort: Some(Effort::Off),
+        effort: Some(ReasoningEffort::Off),
         ..ChatSettings::default()
     };
     assert_eq!(config.chat, Some(expected));
@@ -75,7 +75,7 @@ fn a_file_need_not_have_a_chat_nor_say_anything_of_it() {
 fn a_key_that_is_not_set_is_told_and_left_out_and_no_server_is_skipped() {
     let text = format!("{WHOLE}servers:\n  - {{alias: a, command: x}}\n");
     let told = ["the key of `chat` is left out: secret `MY_KEY` is not set"].map(str::to_owned);
-    let missing = MissingSecrets { key: vec!["MY_KEY".into()], ..MissingSecrets::default() };
+    let missing = MissingSecretsError { key: vec!["MY_KEY".into()], ..MissingSecretsError::default() };
     let without = ChatSettings { key: None, missing, warnings: told.to_vec(), ..whole() };
     for unset in [Secrets::none(), Secrets::from_map([("MY_KEY", " \n")])] {
         let config = parse_with(&text, &unset).unwrap();
@@ -104,7 +104,7 @@ fn a_chat_of_which_it_is_not_known_where_it_goes_keeps_its_rules_and_not_its_key
     let config = parse(text).unwrap();
     let told = ["it is not known where `chat` goes: secrets `HOST`, `PART` are not set"].map(str::to_owned);
     let expected = ChatSettings {
-        missing: MissingSecrets { base_url: vec!["HOST".into(), "PART".into()], ..MissingSecrets::default() },
+        missing: MissingSecretsError { base_url: vec!["HOST".into(), "PART".into()], ..MissingSecretsError::default() },
         system: Some("s".into()),
         max_steps: Some(3),
         tools: ToolApproval { deny: vec!["*".into()], ..ToolApproval::default() },

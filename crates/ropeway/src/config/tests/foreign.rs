@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::known;
 use crate::config::{
-    Config, HttpServer, Secrets, ServerConfig, ServerEntry, Settings, StdioServer, Transport, read_foreign,
+    Config, HttpServer, Secrets, ServerConfig, ServerEntry, ServerSettings, StdioServer, Transport, read_foreign,
     read_foreign_in,
 };
 
@@ -22,7 +22,7 @@ fn stdio(alias: &str, server: StdioServer) -> ServerEntry {
 fn servers(config: &Config) -> Vec<ServerEntry> {
     let mut servers = config.servers.clone();
     for entry in &mut servers {
-        if let Settings::Known(config) = &mut entry.settings {
+        if let ServerSettings::Known(config) = &mut entry.settings {
             config.mask = Default::default();
         }
     }
@@ -116,7 +116,7 @@ fn cursor() {
     let run = folder.path().join("run").to_string_lossy().into_owned();
     let server = StdioServer::new(run, ["/home/me/data", "from-environment"]);
     let local = stdio("local", server.with_env("LEVEL", "7").with_env("NAME", "own"));
-    let remote = ServerEntry::with_settings("remote", Settings::Missing { secrets: vec!["ABSENT".into()] });
+    let remote = ServerEntry::with_settings("remote", ServerSettings::Missing { secrets: vec!["ABSENT".into()] });
     assert_eq!(servers(&config), [local, remote]);
     assert_eq!(config.warnings, ["server `remote` is skipped: secret `ABSENT` is not set"]);
 }
@@ -168,7 +168,7 @@ const VS_CODE: &str = r#"{
 #[test]
 fn vs_code() {
     let config = load("project/.vscode/mcp.json", VS_CODE);
-    let perplexity = Settings::Missing { secrets: vec!["perplexity-key".into()] };
+    let perplexity = ServerSettings::Missing { secrets: vec!["perplexity-key".into()] };
     let github = HttpServer::new("https://api.githubcopilot.com/mcp/");
     let expected =
         [ServerEntry::with_settings("perplexity", perplexity), ServerEntry::new(ServerConfig::new("github", github))];
@@ -306,7 +306,7 @@ fn a_foreign_key_that_restricts_is_understood_or_stops_its_server() {
         format!("`{key}` ({place}) is not supported; a key that restricts or authenticates is never ignored")
     };
     let invalid = |at: usize| match &config.servers[at].settings {
-        Settings::Invalid { reason } => Some(reason.clone()),
+        ServerSettings::Invalid { reason } => Some(reason.clone()),
         _ => None,
     };
     assert_eq!(known(&config.servers[0]).mask.hide("from-environment"), "***");
@@ -362,7 +362,7 @@ fn a_client_that_keeps_much_else_in_its_file_is_read_all_the_same() {
 /// The reason for which a server is not started.
 fn reason(entry: &ServerEntry) -> Option<&str> {
     match &entry.settings {
-        Settings::Invalid { reason } => Some(reason),
+        ServerSettings::Invalid { reason } => Some(reason),
         _ => None,
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::known;
 use crate::config::{
-    Collisions, Config, HttpServer, LockPolicy, Reconnect, Secrets, ServerEntry, Start, StdioServer, Transport,
-    read_foreign, review,
+    CollisionPolicy, Config, HttpServer, LockPolicy, ReconnectPolicy, Secrets, ServerEntry, StartMode, StdioServer,
+    Transport, read_foreign, review,
 };
 
 fn load(text: &str) -> Config {
@@ -56,11 +56,11 @@ fn every_native_key_means_the_same_in_a_manifest() {
     assert_eq!(manifest, native);
     assert_eq!(services, native);
     let entry = &manifest.servers[0];
-    assert_eq!((entry.start, entry.prefix.as_str(), entry.required), (Start::Lazy, "w_", true));
+    assert_eq!((entry.start, entry.prefix.as_str(), entry.required), (StartMode::Lazy, "w_", true));
     assert_eq!((&entry.tools.allow, &entry.tools.deny), (&vec!["get_*".into()], &vec!["*_secret".into()]));
     assert_eq!(entry.tools.allowlists, [["*_it"]]);
     assert_eq!(known(entry).timeouts.connect, Duration::from_secs(3));
-    assert_eq!(known(entry).reconnect, Reconnect { enabled: false, ..Reconnect::default() });
+    assert_eq!(known(entry).reconnect, ReconnectPolicy { enabled: false, ..ReconnectPolicy::default() });
     let with_stdio = "command: x, args: [y], env: {A: b}, cwd: /srv, inherit_env: true, enabled: false";
     let native = load(&format!("servers: [{{alias: a, {with_stdio}}}]"));
     assert_eq!(load(&format!("config: {{servers: [{{alias: a, {with_stdio}}}]}}")), native);
@@ -84,11 +84,11 @@ fn what_a_manifest_says_of_all_servers_is_followed() {
     );
     let enabled: Vec<bool> = config.servers.iter().map(|entry| entry.enabled).collect();
     assert_eq!(enabled, [true, true, false]);
-    assert_eq!((config.collisions, config.lock), (Collisions::Suffix, Some(LockPolicy::Strict)));
+    assert_eq!((config.collisions, config.lock), (CollisionPolicy::Suffix, Some(LockPolicy::Strict)));
     assert_eq!(config.servers[0].tools.allowlists, [["read_*"]]);
     assert_eq!(config.servers[1].tools.allowlists, [Vec::<String>::new()]);
     assert!(config.servers[2].tools.allowlists.is_empty());
-    assert!(config.servers.iter().all(|entry| entry.start == Start::Lazy));
+    assert!(config.servers.iter().all(|entry| entry.start == StartMode::Lazy));
     assert_eq!(known(&config.servers[0]).timeouts.total, Duration::from_secs(9));
     assert_eq!(config.warnings, ["`config.tool_allowlist.b` is empty: all tools of server `b` are hidden"]);
 

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{known, parse, parse_with};
 use crate::config::{
-    Collisions, Config, EraChoice, HttpServer, LockPolicy, Secret, Secrets, ServerConfig, ServerEntry, Settings, Start,
-    StdioServer, ToolOverride, Transport,
+    CollisionPolicy, Config, EraChoice, HttpServer, LockPolicy, Secret, Secrets, ServerConfig, ServerEntry,
+    ServerSettings, StartMode, StdioServer, ToolOverride, Transport,
 };
 
 #[test]
@@ -17,7 +17,7 @@ fn a_short_file_means_a_server_with_the_usual_settings() {
         parse("servers:\n  - alias: git\n    command: uvx\n    args: [mcp-server-git, --port, 8080]\n").unwrap();
     let server = StdioServer::new("uvx", ["mcp-server-git", "--port", "8080"]);
     let mut expected = Config::new([ServerConfig::new("git", server)]);
-    expected.collisions = Collisions::Error;
+    expected.collisions = CollisionPolicy::Error;
     expected.files = vec!["nowhere/.env".into()];
     assert_eq!(config, expected);
 }
@@ -101,7 +101,7 @@ servers:
     expected.prefix = "{alias}__".into();
     expected.description_prefix = Some("[{alias}] ".into());
     expected.required = true;
-    expected.start = Start::Lazy;
+    expected.start = StartMode::Lazy;
     expected.instructions = true;
     expected.prompts.tools = true;
     expected.resources.tools = true;
@@ -120,7 +120,7 @@ servers:
     expected.tools.overrides = vec![("*".into(), all), ("read_file".into(), read), ("read_*".into(), reads)];
     assert_eq!(files, &expected);
 
-    assert_eq!(config.collisions, Collisions::Suffix);
+    assert_eq!(config.collisions, CollisionPolicy::Suffix);
     assert_eq!((files.enabled, web.enabled, old.enabled), (true, false, false));
     let server = HttpServer::new("https://example.com/mcp").with_header("X-Team", "blue").with_header("X-Number", "7");
     assert_eq!(known(web).transport, Transport::Http(server.with_bearer("tokentoken")));
@@ -154,10 +154,10 @@ fn secrets_come_from_code_then_the_environment_then_dot_env_then_a_file() {
 fn a_missing_secret_skips_that_server_alone() {
     let text = "servers:\n  - {alias: a, url: 'https://x/${ONE}', auth: {bearer: '${TWO}'}, headers: {H: '${ONE}'}}\n  - {alias: b, command: x}\n  - {alias: c, command: x, args: ['${THREE}'], enabled: false}\n";
     let config = parse(text).unwrap();
-    assert_eq!(config.servers[0].settings, Settings::Missing { secrets: vec!["ONE".into(), "TWO".into()] });
+    assert_eq!(config.servers[0].settings, ServerSettings::Missing { secrets: vec!["ONE".into(), "TWO".into()] });
     assert_eq!(config.warnings, ["server `a` is skipped: secrets `ONE`, `TWO` are not set"]);
     known(&config.servers[1]);
-    assert_eq!(config.servers[2].settings, Settings::Missing { secrets: vec!["THREE".into()] });
+    assert_eq!(config.servers[2].settings, ServerSettings::Missing { secrets: vec!["THREE".into()] });
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn anchors_aliases_and_merge_keys_are_followed() {
     assert_eq!(known(&config.servers[1]).transport, Transport::Stdio(server.clone()));
     assert_eq!(known(&config.servers[2]).transport, Transport::Stdio(server));
     assert_eq!(known(&config.servers[2]).era, EraChoice::Legacy);
-    assert_eq!(config.servers[2].start, Start::Lazy);
+    assert_eq!(config.servers[2].start, StartMode::Lazy);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod tool_reference;
 
 use std::path::Path;
 
-use super::{Config, ConfigError, Secrets, ServerConfig, ServerEntry, Settings};
+use super::{Config, ConfigError, Secrets, ServerConfig, ServerEntry, ServerSettings};
 
 /// The meaning of a `ropeway.yaml`, without any secret.
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -32,8 +32,8 @@ fn problems(text: &str) -> Vec<String> {
 /// The settings of a server that lacks nothing.
 fn known(entry: &ServerEntry) -> &ServerConfig {
     match &entry.settings {
-        Settings::Known(config) => config,
-        Settings::Missing { secrets } => panic!("secrets are missing: {secrets:?}"),
-        Settings::Invalid { reason } => panic!("not started: {reason}"),
+        ServerSettings::Known(config) => config,
+        ServerSettings::Missing { secrets } => panic!("secrets are missing: {secrets:?}"),
+        ServerSettings::Invalid { reason } => panic!("not started: {reason}"),
     }
 }

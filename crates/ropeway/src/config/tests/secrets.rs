@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{known, parse_with};
-use crate::config::{Config, Secrets, Settings, Transport};
+use crate::config::{Config, Secrets, ServerSettings, Transport};
 
 fn bearer(config: &Config) -> Option<String> {
     match &known(&config.servers[0]).transport {
@@ -50,7 +50,7 @@ fn a_callback_that_panics_is_an_error_that_names_the_variable() {
 fn a_callback_is_not_asked_where_nothing_may_be_read() {
     let secrets = Secrets::unread().with_fn(|_| -> Option<&str> { panic!("it was asked") });
     let config = parse_with("servers: [{alias: a, command: x, args: ['${A}']}]", &secrets).expect("a config");
-    assert_eq!(config.servers[0].settings, Settings::Missing { secrets: vec!["A".into()] });
+    assert_eq!(config.servers[0].settings, ServerSettings::Missing { secrets: vec!["A".into()] });
     assert_eq!(format!("{secrets:?}"), "Secrets { code: [], callback: true, environment: [], files: [] }");
 }
 
@@ -60,7 +60,7 @@ fn many_missing_secrets_and_variables_are_found_in_linear_time() {
     let args: String = (0..100_000).map(|number| format!("'${{N{number}}}', ")).collect();
     let config = parse_with(&format!("servers: [{{alias: a, command: x, args: [{args}]}}]"), &Secrets::none());
     let config = config.expect("a config");
-    let Settings::Missing { secrets } = &config.servers[0].settings else { panic!("nothing is missing") };
+    let ServerSettings::Missing { secrets } = &config.servers[0].settings else { panic!("nothing is missing") };
     assert_eq!((secrets.len(), secrets[99_999].as_str()), (100_000, "N99999"));
     let env: Vec<String> = (0..100_000).map(|number| format!(r#""V{number}": "y""#)).collect();
     let text = format!(r#"{{"mcpServers": {{"a": {{"command": "x", "env": {{{}}}}}}}}}"#, env.join(", "));

@@ -1,15 +1,15 @@
 use std::path::Path;
 
-use super::super::{ReferenceKind, ToolReference, tool_references};
+use super::super::{ToolReference, ToolReferenceKind, tool_references};
 
 fn names(text: &str, file: &str) -> Vec<String> {
     let line = |named: &ToolReference| {
         let servers: Vec<&str> = named.servers.iter().map(|server| server.as_str()).collect();
         let what = match &named.kind {
-            ReferenceKind::Tool => "tool".to_owned(),
-            ReferenceKind::Argument { tool } => format!("argument of {tool}"),
-            ReferenceKind::Resource => "resource".to_owned(),
-            ReferenceKind::Pattern => "pattern".to_owned(),
+            ToolReferenceKind::Tool => "tool".to_owned(),
+            ToolReferenceKind::Argument { tool } => format!("argument of {tool}"),
+            ToolReferenceKind::Resource => "resource".to_owned(),
+            ToolReferenceKind::Pattern => "pattern".to_owned(),
         };
         format!("{}:{} {} {} ({what}; {})", named.line, named.column, named.path, named.name, servers.join(" "))
     };

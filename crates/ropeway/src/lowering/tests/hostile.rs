@@ -52,7 +52,7 @@ fn references_that_stand_for_billions_of_schemas_are_left_open() {
 #[test]
 fn a_fan_of_references_says_what_is_open() {
     let tool = one(&definition(fan(20, 10, properties)), Dialect::Chat).expect("a tool");
-    let open = How::Rewritten("an open schema, because there is too much of it".to_owned());
+    let open = ChangeKind::Rewritten("an open schema, because there is too much of it".to_owned());
     assert!(tool.alterations.iter().any(|alteration| alteration.how == open) || tool.alterations.len() == 1_000);
 }
 

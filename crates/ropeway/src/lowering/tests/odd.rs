@@ -153,7 +153,7 @@ fn one_tool_that_is_left_out_takes_no_other_along() {
     let lowered = lower(&definitions, Dialect::Chat);
     let names: Vec<&str> = lowered.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["tool0", "tool2"]);
-    let left_out = |name: &str, why: &str| LeftOut { name: name.to_owned(), why: why.to_owned() };
+    let left_out = |name: &str, why: &str| OmittedTool { name: name.to_owned(), why: why.to_owned() };
     assert_eq!(
         lowered.left_out,
         [left_out("tool1", "its schema allows nothing"), left_out("tool0", "another tool has the same name")]

@@ -8,7 +8,7 @@ fn strictly(schema: Value, dialect: Dialect) -> LoweredTool {
     one(&strict_definition(schema), dialect).expect("a tool")
 }
 
-fn why_not(tool: &LoweredTool) -> Option<&How> {
+fn why_not(tool: &LoweredTool) -> Option<&ChangeKind> {
     tool.alterations.iter().find(|alteration| alteration.keyword == "strict").map(|alteration| &alteration.how)
 }
 
@@ -140,7 +140,7 @@ fn a_schema_that_cannot_be_strict_is_lowered_as_usual_and_says_why() {
     for (schema, why) in cases {
         for dialect in [Dialect::Anthropic, Dialect::Responses, Dialect::Chat] {
             let tool = strictly(schema.clone(), dialect);
-            assert_eq!(why_not(&tool), Some(&How::Rewritten(format!("false, because {why}"))), "{dialect}");
+            assert_eq!(why_not(&tool), Some(&ChangeKind::Rewritten(format!("false, because {why}"))), "{dialect}");
             let usual = one(&definition(schema.clone()), dialect).expect("a tool");
             assert_eq!(schema_of(&tool, dialect), schema_of(&usual, dialect));
             let declared = declared(&tool);

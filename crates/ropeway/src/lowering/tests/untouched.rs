@@ -68,7 +68,7 @@ fn schema() -> impl Strategy<Value = Value> {
 }
 
 /// The schema, written down keyword by keyword.
-fn long_way(schema: &Value, form: Form) -> (Value, Vec<Alteration>) {
+fn long_way(schema: &Value, form: Form) -> (Value, Vec<SchemaChange>) {
     let reach = Reach { unroll: 1, references: 1, schemas: usize::MAX };
     let mut walker = Walker::new(schema, form, reach);
     let done = walker.schema(Cow::Borrowed(schema), Node::default()).expect("a schema").expect("a schema");

@@ -17,7 +17,7 @@ use super::outgoing::{Messenger, Outgoing, mention, reply};
 use super::web::{Body, Events, Refused, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
-use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::fault::{ConnectErrorKind, Fault};
 use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::mcp::message_log;
@@ -117,7 +117,7 @@ struct Terms {
 }
 
 impl Http {
-    pub(crate) fn new(server: &HttpServer, inbox: Arc<Inbox>, limit: usize) -> Result<Arc<Self>, ConnectError> {
+    pub(crate) fn new(server: &HttpServer, inbox: Arc<Inbox>, limit: usize) -> Result<Arc<Self>, ConnectErrorKind> {
         let web = Web::new(server, limit, inbox.host().mask().clone())?;
         let terms = Terms { era: Era::Modern, version: Some(MODERN.to_owned()), session: None, streaming: false };
         Ok(Arc::new_cyclic(|this| Self {
@@ -143,7 +143,7 @@ impl Http {
     }
 
     /// The link cannot be used any more; what is under way on it may still end well.
-    fn retire(&self, cause: &Arc<ConnectError>) {
+    fn retire(&self, cause: &Arc<ConnectErrorKind>) {
         self.lost.set(cause.clone());
         self.errands.stop();
     }
@@ -198,7 +198,7 @@ impl Http {
             message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
             let expiry = self.expiry(&refused, Some(id));
             if expiry == Expiry::Certain || (expiry == Expiry::Possible && !self.knows_session().await) {
-                let cause = Arc::new(ConnectError::SessionExpired);
+                let cause = Arc::new(ConnectErrorKind::SessionExpired);
                 if request.idempotent || expiry == Expiry::Certain {
                     return Err(Fault::Lost { started: false, cause });
                 }
@@ -353,7 +353,7 @@ impl Http {
                         }
                     }
                     Ok(None) => {
-                        break Fault::Lost { started: true, cause: Arc::new(ConnectError::Hangup { said: None }) };
+                        break Fault::Lost { started: true, cause: Arc::new(ConnectErrorKind::Hangup { said: None }) };
                     }
                     Err(fault) => break fault,
                 }
@@ -444,12 +444,12 @@ impl Http {
         self.terms.write().unwrap_or_else(PoisonError::into_inner).streaming = streaming;
     }
 
-    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+    pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {
         self.lost.wait().await
     }
 
     pub(crate) async fn close(&self, patience: Duration) {
-        let cause = Arc::new(ConnectError::Closed);
+        let cause = Arc::new(ConnectErrorKind::Closed);
         self.retire(&cause);
         self.inbox.lose(&cause);
         if self.terms().era == Era::Legacy && self.terms().session.is_some() {
@@ -484,7 +484,7 @@ impl Messenger for Http {
         let refused = self.web.refused(response).await;
         message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
         if self.expiry(&refused, None) == Expiry::Certain {
-            let cause = Arc::new(ConnectError::SessionExpired);
+            let cause = Arc::new(ConnectErrorKind::SessionExpired);
             self.retire(&cause);
             return Err(Fault::Lost { started: false, cause });
         }
@@ -493,8 +493,8 @@ impl Messenger for Http {
 }
 
 /// The connection itself ended, and not only what was said on it.
-fn is_broken(cause: &ConnectError) -> bool {
-    matches!(cause, ConnectError::Broken(_) | ConnectError::Hangup { .. })
+fn is_broken(cause: &ConnectErrorKind) -> bool {
+    matches!(cause, ConnectErrorKind::Broken(_) | ConnectErrorKind::Hangup { .. })
 }
 
 /// The words in which servers on the official SDKs refuse a session that they do not know, and no others.

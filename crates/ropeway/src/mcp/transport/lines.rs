@@ -15,7 +15,7 @@ use super::cancel::CancelOnDrop;
 use super::stdio::{ChildGroup, Stderr};
 use super::{Request, loss};
 use crate::mcp::answer::Answer;
-use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::fault::{ConnectErrorKind, Fault};
 use crate::mcp::host::{Host, Reply, ReplyPath};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::mcp::message_log;
@@ -52,7 +52,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 pub(crate) struct Lines {
     inbox: Arc<Inbox>,
     outbox: Arc<Mutex<Outbox>>,
-    lost: watch::Receiver<Option<Arc<ConnectError>>>,
+    lost: watch::Receiver<Option<Arc<ConnectErrorKind>>>,
     closing: mpsc::UnboundedSender<Ending>,
     keeper: JoinHandle<()>,
     stderr: Option<Arc<Stderr>>,
@@ -185,7 +185,7 @@ impl Lines {
         })
     }
 
-    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+    pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {
         loss::wait(self.lost.clone()).await
     }
 
@@ -211,12 +211,12 @@ fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
 struct NotSent {
     /// A part of it was written: the server may have read all but the end of its line.
     started: bool,
-    cause: ConnectError,
+    cause: ConnectErrorKind,
 }
 
 impl NotSent {
     fn hung_up(started: bool) -> Self {
-        Self { started, cause: ConnectError::Hangup { said: None } }
+        Self { started, cause: ConnectErrorKind::Hangup { said: None } }
     }
 }
 
@@ -233,7 +233,7 @@ fn send(outbox: &Mutex<Outbox>, mut message: Vec<u8>, now: bool) -> Result<(), N
         outbox.waiting.drain(..written);
     }
     if outbox.backlog() + message.len() > BACKLOG.max(message.len()) {
-        let cause = ConnectError::Broken("the server does not read its input".into());
+        let cause = ConnectErrorKind::Broken("the server does not read its input".into());
         return Err(NotSent { started: false, cause });
     }
     let start = outbox.waiting.len();
@@ -386,9 +386,9 @@ impl Pump {
 
     /// A line that is no message: noise, unless it looks like the answer that somebody waits for.
     #[cold]
-    fn odd(&mut self, line: &Bytes, looks_like_json: bool, malformed: &protocol::Malformed) {
+    fn odd(&mut self, line: &Bytes, looks_like_json: bool, malformed: &protocol::FrameError) {
         let remains = Remains::of(line);
-        let is_json = !matches!(malformed, protocol::Malformed::NotJson(_));
+        let is_json = !matches!(malformed, protocol::FrameError::NotJson(_));
         if looks_like_json && !is_json && remains.request_id().is_some() {
             return self.inbox.settle_broken(
                 &remains,
@@ -404,10 +404,10 @@ impl Pump {
     }
 }
 
-fn cause(malformed: &protocol::Malformed) -> String {
+fn cause(malformed: &protocol::FrameError) -> String {
     match malformed {
-        protocol::Malformed::NotJson(error) => error.to_string(),
-        protocol::Malformed::NotRpc => malformed.to_string(),
+        protocol::FrameError::NotJson(error) => error.to_string(),
+        protocol::FrameError::NotRpc => malformed.to_string(),
     }
 }
 
@@ -417,7 +417,7 @@ struct Keeper {
     outbox: Arc<Mutex<Outbox>>,
     child: Option<ChildGroup>,
     stderr: Option<Arc<Stderr>>,
-    lost: watch::Sender<Option<Arc<ConnectError>>>,
+    lost: watch::Sender<Option<Arc<ConnectErrorKind>>>,
 }
 
 /// Ends a task when its owner goes.
@@ -438,15 +438,15 @@ impl Keeper {
             status = exited(&mut self.child) => {
                 // Its last answers may still be in the pipe, which a grandchild may hold open.
                 let _ = tokio::time::timeout(LAST_WORDS, &mut pump.0).await;
-                ConnectError::Exited { status, said: self.said().await }
+                ConnectErrorKind::Exited { status, said: self.said().await }
             }
             ending = closing.recv() => match ending {
                 Some(Ending::Deaf) => self.hung_up(None).await,
                 Some(Ending::Closed(given)) => {
                     patience = Some(given);
-                    ConnectError::Closed
+                    ConnectErrorKind::Closed
                 }
-                None => ConnectError::Closed,
+                None => ConnectErrorKind::Closed,
             },
         };
         let cause = Arc::new(cause);
@@ -463,16 +463,16 @@ impl Keeper {
         }
     }
 
-    async fn hung_up(&mut self, error: Option<std::io::Error>) -> ConnectError {
+    async fn hung_up(&mut self, error: Option<std::io::Error>) -> ConnectErrorKind {
         if let Some(error) = error {
-            return ConnectError::Broken(Box::new(error));
+            return ConnectErrorKind::Broken(Box::new(error));
         }
         if self.child.is_none() {
-            return ConnectError::Hangup { said: None };
+            return ConnectErrorKind::Hangup { said: None };
         }
         match tokio::time::timeout(LAST_WORDS, exited(&mut self.child)).await {
-            Ok(status) => ConnectError::Exited { status, said: self.said().await },
-            Err(_) => ConnectError::Hangup { said: self.said().await },
+            Ok(status) => ConnectErrorKind::Exited { status, said: self.said().await },
+            Err(_) => ConnectErrorKind::Hangup { said: self.said().await },
         }
     }
 

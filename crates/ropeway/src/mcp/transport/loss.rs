@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::mcp::fault::ConnectError;
+use crate::mcp::fault::ConnectErrorKind;
 
 /// Why a link is no more; nothing while it lives.
 #[derive(Debug)]
-pub(crate) struct Loss(watch::Sender<Option<Arc<ConnectError>>>);
+pub(crate) struct Loss(watch::Sender<Option<Arc<ConnectErrorKind>>>);
 
 impl Default for Loss {
     fn default() -> Self {
@@ -18,7 +18,7 @@ impl Default for Loss {
 
 impl Loss {
     /// The link is no more. Only the first cause counts.
-    pub(crate) fn set(&self, cause: Arc<ConnectError>) {
+    pub(crate) fn set(&self, cause: Arc<ConnectErrorKind>) {
         self.0.send_if_modified(|lost| {
             let first = lost.is_none();
             lost.get_or_insert(cause);
@@ -27,18 +27,18 @@ impl Loss {
     }
 
     /// Why the link is no more, if that is so.
-    pub(crate) fn known(&self) -> Option<Arc<ConnectError>> {
+    pub(crate) fn known(&self) -> Option<Arc<ConnectErrorKind>> {
         self.0.borrow().clone()
     }
 
     /// Waits until the link is no more.
-    pub(crate) async fn wait(&self) -> Arc<ConnectError> {
+    pub(crate) async fn wait(&self) -> Arc<ConnectErrorKind> {
         wait(self.0.subscribe()).await
     }
 }
 
 /// Waits for the cause; a teller that goes without a word has closed the link.
-pub(crate) async fn wait(mut lost: watch::Receiver<Option<Arc<ConnectError>>>) -> Arc<ConnectError> {
+pub(crate) async fn wait(mut lost: watch::Receiver<Option<Arc<ConnectErrorKind>>>) -> Arc<ConnectErrorKind> {
     let lost = lost.wait_for(Option::is_some).await;
-    lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectError::Closed))
+    lost.ok().and_then(|cause| cause.clone()).unwrap_or_else(|| Arc::new(ConnectErrorKind::Closed))
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) use self::activity::LONGEST_PAUSE;
 use self::outgoing::Messenger as _;
 use super::answer::Answer;
-use super::fault::{ConnectError, Fault};
+use super::fault::{ConnectErrorKind, Fault};
 use super::inbox::Clocks;
 use super::trace::Trace;
 use crate::protocol::meta;
@@ -143,7 +143,7 @@ impl Link {
     }
 
     /// Waits until the link is no more.
-    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+    pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {
         match self {
             Self::Lines(link) => link.lost().await,
             Self::Http(link) => link.lost().await,

@@ -13,7 +13,7 @@ use super::outgoing::{Messenger, Outgoing, mention, reply};
 use super::web::{Body, Events, Web};
 use crate::config::HttpServer;
 use crate::mcp::answer::Answer;
-use crate::mcp::fault::{ConnectError, Fault};
+use crate::mcp::fault::{ConnectErrorKind, Fault};
 use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::mcp::message_log;
@@ -44,7 +44,7 @@ impl Sse {
         server: &HttpServer,
         inbox: Arc<Inbox>,
         limit: usize,
-    ) -> Result<Arc<Self>, Arc<ConnectError>> {
+    ) -> Result<Arc<Self>, Arc<ConnectErrorKind>> {
         let web = Web::new(server, limit, inbox.host().mask().clone())?;
         let response = web.get().send().await.map_err(|error| web.broken(error))?;
         if !response.status().is_success() {
@@ -59,11 +59,11 @@ impl Sse {
                     return Ok((endpoint(&web.url, &event.data)?, events));
                 }
             }
-            Err(Arc::new(ConnectError::Hangup { said: None }))
+            Err(Arc::new(ConnectErrorKind::Hangup { said: None }))
         };
         let (endpoint, events) = tokio::time::timeout(ENDPOINT, opening)
             .await
-            .map_err(|_| Arc::new(ConnectError::Timeout { after: ENDPOINT, said: None }))??;
+            .map_err(|_| Arc::new(ConnectErrorKind::Timeout { after: ENDPOINT, said: None }))??;
         let link = Arc::new_cyclic(|this| Self {
             this: this.clone(),
             inbox,
@@ -78,13 +78,13 @@ impl Sse {
         Ok(link)
     }
 
-    fn lose(&self, cause: Arc<ConnectError>) {
+    fn lose(&self, cause: Arc<ConnectErrorKind>) {
         self.inbox.lose(&cause);
         self.retire(cause);
     }
 
     /// The link cannot be used any more; what is under way on it may still end well.
-    fn retire(&self, cause: Arc<ConnectError>) {
+    fn retire(&self, cause: Arc<ConnectErrorKind>) {
         self.lost.set(cause);
     }
 
@@ -114,12 +114,12 @@ impl Sse {
         outcome
     }
 
-    pub(crate) async fn lost(&self) -> Arc<ConnectError> {
+    pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {
         self.lost.wait().await
     }
 
     pub(crate) fn close(&self) {
-        self.lose(Arc::new(ConnectError::Closed));
+        self.lose(Arc::new(ConnectErrorKind::Closed));
         self.errands.stop();
     }
 }
@@ -164,12 +164,12 @@ impl Messenger for Sse {
     }
 }
 
-fn protocol_error(what: &str) -> Arc<ConnectError> {
-    Arc::new(ConnectError::Protocol(what.to_owned()))
+fn protocol_error(what: &str) -> Arc<ConnectErrorKind> {
+    Arc::new(ConnectErrorKind::Protocol(what.to_owned()))
 }
 
 /// Where messages go: on the origin of the stream, or nowhere.
-fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectError>> {
+fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectErrorKind>> {
     if data.len() > LONGEST_ENDPOINT {
         return Err(protocol_error("the server named an endpoint that is too long"));
     }
@@ -188,7 +188,7 @@ async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<
                 inbox.receive_event(&event, &reply, None, limit);
             }
             Ok(Some(_)) => {}
-            Ok(None) => break Arc::new(ConnectError::Hangup { said: None }),
+            Ok(None) => break Arc::new(ConnectErrorKind::Hangup { said: None }),
             Err(fault) => break fault.into_connect_error(),
         }
     };

@@ -16,10 +16,10 @@ use super::groups::groups;
 use super::lines::Lines;
 use super::orphans::{self, Mark};
 use super::reason::reason;
-use crate::config::{Limits, StdioServer};
-use crate::mcp::fault::ConnectError;
+use crate::config::{ServerLimits, StdioServer};
+use crate::mcp::fault::ConnectErrorKind;
 use crate::mcp::inbox::Inbox;
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::Alias;
 
 /// What a child gets of our environment when it does not get all of it: who and where it is, and whose certificates are
@@ -82,7 +82,11 @@ fn kill(group: Option<Pid>, signal: Signal) {
 }
 
 /// Starts the server and a link to it.
-pub(crate) fn start(server: &StdioServer, inbox: Arc<Inbox>, limits: &Limits) -> Result<Arc<Lines>, ConnectError> {
+pub(crate) fn start(
+    server: &StdioServer,
+    inbox: Arc<Inbox>,
+    limits: &ServerLimits,
+) -> Result<Arc<Lines>, ConnectErrorKind> {
     let host = inbox.host();
     let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.mask())?;
     let keeper =
@@ -114,7 +118,10 @@ pub(crate) struct ChildGroup {
 }
 
 impl ChildGroup {
-    fn start(server: &StdioServer, mask: &Mask) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectError> {
+    fn start(
+        server: &StdioServer,
+        mask: &Redactor,
+    ) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectErrorKind> {
         let spawn_error = |source: std::io::Error| {
             let program = mask.hide(&server.command).into_owned();
             let source = if is_absent_program(server, &source) {
@@ -122,7 +129,7 @@ impl ChildGroup {
             } else {
                 source
             };
-            ConnectError::Spawn { program, source }
+            ConnectErrorKind::Spawn { program, source }
         };
         let mut command = Command::new(&server.command);
         command.args(&server.args).process_group(0);
@@ -323,7 +330,7 @@ async fn read(
 struct StderrKeeper {
     capacity: usize,
     server: Alias,
-    mask: Mask,
+    mask: Redactor,
 }
 
 impl StderrKeeper {

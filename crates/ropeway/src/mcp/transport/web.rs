@@ -12,9 +12,9 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::HttpServer;
-use crate::mcp::fault::{ConnectError, Fault, hidden};
+use crate::mcp::fault::{ConnectErrorKind, Fault, hidden};
 use crate::protocol::{self, Incoming, RpcError};
-use crate::secret::Mask;
+use crate::secret::Redactor;
 use crate::tool::BoxError;
 use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
 
@@ -30,7 +30,7 @@ pub(crate) struct Web {
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
-    pub(crate) mask: Mask,
+    pub(crate) mask: Redactor,
 }
 
 impl fmt::Debug for Web {
@@ -41,7 +41,7 @@ impl fmt::Debug for Web {
 
 impl Web {
     /// A way to a server; `mask` hides what must not be seen of it and of what it says.
-    pub(crate) fn new(server: &HttpServer, limit: usize, mask: Mask) -> Result<Self, ConnectError> {
+    pub(crate) fn new(server: &HttpServer, limit: usize, mask: Redactor) -> Result<Self, ConnectErrorKind> {
         let unusable = |what: &str, source: BoxError| unusable(&mask.hide(what), source);
         let url = Url::parse(&server.url).map_err(|error| unusable(&server.url, error.into()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -85,7 +85,7 @@ impl Web {
     }
 
     /// What went wrong on the way to the server.
-    pub(crate) fn broken(&self, error: reqwest::Error) -> ConnectError {
+    pub(crate) fn broken(&self, error: reqwest::Error) -> ConnectErrorKind {
         broken(error, &self.mask)
     }
 
@@ -98,20 +98,20 @@ impl Web {
     }
 }
 
-fn unusable(what: &str, source: BoxError) -> ConnectError {
-    ConnectError::Address { what: what.to_owned(), source }
+fn unusable(what: &str, source: BoxError) -> ConnectErrorKind {
+    ConnectErrorKind::Address { what: what.to_owned(), source }
 }
 
-fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
+fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectErrorKind> {
     let mut value = HeaderValue::try_from(value).map_err(|error| unusable(name, error.into()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn broken(error: reqwest::Error, mask: &Mask) -> ConnectError {
+fn broken(error: reqwest::Error, mask: &Redactor) -> ConnectErrorKind {
     match Broken::of(error, mask) {
-        Broken::Tls { trouble, source } => ConnectError::Tls { trouble, source },
-        Broken::Other(source) => ConnectError::Broken(source),
+        Broken::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
+        Broken::Other(source) => ConnectErrorKind::Broken(source),
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    async fn read(mut response: Response, mask: &Mask) -> Self {
+    async fn read(mut response: Response, mask: &Redactor) -> Self {
         let status = response.status();
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -176,7 +176,7 @@ impl Refused {
         if self.needs_auth() {
             return Fault::Lost {
                 started: false,
-                cause: Arc::new(ConnectError::NeedsAuth { challenge: self.challenge }),
+                cause: Arc::new(ConnectErrorKind::NeedsAuth { challenge: self.challenge }),
             };
         }
         match self.rpc {
@@ -184,7 +184,7 @@ impl Refused {
             Some(error) if !busy => Fault::Refused(error),
             _ => {
                 let said = Some(self.body).filter(|body| !body.is_empty());
-                let cause = Arc::new(ConnectError::Status { status: self.status.as_u16(), said });
+                let cause = Arc::new(ConnectErrorKind::Status { status: self.status.as_u16(), said });
                 Fault::Lost { started: true, cause }
             }
         }
@@ -207,12 +207,12 @@ pub(crate) struct Events {
     parser: SseParser,
     ready: VecDeque<SseEvent>,
     ended: bool,
-    mask: Mask,
+    mask: Redactor,
 }
 
 impl Body {
     /// Reads a JSON body whole, and an event stream's beginning.
-    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Mask) -> Result<Self, Fault> {
+    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Redactor) -> Result<Self, Fault> {
         let said_events = response
             .headers()
             .get(CONTENT_TYPE)
@@ -261,7 +261,7 @@ async fn whole(
     start: Bytes,
     length: Option<usize>,
     limit: usize,
-    mask: &Mask,
+    mask: &Redactor,
 ) -> Result<Bytes, Fault> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
         return Err(Fault::TooLarge { limit });
@@ -280,12 +280,12 @@ async fn whole(
     Ok(body.freeze())
 }
 
-fn cut_off(error: reqwest::Error, mask: &Mask) -> Fault {
+fn cut_off(error: reqwest::Error, mask: &Redactor) -> Fault {
     Fault::Lost { started: true, cause: Arc::new(broken(error, mask)) }
 }
 
 impl Events {
-    fn new(response: Response, limit: usize, ended: bool, mask: &Mask) -> Self {
+    fn new(response: Response, limit: usize, ended: bool, mask: &Redactor) -> Self {
         let (parser, ready) = (SseParser::new(limit), VecDeque::new());
         Self { response, parser, ready, ended, mask: mask.clone() }
     }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_url_that_is_not_http_is_refused_with_its_name() {
-        let web = |server: HttpServer| Web::new(&server, 1, Mask::default());
+        let web = |server: HttpServer| Web::new(&server, 1, Redactor::default());
         let error = web(HttpServer::new("ftp://example.com")).expect_err("not http");
         assert_eq!(error.to_string(), "`ftp://example.com` cannot be used");
         assert!(web(HttpServer::new("http://a").with_header("bad name", "x")).is_err());

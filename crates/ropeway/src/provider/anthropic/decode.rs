@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use super::frame::{Cost, Delta, Frame, Start, StopDetails};
 use crate::json;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::draft::Draft;
-use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::{ProviderError, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage, trouble};
 
 /// Reads an answer.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ enum Kind {
 }
 
 impl Decoder {
-    pub(crate) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(crate) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         Self { draft: Draft::new(speaker, lowered), open: BTreeMap::new(), fresh_input: 0, over: false }
     }
 
@@ -269,7 +269,7 @@ fn odd(data: &[u8], cause: serde_json::Error) -> Result<(), ProviderError> {
         return Ok(());
     }
     let words = "an event of the answer is not JSON";
-    Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Anthropic, words).with_source(cause))
+    Err(ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Anthropic, words).with_source(cause))
 }
 
 fn error(data: &[u8]) -> ProviderError {

@@ -6,11 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::block::Block;
-use crate::lowering::{Lowered, LoweredOutput, lower_output};
+use crate::lowering::{LoweredOutput, LoweredTools, lower_output};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::{Turn, turns};
-use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, ProviderError, Settings, ToolChoice};
+use crate::provider::{
+    ChatRequest, EncodedRequest, ProviderError, ProviderErrorKind, ProviderSettings, ReasoningEffort, ToolChoice,
+};
 
 /// The version of the API that is spoken where nothing else is said.
 const VERSION: &str = "2026-10-21";
@@ -33,7 +35,7 @@ const NOTHING_SAID: &str = "[nothing was said]";
 /// the API refuses them. A host whose tools change says so itself: with `extra.thinking` set to `{"type": "adaptive",
 /// "block_binding": {"prefix_mismatch_behavior": "drop_block"}}` and the header `anthropic-beta:
 /// thinking-binding-controls-2026-08-01` in the settings. Nothing that is still on trial is sent unasked.
-pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     let mut body = Body::new(settings, request);
     let speaker = settings.speaker(request.model);
     let lowered = body.lowered();
@@ -63,10 +65,10 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
     body.field_if_some("tool_choice", choice);
     body.field_if_some("container", container(&turns));
     match request.effort {
-        Some(Effort::Off) if always_thinks(request.model) => {
+        Some(ReasoningEffort::Off) if always_thinks(request.model) => {
             body.warn(format!("`{}` cannot be told not to think", request.model));
         }
-        Some(Effort::Off) if request.model.contains("sonnet-5-5") => {
+        Some(ReasoningEffort::Off) if request.model.contains("sonnet-5-5") => {
             body.field("thinking", &Thinking { r#type: "between_tools" });
         }
         effort => body.field_if_some("thinking", thinking(effort)),
@@ -91,17 +93,17 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
 }
 
 fn unusable(message: String) -> ProviderError {
-    ProviderError::new(ErrorKind::Unusable, Dialect::Anthropic, message)
+    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Anthropic, message)
 }
 
 /// A path behind the version of the API. People write the base URL with the version and without it.
-pub(in crate::provider) fn url(settings: &Settings, path: &str) -> String {
+pub(in crate::provider) fn url(settings: &ProviderSettings, path: &str) -> String {
     let base = settings.base_url.split('?').next().unwrap_or_default().trim_end_matches('/');
     let version = if base.ends_with("/v1") { "" } else { "/v1" };
     settings.url(&format!("{version}{path}"))
 }
 
-pub(in crate::provider) fn version(settings: &Settings) -> &str {
+pub(in crate::provider) fn version(settings: &ProviderSettings) -> &str {
     let header = settings.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("anthropic-version"));
     let said = header.map(|(_, version)| version.expose()).or(settings.quirks.anthropic_version.as_deref());
     said.unwrap_or(VERSION)
@@ -195,7 +197,7 @@ struct Choice<'a> {
 }
 
 /// Must a tool be called? There is nothing to choose without tools, and the API says so with a 400.
-fn choice<'a>(request: &'a ChatRequest<'_>, lowered: &'a Lowered) -> Result<Option<Choice<'a>>, ProviderError> {
+fn choice<'a>(request: &'a ChatRequest<'_>, lowered: &'a LoweredTools) -> Result<Option<Choice<'a>>, ProviderError> {
     let others = request.extra.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let one_at_a_time = request.parallel_calls == Some(false);
     let (kind, name) = match &request.tool_choice {
@@ -237,9 +239,9 @@ struct Thinking {
 /// Current models think as much as they find good (`adaptive`), and `output_config.effort` is what guides them. A model of before
 /// 4.6 wants a budget instead, one that cannot stop thinking refuses `disabled`: only the host knows its model, and says so in
 /// `extra.thinking`.
-fn thinking(effort: Option<Effort>) -> Option<Thinking> {
+fn thinking(effort: Option<ReasoningEffort>) -> Option<Thinking> {
     let r#type = match effort? {
-        Effort::Off => "disabled",
+        ReasoningEffort::Off => "disabled",
         _ => "adaptive",
     };
     Some(Thinking { r#type })
@@ -266,13 +268,13 @@ fn output(request: &ChatRequest<'_>) -> Result<Option<LoweredOutput>, ProviderEr
     lowered.map_err(|cause| unusable(cause.to_string()))
 }
 
-fn output_config(effort: Option<Effort>, output: Option<&LoweredOutput>) -> Option<OutputConfig<'_>> {
+fn output_config(effort: Option<ReasoningEffort>, output: Option<&LoweredOutput>) -> Option<OutputConfig<'_>> {
     let effort = effort.and_then(|effort| match effort {
-        Effort::Off => None,
-        Effort::Minimal | Effort::Low => Some("low"),
-        Effort::Medium => Some("medium"),
-        Effort::High => Some("high"),
-        Effort::Max => Some("max"),
+        ReasoningEffort::Off => None,
+        ReasoningEffort::Minimal | ReasoningEffort::Low => Some("low"),
+        ReasoningEffort::Medium => Some("medium"),
+        ReasoningEffort::High => Some("high"),
+        ReasoningEffort::Max => Some("max"),
     });
     let format = output.map(|output| Format { r#type: "json_schema", schema: &output.schema });
     (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format })

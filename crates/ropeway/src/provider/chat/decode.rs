@@ -9,10 +9,10 @@ use super::calls::Calls;
 use super::wire::{CallDelta, Choice, Chunk, Delta, Known, Loose};
 use super::{FIELDS, gather, usage};
 use crate::json;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::draft::Draft;
-use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::{ProviderError, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage, trouble};
 
 /// Reads an answer.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub(crate) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(crate) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         Self {
             draft: Draft::new(speaker, lowered).with_calls_side_by_side(),
             text: None,
@@ -55,7 +55,9 @@ impl Decoder {
             Ok(Known(chunk)) => chunk,
             Err(error) => {
                 let message = "the answer holds a frame that is no chunk of a chat completion";
-                return Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Chat, message).with_source(error));
+                return Err(
+                    ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Chat, message).with_source(error)
+                );
             }
         };
         // Older servers (vLLM) send the error bare.
@@ -282,12 +284,12 @@ fn stop(reason: &str) -> Result<StopReason, ProviderError> {
         "content_filter" => StopReason::ContentFilter,
         "error" => {
             let message = "the provider ended the answer with an error";
-            return Err(ProviderError::new(ErrorKind::Server, Dialect::Chat, message));
+            return Err(ProviderError::new(ProviderErrorKind::Server, Dialect::Chat, message));
         }
         // DeepSeek.
         "insufficient_system_resource" => {
             let message = "the provider broke the answer off: it has too much to do";
-            return Err(ProviderError::new(ErrorKind::Overloaded, Dialect::Chat, message));
+            return Err(ProviderError::new(ProviderErrorKind::Overloaded, Dialect::Chat, message));
         }
         other => StopReason::Other(other.to_owned()),
     })

@@ -8,10 +8,13 @@ use crate::lowering::{LoweredOutput, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
-use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, OutputFormat, ProviderError, Settings, ToolChoice};
+use crate::provider::{
+    ChatRequest, EncodedRequest, OutputFormat, ProviderError, ProviderErrorKind, ProviderSettings, ReasoningEffort,
+    ToolChoice,
+};
 
 /// Writes a request.
-pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     let quirks = &settings.quirks;
     let is_openai = quirks.chat_openai.unwrap_or_else(|| settings.is_openai());
     let speaker = settings.speaker(request.model);
@@ -74,18 +77,18 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
 
 fn missing(tool: &str) -> ProviderError {
     let message = format!("the tool `{tool}` must be called, but it is not offered");
-    ProviderError::new(ErrorKind::Unusable, Dialect::Chat, message)
+    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Chat, message)
 }
 
 /// The protocol's word for an effort. Only OpenAI itself knows one above `high`.
-fn word(effort: Effort, is_openai: bool) -> &'static str {
+fn word(effort: ReasoningEffort, is_openai: bool) -> &'static str {
     match effort {
-        Effort::Off => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::Max if is_openai => "xhigh",
-        Effort::High | Effort::Max => "high",
+        ReasoningEffort::Off => "none",
+        ReasoningEffort::Minimal => "minimal",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::Max if is_openai => "xhigh",
+        ReasoningEffort::High | ReasoningEffort::Max => "high",
     }
 }
 
@@ -112,7 +115,7 @@ struct JsonSchema {
 impl ResponseFormat {
     fn new(output: &OutputFormat) -> Result<Self, ProviderError> {
         let LoweredOutput { schema, strict, .. } = lower_output(&output.schema, Dialect::Chat)
-            .map_err(|error| ProviderError::new(ErrorKind::Unusable, Dialect::Chat, error.to_string()))?;
+            .map_err(|error| ProviderError::new(ProviderErrorKind::Unusable, Dialect::Chat, error.to_string()))?;
         Ok(Self { r#type: "json_schema", json_schema: JsonSchema { name: wire_name(&output.name), strict, schema } })
     }
 }

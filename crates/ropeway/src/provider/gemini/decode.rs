@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::frame::{Call, Candidate, Count, Counts, Feedback, Frame, Part, Text};
 use super::{CALL, SIGNATURE};
 use crate::json;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::draft::Draft;
-use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::{ProviderError, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage, trouble};
 
 /// Reads an answer.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct Open {
 }
 
 impl Decoder {
-    pub(crate) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(crate) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         Self {
             draft: Draft::new(speaker, lowered),
             open: None,
@@ -77,7 +77,7 @@ impl Decoder {
         match self.draft.stop {
             None => {
                 let words = "the answer broke off: it did not say why it ended";
-                return Err(ProviderError::new(ErrorKind::Truncated, Dialect::Gemini, words));
+                return Err(ProviderError::new(ProviderErrorKind::Truncated, Dialect::Gemini, words));
             }
             Some(StopReason::EndTurn) if self.nameless && self.draft.calls() == 0 => {
                 self.draft.stop = Some(StopReason::MalformedToolCall);
@@ -269,5 +269,5 @@ fn stop(reason: &str) -> StopReason {
 
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> ProviderError {
     let words = "a frame of the answer is not what gemini sends";
-    ProviderError::new(ErrorKind::Unreadable, Dialect::Gemini, words).with_source(error)
+    ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Gemini, words).with_source(error)
 }

@@ -5,17 +5,19 @@ use serde_json::Value;
 
 use super::content::contents;
 use super::model::{Model, Thinking, segment};
-use crate::lowering::{Lowered, lower_output, most_tools};
+use crate::lowering::{LoweredTools, lower_output, most_tools};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::history::turns;
-use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, ProviderError, Settings, ToolChoice};
+use crate::provider::{
+    ChatRequest, EncodedRequest, ProviderError, ProviderErrorKind, ProviderSettings, ReasoningEffort, ToolChoice,
+};
 
 /// The field whose own fields are merged with the caller's.
 const CONFIG: &str = "generationConfig";
 
 /// Writes a request.
-pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     let model = Model::new(request.model);
     let config = Config::of(request, &model)?;
     let merged = config.merged(request);
@@ -33,7 +35,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
         body.field(CONFIG, &config);
     }
     if let (Some(effort), None) = (request.effort, &config.thinking_config)
-        && effort != Effort::Off
+        && effort != ReasoningEffort::Off
     {
         body.warn(format!("the effort is not said: `{}` does not think", request.model));
     }
@@ -49,7 +51,7 @@ pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<E
 }
 
 /// A path behind the version of the API, unless the base URL has one.
-pub(in crate::provider) fn url(settings: &Settings, path: &str) -> String {
+pub(in crate::provider) fn url(settings: &ProviderSettings, path: &str) -> String {
     let base = settings.base_url.split(['?', '#']).next().unwrap_or_default();
     let folders = base.split_once("://").map_or(base, |(_, rest)| rest).trim_end_matches('/').split_once('/');
     let last = folders.and_then(|(_, folders)| folders.rsplit('/').next());
@@ -68,7 +70,11 @@ fn is_version(segment: &str) -> bool {
 }
 
 /// The tool that must be called, if it is one of those that are too many: without the others it is not.
-fn beyond_the_limit<'a>(settings: &Settings, choice: &'a ToolChoice, lowered: &Lowered) -> Option<&'a str> {
+fn beyond_the_limit<'a>(
+    settings: &ProviderSettings,
+    choice: &'a ToolChoice,
+    lowered: &LoweredTools,
+) -> Option<&'a str> {
     let ToolChoice::Tool(name) = choice else { return None };
     let most = settings.quirks.most_tools.or(most_tools(Dialect::Gemini)).unwrap_or(usize::MAX);
     let place = lowered.tools.iter().position(|tool| tool.name == *name)?;
@@ -101,7 +107,7 @@ struct Calling<'a> {
 }
 
 impl<'a> Calling<'a> {
-    fn of(choice: &ToolChoice, lowered: &'a Lowered) -> Result<Option<Self>, ProviderError> {
+    fn of(choice: &ToolChoice, lowered: &'a LoweredTools) -> Result<Option<Self>, ProviderError> {
         let (mode, name) = match choice {
             ToolChoice::Tool(name) => match lowered.get(name) {
                 Some(tool) => ("ANY", Some(tool.wire_name.as_str())),
@@ -173,5 +179,5 @@ fn output(request: &ChatRequest<'_>) -> Result<Option<Value>, ProviderError> {
 }
 
 fn unusable(words: String) -> ProviderError {
-    ProviderError::new(ErrorKind::Unusable, Dialect::Gemini, words)
+    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Gemini, words)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::provider::Effort;
+use crate::provider::ReasoningEffort;
 
 /// A model of Gemini's.
 #[derive(Clone, Copy, Debug)]
@@ -58,38 +58,38 @@ impl<'a> Model<'a> {
     }
 
     /// How an effort is said; `None` for a model that does not think.
-    pub(super) fn thinking(&self, effort: Effort) -> Option<Thinking> {
+    pub(super) fn thinking(&self, effort: ReasoningEffort) -> Option<Thinking> {
         let amount = match self.version {
             Some((2, 5)) => Amount::Budget(self.budget(effort)),
             _ if self.is_older() => return None,
             _ => Amount::Level(self.level(effort)),
         };
-        Some(Thinking { include_thoughts: effort != Effort::Off, amount })
+        Some(Thinking { include_thoughts: effort != ReasoningEffort::Off, amount })
     }
 
-    fn level(&self, effort: Effort) -> &'static str {
+    fn level(&self, effort: ReasoningEffort) -> &'static str {
         // Not every model takes the least level, but every one takes the second.
         let takes_minimal =
             self.name.contains("flash") && self.version.is_some_and(|(major, minor)| major == 3 && minor < 7);
         match effort {
-            Effort::Off | Effort::Minimal if takes_minimal => "MINIMAL",
-            Effort::Off | Effort::Minimal | Effort::Low => "LOW",
-            Effort::Medium => "MEDIUM",
-            Effort::High | Effort::Max => "HIGH",
+            ReasoningEffort::Off | ReasoningEffort::Minimal if takes_minimal => "MINIMAL",
+            ReasoningEffort::Off | ReasoningEffort::Minimal | ReasoningEffort::Low => "LOW",
+            ReasoningEffort::Medium => "MEDIUM",
+            ReasoningEffort::High | ReasoningEffort::Max => "HIGH",
         }
     }
 
-    fn budget(&self, effort: Effort) -> u32 {
+    fn budget(&self, effort: ReasoningEffort) -> u32 {
         let is_pro = self.name.contains("pro");
         match effort {
             // Pro thinks always, if only a little.
-            Effort::Off if is_pro => 128,
-            Effort::Off => 0,
-            Effort::Minimal => 512,
-            Effort::Low => 1024,
-            Effort::Medium => 8192,
-            Effort::Max if is_pro => 32_768,
-            Effort::High | Effort::Max => 24_576,
+            ReasoningEffort::Off if is_pro => 128,
+            ReasoningEffort::Off => 0,
+            ReasoningEffort::Minimal => 512,
+            ReasoningEffort::Low => 1024,
+            ReasoningEffort::Medium => 8192,
+            ReasoningEffort::Max if is_pro => 32_768,
+            ReasoningEffort::High | ReasoningEffort::Max => 24_576,
         }
     }
 }

@@ -12,10 +12,10 @@ use super::head::Head;
 use super::item::OUTPUT;
 use super::output::{Item, Kind, Place, Source};
 use crate::json;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::draft::Draft;
-use crate::provider::{Cost, ErrorKind, ProviderError, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::{Cost, ProviderError, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage, trouble};
 
 /// Items that are still being written are among the last ones; so many are looked at.
 const RECENT: usize = 1000;
@@ -38,7 +38,7 @@ enum Stage {
 }
 
 impl Decoder {
-    pub(crate) fn new(speaker: Speaker, lowered: Arc<Lowered>) -> Self {
+    pub(crate) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
         let draft = Draft::new(speaker, lowered).with_calls_side_by_side();
         Self { draft, items: Vec::new(), stage: Stage::Answering }
     }
@@ -133,7 +133,7 @@ impl Decoder {
             Err(error) => {
                 self.stage = Stage::Lost;
                 let words = "a piece of the answer is not JSON";
-                Err(ProviderError::new(ErrorKind::Unreadable, Dialect::Responses, words).with_source(error))
+                Err(ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Responses, words).with_source(error))
             }
         }
     }
@@ -224,7 +224,11 @@ impl Decoder {
             Some(error) => self.broken_off(&error),
             None => {
                 self.stage = Stage::Lost;
-                ProviderError::new(ErrorKind::Server, Dialect::Responses, "the provider failed and did not say why")
+                ProviderError::new(
+                    ProviderErrorKind::Server,
+                    Dialect::Responses,
+                    "the provider failed and did not say why",
+                )
             }
         }
     }

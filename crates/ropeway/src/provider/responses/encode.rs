@@ -5,15 +5,16 @@ use serde_json::Value;
 
 use super::input::Input;
 use super::model;
-use crate::lowering::{Lowered, lower_output, most_tools, wire_name};
+use crate::lowering::{LoweredTools, lower_output, most_tools, wire_name};
 use crate::message::Dialect;
 use crate::provider::encoded::{Body, headers};
 use crate::provider::{
-    ChatRequest, Effort, Encoded, ErrorKind, OutputFormat, ProviderError, Settings, ToolChoice, history,
+    ChatRequest, EncodedRequest, OutputFormat, ProviderError, ProviderErrorKind, ProviderSettings, ReasoningEffort,
+    ToolChoice, history,
 };
 
 /// Writes a request.
-pub(crate) fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Result<Encoded, ProviderError> {
+pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     let speaker = settings.speaker(request.model);
     let mut body = Body::new(settings, request);
     let lowered = body.lowered();
@@ -80,14 +81,14 @@ enum Choice<'a> {
     Tool { r#type: &'static str, name: &'a str },
 }
 
-fn reasoning(effort: Effort) -> Reasoning {
+fn reasoning(effort: ReasoningEffort) -> Reasoning {
     let effort = match effort {
-        Effort::Off => return Reasoning { effort: "none", summary: None },
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Max => "xhigh",
+        ReasoningEffort::Off => return Reasoning { effort: "none", summary: None },
+        ReasoningEffort::Minimal => "minimal",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+        ReasoningEffort::Max => "xhigh",
     };
     Reasoning { effort, summary: Some("auto") }
 }
@@ -102,8 +103,8 @@ fn format(output: &OutputFormat) -> Result<Format, ProviderError> {
 /// The choice, which is not said where it is the provider's own default, and the one tool that may be seen, if there is such.
 fn tool_choice<'a>(
     choice: &'a ToolChoice,
-    lowered: &'a Lowered,
-    settings: &Settings,
+    lowered: &'a LoweredTools,
+    settings: &ProviderSettings,
 ) -> Result<(Option<Choice<'a>>, Option<&'a str>), ProviderError> {
     Ok(match choice {
         ToolChoice::Auto => (None, None),
@@ -125,5 +126,5 @@ fn tool_choice<'a>(
 }
 
 fn unusable(words: String) -> ProviderError {
-    ProviderError::new(ErrorKind::Unusable, Dialect::Responses, words)
+    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Responses, words)
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{ServerConfig, ServerEntry, StdioServer};
 use crate::content::ContentPart;
-use crate::envelope::Data;
+use crate::envelope::EnvelopeData;
 use crate::tool::{BoxError, LocalTool};
 
 /// A tool that answers with `answer`.
@@ -31,10 +31,10 @@ fn group(server: &str, names: &[&str]) -> Vec<CheckedTool> {
     let mut entry = ServerEntry::new(ServerConfig::new(server, StdioServer::new("none", [""; 0])));
     entry.prefix.clear();
     let own = |name: &&str| tool(name, Origin::Server { server: server.into(), tool: (*name).into() }, "");
-    Shape::new(&entry).expect("a shape").apply_all(names.iter().map(own))
+    ToolShape::new(&entry).expect("a shape").apply_all(names.iter().map(own))
 }
 
-fn assembled(groups: &[(&str, &[&str])], policy: Collisions) -> (Registry, Vec<Collision>) {
+fn assembled(groups: &[(&str, &[&str])], policy: CollisionPolicy) -> (Registry, Vec<Collision>) {
     Registry::assemble(groups.iter().map(|(server, names)| group(server, names)), policy)
 }
 
@@ -47,14 +47,14 @@ fn listed(registry: &Registry) -> Vec<String> {
     registry.definitions().map(line).collect()
 }
 
-fn collision(name: &str, kept: (&str, &str), other: (&str, &str), fate: Fate) -> Collision {
+fn collision(name: &str, kept: (&str, &str), other: (&str, &str), fate: CollisionOutcome) -> Collision {
     let origin = |(server, tool): (&str, &str)| Origin::Server { server: server.into(), tool: tool.into() };
     Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), fate }
 }
 
 async fn answer(registry: &Registry, name: &str) -> String {
     match registry.call(name, Arguments::new(), &CallContext::default()).await.data() {
-        Data::Text(text) => text.into_owned(),
+        EnvelopeData::Text(text) => text.into_owned(),
         other => panic!("{other:?}"),
     }
 }
@@ -63,29 +63,29 @@ const TWO: &[(&str, &[&str])] = &[("a", &["x", "y"]), ("b", &["z", "x"])];
 
 #[test]
 fn the_last_wins_in_the_place_of_the_first() {
-    let (registry, collisions) = assembled(TWO, Collisions::LastWins);
+    let (registry, collisions) = assembled(TWO, CollisionPolicy::LastWins);
     assert_eq!(listed(&registry), ["x = b.x", "y = a.y", "z = b.z"]);
-    assert_eq!(collisions, [collision("x", ("b", "x"), ("a", "x"), Fate::Dropped)]);
+    assert_eq!(collisions, [collision("x", ("b", "x"), ("a", "x"), CollisionOutcome::Dropped)]);
 }
 
 #[test]
 fn where_a_collision_is_an_error_the_first_stays() {
-    let (registry, collisions) = assembled(TWO, Collisions::Error);
+    let (registry, collisions) = assembled(TWO, CollisionPolicy::Error);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z"]);
-    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), Fate::Dropped)]);
+    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Dropped)]);
 }
 
 #[test]
 fn a_suffix_keeps_all_tools_within_the_longest_name() {
-    let (registry, collisions) = assembled(TWO, Collisions::Suffix);
+    let (registry, collisions) = assembled(TWO, CollisionPolicy::Suffix);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z", "x_2 = b.x"]);
-    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), Fate::Renamed("x_2".to_owned()))]);
+    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Renamed("x_2".to_owned()))]);
 
     let long = "l".repeat(naming::MAX_LENGTH);
     let servers: Vec<String> = (0..12).map(|number| format!("s{number}")).collect();
     let only = [long.as_str()];
     let groups: Vec<(&str, &[&str])> = servers.iter().map(|server| (server.as_str(), &only[..])).collect();
-    let (registry, collisions) = assembled(&groups, Collisions::Suffix);
+    let (registry, collisions) = assembled(&groups, CollisionPolicy::Suffix);
     assert_eq!((registry.len(), collisions.len()), (12, 11));
     assert!(registry.definitions().all(|definition| definition.name.len() == naming::MAX_LENGTH));
     assert!(registry.get(&format!("{}_12", "l".repeat(61))).is_some());
@@ -93,14 +93,14 @@ fn a_suffix_keeps_all_tools_within_the_longest_name() {
 
 #[test]
 fn a_number_that_is_taken_is_passed_over() {
-    let (registry, _) = assembled(&[("a", &["x", "x_2"]), ("b", &["x"])], Collisions::Suffix);
+    let (registry, _) = assembled(&[("a", &["x", "x_2"]), ("b", &["x"])], CollisionPolicy::Suffix);
     assert_eq!(listed(&registry), ["x = a.x", "x_2 = a.x_2", "x_3 = b.x"]);
 }
 
 #[test]
 fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
     let names = ["a.b", "a_b", "a/b", "搜索", "工具"];
-    for policy in [Collisions::LastWins, Collisions::Error, Collisions::Suffix] {
+    for policy in [CollisionPolicy::LastWins, CollisionPolicy::Error, CollisionPolicy::Suffix] {
         let (registry, collisions) = assembled(&[("s", &names)], policy);
         assert_eq!(
             listed(&registry),
@@ -115,7 +115,7 @@ fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
         assert_eq!(collisions, []);
     }
     let backwards: Vec<&str> = names.into_iter().rev().collect();
-    let (registry, _) = assembled(&[("s", &backwards)], Collisions::Error);
+    let (registry, _) = assembled(&[("s", &backwards)], CollisionPolicy::Error);
     assert!(registry.get("a_b_e27bcb35").is_some_and(|tool| own_name(tool.definition()) == "a.b"));
 }
 
@@ -123,14 +123,14 @@ fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
 fn a_server_whose_tools_are_all_too_long_loses_none() {
     let names: Vec<String> = (0..200).map(|number| format!("{}_{number}", "very_long".repeat(9))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (registry, collisions) = assembled(&[("s", &names)], Collisions::Error);
+    let (registry, collisions) = assembled(&[("s", &names)], CollisionPolicy::Error);
     assert_eq!((registry.len(), collisions), (200, vec![]));
     assert!(registry.definitions().all(|definition| definition.name.len() <= naming::MAX_LENGTH));
 }
 
 #[test]
 fn removing_a_server_removes_exactly_its_tools() {
-    let (mut registry, _) = assembled(&[("a", &["x", "y"]), ("b", &["z"]), ("c", &["w"])], Collisions::Error);
+    let (mut registry, _) = assembled(&[("a", &["x", "y"]), ("b", &["z"]), ("c", &["w"])], CollisionPolicy::Error);
     registry.register(local("here", ""));
     assert_eq!(registry.servers(), [&Alias::from("a"), &"b".into(), &"c".into()]);
     let a = Alias::from("a");
@@ -152,7 +152,7 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
     assert_eq!(turn.search("look", 9).len(), 1);
     assert_eq!(
         registry.register(local("look", "after")),
-        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, fate: Fate::Dropped })
+        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, fate: CollisionOutcome::Dropped })
     );
     registry.register(local("listen", ""));
     assert_eq!((answer(&turn, "look").await.as_str(), turn.len()), ("before", 1));
@@ -162,7 +162,7 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
 
 #[tokio::test]
 async fn a_tool_that_nobody_knows_is_an_answer_with_the_nearest_names() {
-    let (registry, _) = assembled(&[("a", &["read_file", "write_file", "git_log"])], Collisions::Error);
+    let (registry, _) = assembled(&[("a", &["read_file", "write_file", "git_log"])], CollisionPolicy::Error);
     let envelope = registry.call("raed_file", Arguments::new(), &CallContext::new("7")).await;
     assert_eq!((envelope.id.0.as_str(), envelope.tool.as_str(), &envelope.origin), ("7", "raed_file", &Origin::Local));
     assert!(matches!(
@@ -201,7 +201,7 @@ fn definitions_and_schemas_go_through_untouched() {
     let definition = ToolDefinition::new("x").with_input_schema(serde_json::from_str(schema).expect("JSON"));
     let tools = ["x", "x", "x"].map(|_| LocalTool::new(definition.clone(), |_, _| async { Ok::<_, BoxError>("") }));
     let group = tools.map(|tool| CheckedTool::new(Arc::new(tool))).to_vec();
-    let (registry, _) = Registry::assemble([group], Collisions::Suffix);
+    let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
     assert_eq!(registry.len(), 3);
     for found in registry.definitions() {
         assert!(found.input_schema.same_as(&definition.input_schema), "{}", found.name);
@@ -217,17 +217,17 @@ async fn a_tool_under_another_name_is_the_same_tool() {
         CALLS.fetch_add(1, Ordering::Relaxed);
         Ok::<_, BoxError>("fine")
     })));
-    let (registry, _) = Registry::assemble([vec![tool.clone()], vec![tool]], Collisions::Suffix);
+    let (registry, _) = Registry::assemble([vec![tool.clone()], vec![tool]], CollisionPolicy::Suffix);
     assert!(answer(&registry, "x_2").await.contains("do not fit tool `x_2`"));
     let arguments = json!({"n": 1}).as_object().cloned().unwrap_or_default();
     let envelope = registry.call("x_2", arguments, &CallContext::default()).await;
-    assert_eq!((envelope.tool.as_str(), envelope.data()), ("x_2", Data::Text("fine".into())));
+    assert_eq!((envelope.tool.as_str(), envelope.data()), ("x_2", EnvelopeData::Text("fine".into())));
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn a_registry_is_a_source_of_tools_also_behind_a_pointer() {
-    let (registry, _) = assembled(TWO, Collisions::Error);
+    let (registry, _) = assembled(TWO, CollisionPolicy::Error);
     let source: Arc<dyn ToolSource> = Arc::new(registry.clone());
     ToolSource::ready(&source).await;
     assert_eq!(listed(&ToolSource::registry(&source)), listed(&registry));
@@ -238,10 +238,10 @@ async fn a_registry_is_a_source_of_tools_also_behind_a_pointer() {
 fn tools_of_a_server_never_push_each_other_out() {
     // The second is called what the first would have to be called.
     let names = ["a.b", "a_b_e27bcb35", "a_b"];
-    for policy in [Collisions::LastWins, Collisions::Error] {
+    for policy in [CollisionPolicy::LastWins, CollisionPolicy::Error] {
         let (registry, collisions) = assembled(&[("s", &names)], policy);
         assert_eq!(listed(&registry), ["a_b_e27bcb35 = s.a.b", "a_b_e27bcb35_2 = s.a_b_e27bcb35", "a_b = s.a_b"]);
-        let renamed = Fate::Renamed("a_b_e27bcb35_2".to_owned());
+        let renamed = CollisionOutcome::Renamed("a_b_e27bcb35_2".to_owned());
         assert_eq!(collisions, [collision("a_b_e27bcb35", ("s", "a.b"), ("s", "a_b_e27bcb35"), renamed)]);
     }
 }
@@ -250,7 +250,7 @@ proptest! {
     #[test]
     fn no_tool_of_a_server_is_lost_whatever_the_names(
         names in hash_set(prop_oneof!["[ab._/]{1,4}", "\\PC{1,6}", "x{60,64}[ab.]{1,4}"], 0..40),
-        policy in prop_oneof![Just(Collisions::LastWins), Just(Collisions::Error), Just(Collisions::Suffix)],
+        policy in prop_oneof![Just(CollisionPolicy::LastWins), Just(CollisionPolicy::Error), Just(CollisionPolicy::Suffix)],
     ) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (registry, _) = assembled(&[("s", &names)], policy);
@@ -265,7 +265,7 @@ proptest! {
 
 #[test]
 fn an_unchanged_registry_lowers_nothing_again() {
-    let (mut registry, _) = assembled(TWO, Collisions::Suffix);
+    let (mut registry, _) = assembled(TWO, CollisionPolicy::Suffix);
     let first = registry.lowered(Dialect::Chat);
     assert_eq!(first.tools.len(), 4);
     assert!(Arc::ptr_eq(&first, &registry.lowered(Dialect::Chat)));

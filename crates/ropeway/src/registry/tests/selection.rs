@@ -1,7 +1,7 @@
 //! Tests of selections.
 
 use super::*;
-use crate::registry::{ContextItem, ContextSource, Outcome, Selection, ToolSource, Verdict};
+use crate::registry::{ContextItem, ContextSource, SelectedTools, ServerState, ServerStatus, ToolSource};
 use crate::tool::BoxFuture;
 
 /// A source whose tools change when they are put there.
@@ -16,7 +16,7 @@ impl Changing {
     }
 
     fn change(&self, tools: &[&str]) {
-        *self.0.lock().expect("tools") = assembled(&[("web", tools)], Collisions::Error).0;
+        *self.0.lock().expect("tools") = assembled(&[("web", tools)], CollisionPolicy::Error).0;
     }
 }
 
@@ -25,8 +25,8 @@ impl ToolSource for Changing {
         self.0.lock().expect("tools").clone()
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
-        vec![Verdict::new("web", Outcome::Ready { tools: self.registry().len() })]
+    fn verdicts(&self) -> Vec<ServerStatus> {
+        vec![ServerStatus::new("web", ServerState::Ready { tools: self.registry().len() })]
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
@@ -41,8 +41,8 @@ impl ContextSource for Changing {
     }
 }
 
-fn reading(source: &Arc<Changing>) -> Selection<Arc<Changing>> {
-    Selection::new(source.clone(), |definition| definition.name.starts_with("read"))
+fn reading(source: &Arc<Changing>) -> SelectedTools<Arc<Changing>> {
+    SelectedTools::new(source.clone(), |definition| definition.name.starts_with("read"))
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, StdioServer, ToolOverride};
-use crate::envelope::Data;
-use crate::registry::{HideArguments, Prefix, PresetArguments, Rename, Shape, Transformer, naming};
+use crate::envelope::EnvelopeData;
+use crate::registry::{HideArguments, PrefixName, PresetArguments, Rename, ToolShape, Transformer, naming};
 use crate::tool::{Arguments, BoxError, CallContext, LocalTool, Origin, Tool, ToolDefinition};
 
 /// A server's tool that answers with the name and the arguments that the server hears.
@@ -33,22 +33,22 @@ fn entry() -> ServerEntry {
     ServerEntry::new(ServerConfig::new("web", StdioServer::new("none", [""; 0])))
 }
 
-fn with_override(pattern: &str, change: ToolOverride) -> Shape {
+fn with_override(pattern: &str, change: ToolOverride) -> ToolShape {
     let mut entry = entry();
     entry.tools.overrides.push((pattern.to_owned(), change));
-    Shape::new(&entry).expect("a shape")
+    ToolShape::new(&entry).expect("a shape")
 }
 
-fn shaped(shape: &Shape, tool: Arc<dyn Tool>) -> ToolDefinition {
+fn shaped(shape: &ToolShape, tool: Arc<dyn Tool>) -> ToolDefinition {
     shape.apply(tool).expect("a tool").definition().clone()
 }
 
-async fn call(shape: &Shape, tool: Arc<dyn Tool>, arguments: Value) -> Value {
+async fn call(shape: &ToolShape, tool: Arc<dyn Tool>, arguments: Value) -> Value {
     let tool = CheckedTool::new(shape.apply(tool).expect("a tool"));
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     let envelope = tool.call(arguments, &CallContext::default()).await;
     match envelope.data() {
-        Data::Text(text) => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+        EnvelopeData::Text(text) => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +59,7 @@ fn object(value: Value) -> serde_json::Map<String, Value> {
 
 #[tokio::test]
 async fn a_tool_has_the_prefix_of_its_server_which_hears_its_own_name() {
-    let shape = Shape::new(&entry()).expect("a shape");
+    let shape = ToolShape::new(&entry()).expect("a shape");
     let definition = shaped(&shape, heard("look/up", json!({"type": "object"})));
     assert_eq!(definition.name, "mcp_web_look_up");
     assert_eq!(definition.description.as_deref(), Some("Says it."));
@@ -88,7 +88,7 @@ fn the_settings_say_it_all() {
         "required": ["text"], "additionalProperties": false}));
     expected.origin = Origin::Server { server: "web".into(), tool: "say".into() };
     expected.provider_options = object(json!({"openai": {"strict": true}}));
-    let shaped = shaped(&Shape::new(&entry).expect("a shape"), say());
+    let shaped = shaped(&ToolShape::new(&entry).expect("a shape"), say());
     // What the server itself wrote is kept beside it, and which server that was.
     assert_eq!((shaped.source(), &*shaped.provenance.prefix), (say().definition(), "web-"));
     expected.provenance = shaped.provenance.clone();
@@ -101,7 +101,7 @@ fn several_overrides_may_match_and_later_ones_build_on_earlier_ones() {
     let mut entry = entry();
     entry.tools.overrides =
         vec![("*".to_owned(), named("a")), ("say".to_owned(), named("b")), ("b".to_owned(), named("c"))];
-    assert_eq!(shaped(&Shape::new(&entry).expect("a shape"), say()).name, "mcp_web_b");
+    assert_eq!(shaped(&ToolShape::new(&entry).expect("a shape"), say()).name, "mcp_web_b");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn only_wanted_tools_are_left() {
     let mut entry = entry();
     entry.tools.allow = vec!["s*".to_owned()];
     entry.tools.deny = vec!["*delete*".to_owned()];
-    let shape = Shape::new(&entry).expect("a shape").with_filter(|definition| definition.name != "sing");
+    let shape = ToolShape::new(&entry).expect("a shape").with_filter(|definition| definition.name != "sing");
     let tools = ["say", "sing", "s_delete", "look"].map(|name| heard(name, json!({})));
     let names: Vec<String> = shape.apply_all(tools).iter().map(|tool| tool.definition().name.clone()).collect();
     assert_eq!(names, ["mcp_web_say"]);
@@ -120,7 +120,7 @@ fn a_pattern_that_is_none_is_an_error_wherever_it_stands() {
     let broken = |change: fn(&mut ServerEntry)| {
         let mut entry = entry();
         change(&mut entry);
-        Shape::new(&entry).expect_err("an error").to_string()
+        ToolShape::new(&entry).expect_err("an error").to_string()
     };
     assert_eq!(broken(|entry| entry.tools.allow.push("a[".to_owned())), "`a[` is not a glob");
     assert_eq!(broken(|entry| entry.tools.deny.push("{b".to_owned())), "`{b` is not a glob");
@@ -153,7 +153,7 @@ async fn an_argument_that_is_hidden_and_preset_is_preset_whichever_came_first() 
     let hide: Arc<dyn Transformer> = Arc::new(HideArguments::new(["token"]));
     let preset: Arc<dyn Transformer> = Arc::new(PresetArguments::new(object(json!({"token": "ours"}))));
     for [first, second] in [[hide.clone(), preset.clone()], [preset, hide]] {
-        let shape = Shape::new(&entry()).expect("a shape").with_transformer(first).with_transformer(second);
+        let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(first).with_transformer(second);
         assert_eq!(
             call(&shape, say(), json!({"text": "hi", "token": "mine"})).await["arguments"],
             json!({"text": "hi", "token": "ours"})
@@ -179,7 +179,7 @@ impl Transformer for Swap {
 #[tokio::test]
 async fn what_was_changed_last_is_undone_first() {
     let hide = Arc::new(HideArguments::new(["room"]));
-    let shape = Shape::new(&entry()).expect("a shape").with_transformer(hide).with_transformer(Arc::new(Swap));
+    let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(hide).with_transformer(Arc::new(Swap));
     let preset = Arc::new(PresetArguments::new(object(json!({"room": "ours"}))));
     assert_eq!(call(&shape, say(), json!({"room": "r"})).await["arguments"], json!({"token": "r"}));
     let shape = shape.with_transformer(preset);
@@ -189,12 +189,12 @@ async fn what_was_changed_last_is_undone_first() {
 #[test]
 fn transformers_of_the_code_come_before_the_prefix_and_names_are_legal_in_the_end() {
     let shape = with_override("*", ToolOverride { name: Some("speak".to_owned()), ..ToolOverride::default() })
-        .with_transformer(Arc::new(Prefix::new("so.")))
-        .with_transformer_for("say", Arc::new(Prefix::new("and ")))
-        .and_then(|shape| shape.with_transformer_for("look", Arc::new(Prefix::new("never"))))
+        .with_transformer(Arc::new(PrefixName::new("so.")))
+        .with_transformer_for("say", Arc::new(PrefixName::new("and ")))
+        .and_then(|shape| shape.with_transformer_for("look", Arc::new(PrefixName::new("never"))))
         .expect("a shape");
     assert_eq!(shaped(&shape, say()).name, "mcp_web_and_so_speak");
-    let nameless = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(Rename::to("x".repeat(100))));
+    let nameless = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(Rename::to("x".repeat(100))));
     assert_eq!(shaped(&nameless, say()).name.len(), naming::MAX_LENGTH);
 }
 
@@ -204,7 +204,7 @@ fn a_transformer_cannot_give_a_tool_to_another_server() {
         definition.origin = Origin::Local;
         Some(definition)
     };
-    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(stolen));
+    let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(stolen));
     assert_eq!(shaped(&shape, say()).origin, say().definition().origin);
 }
 
@@ -214,7 +214,7 @@ fn a_transformer_that_panics_costs_its_tool_only() {
         assert_ne!(definition.name, "say", "no luck");
         Some(definition)
     };
-    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(unlucky));
+    let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(unlucky));
     let shape = shape.with_filter(|definition| !definition.name.starts_with("p") || panic!("no luck"));
     let tools = shape.apply_all([say(), heard("pray", json!({})), heard("look", json!({}))]);
     assert_eq!(tools.iter().map(|tool| tool.definition().name.as_str()).collect::<Vec<_>>(), ["mcp_web_look"]);
@@ -235,7 +235,7 @@ impl Transformer for Clumsy {
 
 #[tokio::test]
 async fn a_transformer_that_panics_during_a_call_is_an_error_of_that_call() {
-    let shape = Shape::new(&entry()).expect("a shape").with_transformer(Arc::new(Clumsy));
+    let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(Clumsy));
     let said = call(&shape, heard("look", json!({})), json!({})).await;
     assert!(said.as_str().is_some_and(|text| text.contains("it panicked: oops")), "{said}");
 }

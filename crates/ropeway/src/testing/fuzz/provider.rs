@@ -10,7 +10,8 @@ use super::chunks::ways;
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Dialect};
 use crate::provider::{
-    ChatRequest, Encoded, ErrorKind, ProviderError, Recording, Reply, ReplyEvent, Retries, Settings, encode,
+    ChatRequest, EncodedRequest, ProviderError, ProviderErrorKind, ProviderSettings, Recording, Reply, ReplyEvent,
+    RetryPolicy, encode,
 };
 use crate::tool::ToolDefinition;
 use crate::web::SseParser;
@@ -283,12 +284,12 @@ fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) 
 /// Encodes a conversation in each dialect: the body is JSON, and the same each time.
 fn send_on(conversation: &Conversation) {
     for dialect in Dialect::ALL {
-        let settings = Settings::new(dialect).with_base_url("https://model.example");
+        let settings = ProviderSettings::new(dialect).with_base_url("https://model.example");
         let request = ChatRequest::new("m", conversation);
         let encoded = match encode(&settings, &request) {
             Ok(encoded) => encoded,
             Err(error) => {
-                assert_eq!(error.kind, ErrorKind::Unusable, "{error}");
+                assert_eq!(error.kind, ProviderErrorKind::Unusable, "{error}");
                 continue;
             }
         };
@@ -299,18 +300,18 @@ fn send_on(conversation: &Conversation) {
 }
 
 /// A request with two tools, encoded once for each dialect.
-fn question(dialect: Dialect) -> &'static Encoded {
-    static QUESTIONS: [OnceLock<Encoded>; Dialect::ALL.len()] = [const { OnceLock::new() }; Dialect::ALL.len()];
+fn question(dialect: Dialect) -> &'static EncodedRequest {
+    static QUESTIONS: [OnceLock<EncodedRequest>; Dialect::ALL.len()] = [const { OnceLock::new() }; Dialect::ALL.len()];
     let at = Dialect::ALL.iter().position(|other| *other == dialect).unwrap_or_default();
     QUESTIONS[at].get_or_init(|| encode_question(dialect))
 }
 
-fn encode_question(dialect: Dialect) -> Encoded {
+fn encode_question(dialect: Dialect) -> EncodedRequest {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}});
     let tools = ["echo", "files.read"].map(|name| ToolDefinition::new(name).with_input_schema(schema.clone()));
     let tools = Toolset::new(tools);
     let conversation = Conversation::new().with("Hello?");
-    let settings = Settings::new(dialect).with_base_url("https://model.example");
+    let settings = ProviderSettings::new(dialect).with_base_url("https://model.example");
     encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request")
 }
 
@@ -337,8 +338,8 @@ fn replay(recording: Recording) {
     let Ok(runtime) = runtime else { return };
     let exchanges = recording.exchanges.len();
     for dialect in Dialect::ALL {
-        let retries = Retries { most: 0, first_pause: Duration::ZERO, ..Retries::default() };
-        let settings = Settings::new(dialect).with_base_url("https://model.example").with_retries(retries);
+        let retries = RetryPolicy { most: 0, first_pause: Duration::ZERO, ..RetryPolicy::default() };
+        let settings = ProviderSettings::new(dialect).with_base_url("https://model.example").with_retries(retries);
         let provider = crate::provider::Provider::replaying(settings, recording.clone());
         let conversation = Conversation::new().with("Hello?");
         runtime.block_on(async {

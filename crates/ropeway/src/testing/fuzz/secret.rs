@@ -1,7 +1,7 @@
 //! Targets for secrets: redaction, and where settings are likely to hold a secret.
 
 use super::chunks::text_ways;
-use crate::secret::{Mask, Secret, StreamMask, in_arguments, in_header, in_named, in_url};
+use crate::secret::{Redactor, Secret, StreamRedactor, in_arguments, in_header, in_named, in_url};
 
 /// Spellings of characters, and words that name secrets.
 pub(super) const TOKENS: &[&str] = &[
@@ -44,7 +44,7 @@ pub(super) fn redact(data: &[u8]) {
     let text = super::text(data);
     let (secrets, text) = super::two_parts(&text);
     let secrets: Vec<Secret> = secrets.split('\n').take(16).map(Secret::new).collect();
-    let mask = Mask::new(&secrets);
+    let mask = Redactor::new(&secrets);
     let hidden = mask.hide(text);
     let values = || secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= 4 && !secret.trim().is_empty());
     if values().all(|secret| !text.contains(secret)) && !text.contains(['\\', '%', '&', '+']) {
@@ -59,7 +59,7 @@ pub(super) fn redact(data: &[u8]) {
     }
     // A text that comes in pieces is the same text.
     for chunks in text_ways(text) {
-        let mut stream = StreamMask::new(mask.clone());
+        let mut stream = StreamRedactor::new(mask.clone());
         let mut shown: String = chunks.iter().map(|chunk| stream.push(chunk)).collect();
         shown.push_str(&stream.finish());
         assert_eq!(shown, hidden, "chunks {chunks:?}");

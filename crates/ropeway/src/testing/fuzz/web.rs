@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::chunks::ways;
-use crate::web::{Ends, SseEvent, SseParser};
+use crate::web::{HeadTail, SseEvent, SseParser};
 
 /// A limit that inputs of a fuzzer reach.
 const SMALL: usize = 64;
@@ -35,7 +35,7 @@ fn events(chunks: &[&[u8]], limit: usize) -> Vec<SseEvent> {
 /// the limit.
 fn summary(events: &[SseEvent]) -> Vec<SseEvent> {
     let whole =
-        |event: &SseEvent| SseEvent { remains: event.remains.as_ref().map(|_| Ends::default()), ..event.clone() };
+        |event: &SseEvent| SseEvent { remains: event.remains.as_ref().map(|_| HeadTail::default()), ..event.clone() };
     events.iter().map(whole).collect()
 }
 

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Part, SIGNATURE, Saying, Written, named, words};
+use super::{Call, Part, SIGNATURE, ScriptedReply, Written, named, words};
 use crate::provider::StopReason;
 
 const MODEL: &str = "claude-opus-5-5";
 
-pub(super) fn write(saying: &Saying) -> Written {
+pub(super) fn write(saying: &ScriptedReply) -> Written {
     let usage = json!({"input_tokens": saying.usage.input, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
         "output_tokens": 1, "service_tier": "standard"});
     let message = json!({"model": MODEL, "id": format!("msg_{}", saying.name()), "type": "message", "role": "assistant",

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Part, Saying, Written, data, words};
+use super::{Call, Part, ScriptedReply, Written, data, words};
 use crate::provider::StopReason;
 
-pub(super) fn write(saying: &Saying) -> Written {
+pub(super) fn write(saying: &ScriptedReply) -> Written {
     let stop = saying.stop();
     let id = format!("chatcmpl-{}", saying.name());
     let chunk = |choices: Value| {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Part, SIGNATURE, Saying, Written, data, words};
+use super::{Call, Part, SIGNATURE, ScriptedReply, Written, data, words};
 use crate::provider::StopReason;
 
-pub(super) fn write(saying: &Saying) -> Written {
+pub(super) fn write(saying: &ScriptedReply) -> Written {
     let usage = saying.usage;
     let frame = |parts: Value, finish: Option<&str>, output: u64| {
         let mut candidate = json!({"content": {"parts": parts, "role": "model"}, "index": 0});

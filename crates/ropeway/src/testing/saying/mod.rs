@@ -11,14 +11,16 @@ use serde_json::Value;
 
 use super::ModelAnswer;
 use crate::message::Dialect;
-use crate::provider::{Cost, Ending, ErrorKind, Exchange, Provider, Recording, Settings, StopReason, Usage};
+use crate::provider::{
+    Cost, Exchange, ExchangeEnd, Provider, ProviderErrorKind, ProviderSettings, Recording, StopReason, Usage,
+};
 
 /// What a signature looks like, and what else is only for the speaker to read.
 const SIGNATURE: &str = "c2lnbmVkIGJ5IHRoZSByb3Bld2F5";
 
-/// What a model says in one answer: `Saying::text("I look.").and_call("a", "echo", json!({"text": "hi"}))`.
+/// What a model says in one answer: `ScriptedReply::text("I look.").and_call("a", "echo", json!({"text": "hi"}))`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Saying {
+pub struct ScriptedReply {
     parts: Vec<Part>,
     stop: Option<StopReason>,
     usage: Usage,
@@ -48,7 +50,7 @@ struct Written {
 
 /// A provider that answers with these sayings, one after the other, to whatever it is asked. Then the recording is over, which
 /// is an error.
-pub fn model(dialect: Dialect, sayings: impl IntoIterator<Item = Saying>) -> Provider {
+pub fn model(dialect: Dialect, sayings: impl IntoIterator<Item = ScriptedReply>) -> Provider {
     let numbered = (1..).zip(sayings).map(|(number, saying)| match saying.name {
         Some(_) => saying,
         None => saying.named(format!("answer_{number}")),
@@ -59,11 +61,11 @@ pub fn model(dialect: Dialect, sayings: impl IntoIterator<Item = Saying>) -> Pro
 /// A provider that answers with these exchanges, one after the other: for sayings among which there is trouble.
 pub fn replaying(dialect: Dialect, exchanges: impl IntoIterator<Item = Exchange>) -> Provider {
     let url = format!("https://{dialect}.example.com/v1");
-    let settings = Settings::new(dialect).with_base_url(url).with_key("a-key-for-tests");
+    let settings = ProviderSettings::new(dialect).with_base_url(url).with_key("a-key-for-tests");
     Provider::replaying(settings, Recording::new(exchanges))
 }
 
-impl Saying {
+impl ScriptedReply {
     /// Nothing: an answer that is empty.
     pub fn nothing() -> Self {
         Self { parts: Vec::new(), stop: None, usage: Usage { input: 10, output: 5, ..Usage::default() }, name: None }
@@ -163,9 +165,9 @@ impl Saying {
 
     /// The same, but the connection breaks when everything was said and nothing tells yet that this was all.
     pub fn broken_exchange(&self, dialect: Dialect) -> Exchange {
-        let kind = ErrorKind::Connection;
+        let kind = ProviderErrorKind::Connection;
         let message = "the connection broke".to_owned();
-        let ending = Ending::Failed { kind, message, cause: None, should_retry: None };
+        let ending = ExchangeEnd::Failed { kind, message, cause: None, should_retry: None };
         Exchange::events(self.write(dialect).said).with_ending(ending)
     }
 

@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Part, SIGNATURE, Saying, Written, named, words};
+use super::{Call, Part, SIGNATURE, ScriptedReply, Written, named, words};
 use crate::provider::StopReason;
 
 /// Numbers the events and keeps the items that are done.
 struct Writer<'a> {
-    saying: &'a Saying,
+    saying: &'a ScriptedReply,
     stop: StopReason,
     text: String,
     events: u64,
     output: Vec<Value>,
 }
 
-pub(super) fn write(saying: &Saying) -> Written {
+pub(super) fn write(saying: &ScriptedReply) -> Written {
     let mut writer = Writer { saying, stop: saying.stop(), text: String::new(), events: 0, output: Vec::new() };
     let response = writer.response("in_progress");
     writer.event("response.created", json!({"response": response}));

@@ -4,7 +4,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Reasoning, Speaker, ToolCall,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, ModelEndpoint, Reasoning, ToolCall,
 };
 use crate::provider::{ChatRequest, Reply};
 use crate::testing::ModelServer;
@@ -29,7 +29,7 @@ fn bare(message: &AssistantMessage) -> Vec<AssistantPart> {
 }
 
 /// What is meant by a saying.
-fn meant(dialect: Dialect, saying: &Saying, cut: bool) -> Vec<AssistantPart> {
+fn meant(dialect: Dialect, saying: &ScriptedReply, cut: bool) -> Vec<AssistantPart> {
     let last = saying.parts.len();
     let parts = saying.parts.iter().zip(1..).map(|(part, place)| match part {
         Part::Text(text) => AssistantPart::Text(AssistantText { text: text.clone(), extra: Map::new() }),
@@ -53,22 +53,22 @@ fn meant(dialect: Dialect, saying: &Saying, cut: bool) -> Vec<AssistantPart> {
     parts.collect()
 }
 
-fn sayings() -> Vec<(Saying, StopReason)> {
-    let two_calls = Saying::reasoning("Two of them are needed.")
+fn sayings() -> Vec<(ScriptedReply, StopReason)> {
+    let two_calls = ScriptedReply::reasoning("Two of them are needed.")
         .and_text("I look at both.")
         .and_call("a", "wind", json!({"station": "summit", "unit": "km/h"}))
         .and_call("b", "cabins", json!({}));
-    let broken = Saying::written_call("a", "wind", "{\"station\": ").and_written_call("b", "wind", "[1]");
+    let broken = ScriptedReply::written_call("a", "wind", "{\"station\": ").and_written_call("b", "wind", "[1]");
     vec![
-        (Saying::nothing(), StopReason::EndTurn),
-        (Saying::text("The north line is open – until 22:00. 🚡"), StopReason::EndTurn),
-        (Saying::reasoning("Is it?").and_text("It is."), StopReason::EndTurn),
+        (ScriptedReply::nothing(), StopReason::EndTurn),
+        (ScriptedReply::text("The north line is open – until 22:00. 🚡"), StopReason::EndTurn),
+        (ScriptedReply::reasoning("Is it?").and_text("It is."), StopReason::EndTurn),
         (two_calls, StopReason::ToolUse),
         (broken, StopReason::ToolUse),
-        (Saying::call("a", "wind", json!({"n": 1})).and_call("a", "wind", json!({"n": 2})), StopReason::ToolUse),
-        (Saying::text("It is rather").stopping(StopReason::MaxTokens), StopReason::MaxTokens),
-        (Saying::written_call("a", "wind", "{\"sta").stopping(StopReason::MaxTokens), StopReason::MaxTokens),
-        (Saying::text("I will not help.").stopping(StopReason::Refusal), StopReason::Refusal),
+        (ScriptedReply::call("a", "wind", json!({"n": 1})).and_call("a", "wind", json!({"n": 2})), StopReason::ToolUse),
+        (ScriptedReply::text("It is rather").stopping(StopReason::MaxTokens), StopReason::MaxTokens),
+        (ScriptedReply::written_call("a", "wind", "{\"sta").stopping(StopReason::MaxTokens), StopReason::MaxTokens),
+        (ScriptedReply::text("I will not help.").stopping(StopReason::Refusal), StopReason::Refusal),
     ]
 }
 
@@ -87,14 +87,14 @@ async fn a_saying_is_read_in_each_dialect_as_it_was_meant() {
             assert_eq!((reply.stop, reply.usage, reply.warnings.len()), (stop.clone(), usage, 0), "{dialect}");
             assert_eq!(bare(&reply.message), meant(dialect, saying, stop == StopReason::MaxTokens), "{dialect}");
             let endpoint = format!("https://{dialect}.example.com");
-            assert_eq!(reply.message.from, Some(Speaker { dialect, endpoint, model: "m".to_owned() }));
+            assert_eq!(reply.message.from, Some(ModelEndpoint { dialect, endpoint, model: "m".to_owned() }));
         }
     }
 }
 
 #[tokio::test]
 async fn what_only_the_speaker_reads_is_there() {
-    let saying = Saying::reasoning("Hm.").and_text("Both.").and_call("a", "wind", json!({"n": 1}));
+    let saying = ScriptedReply::reasoning("Hm.").and_text("Both.").and_call("a", "wind", json!({"n": 1}));
     let extras = |dialect: Dialect| {
         let saying = saying.clone();
         async move {
@@ -127,7 +127,7 @@ async fn what_only_the_speaker_reads_is_there() {
 #[tokio::test]
 async fn a_broken_answer_says_everything_and_then_fails() {
     for dialect in Dialect::ALL {
-        let provider = replaying(dialect, [Saying::text("It is open").broken_exchange(dialect)]);
+        let provider = replaying(dialect, [ScriptedReply::text("It is open").broken_exchange(dialect)]);
         let conversation = Conversation::new().with("hello");
         let mut stream = provider.stream(&ChatRequest::new("m", &conversation));
         let mut text = String::new();
@@ -138,16 +138,16 @@ async fn a_broken_answer_says_everything_and_then_fails() {
                 Err(error) => break error,
             }
         };
-        assert_eq!((text.as_str(), error.kind), ("It is open", ErrorKind::Truncated), "{dialect}");
+        assert_eq!((text.as_str(), error.kind), ("It is open", ProviderErrorKind::Truncated), "{dialect}");
     }
 }
 
 #[tokio::test]
 async fn a_saying_is_the_same_over_a_socket() {
     for dialect in Dialect::ALL {
-        let saying = Saying::text("One moment.").and_call("a", "wind", json!({"station": "summit"}));
+        let saying = ScriptedReply::text("One moment.").and_call("a", "wind", json!({"station": "summit"}));
         let server = ModelServer::start([saying.answer(dialect)]).await.expect("a server");
-        let settings = Settings::new(dialect).with_base_url(server.url()).with_key("a-key-for-tests");
+        let settings = ProviderSettings::new(dialect).with_base_url(server.url()).with_key("a-key-for-tests");
         let reply = ask(&Provider::new(settings).expect("a provider")).await;
         assert_eq!((bare(&reply.message), reply.stop), (meant(dialect, &saying, false), StopReason::ToolUse));
     }

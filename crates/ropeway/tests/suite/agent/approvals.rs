@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropeway::agent::{Agent, AgentBuilder, Approval, ApprovalRequest, Approvals, End, Limits, Permission, Policy};
+use ropeway::agent::{
+    Agent, AgentBuilder, Approval, ApprovalRequest, Approvals, Permission, Policy, TurnEnd, TurnLimits,
+};
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use ropeway::tool::{Annotations, BoxError, LocalTool, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -21,13 +23,14 @@ fn tool(name: &str, hints: Value) -> LocalTool {
 
 /// A model that calls these tools at once, each under its own name, and then says `fine`.
 fn calling(dialect: Dialect, tools: &[&str]) -> AgentBuilder {
-    let calls = tools.iter().fold(Saying::nothing(), |saying, tool| saying.and_call(*tool, *tool, json!({"n": 1})));
-    agent(dialect, [calls, Saying::text("fine")])
+    let calls =
+        tools.iter().fold(ScriptedReply::nothing(), |saying, tool| saying.and_call(*tool, *tool, json!({"n": 1})));
+    agent(dialect, [calls, ScriptedReply::text("fine")])
 }
 
 async fn fine(agent: &Agent, dialect: Dialect) {
     let outcome = done(agent.send("go")).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
     sendable(&agent.history());
 }
 
@@ -84,7 +87,7 @@ async fn tools_that_may_destroy_something_are_known_by_their_own_words() {
 #[tokio::test]
 async fn calls_are_asked_about_one_after_the_other_in_their_order() {
     for dialect in Dialect::ALL {
-        for limits in [Limits::default(), Limits::default().sequential()] {
+        for limits in [TurnLimits::default(), TurnLimits::default().sequential()] {
             let log: Arc<Mutex<Vec<String>>> = Arc::default();
             let written = log.clone();
             let agent = calling(dialect, &["c", "a", "b"])
@@ -150,12 +153,12 @@ async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
     for dialect in Dialect::ALL {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = asked.clone();
-        let call = |id: &str, tool: &str| Saying::call(id, tool, json!({}));
+        let call = |id: &str, tool: &str| ScriptedReply::call(id, tool, json!({}));
         let sayings = [
             call("1", "a").and_call("2", "a", json!({})).and_call("3", "b", json!({})),
-            Saying::text("fine"),
+            ScriptedReply::text("fine"),
             call("4", "a").and_call("5", "b", json!({})),
-            Saying::text("fine"),
+            ScriptedReply::text("fine"),
         ];
         let agent = agent(dialect, sayings)
             .tool(tool("a", json!({})))
@@ -179,9 +182,9 @@ async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
 /// A model with so many tools that it must find them, which does, and then calls `b` through the other one.
 fn searching(dialect: Dialect) -> AgentBuilder {
     let sayings = [
-        Saying::call("1", "find_tools", json!({"query": "nothing at all"})),
-        Saying::call("2", "call_tool", json!({"name": "b", "arguments": {"n": 1}})),
-        Saying::text("fine"),
+        ScriptedReply::call("1", "find_tools", json!({"query": "nothing at all"})),
+        ScriptedReply::call("2", "call_tool", json!({"name": "b", "arguments": {"n": 1}})),
+        ScriptedReply::text("fine"),
     ];
     agent(dialect, sayings).tool(tool("a", json!({}))).tool(tool("b", json!({}))).search_over(1)
 }

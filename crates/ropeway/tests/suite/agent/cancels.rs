@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ropeway::agent::{Agent, AgentError, Approval, Control, End, Policy};
+use ropeway::agent::{Agent, AgentError, Approval, Policy, TurnControl, TurnEnd};
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
 use ropeway::registry::{Registry, ToolSource};
-use ropeway::testing::{ModelServer, Saying};
+use ropeway::testing::{ModelServer, ScriptedReply};
 use ropeway::tool::{BoxFuture, LocalTool};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, sendable, tool};
 
 /// Two rounds of calls between words and thoughts, and enough words for whatever is said afterwards.
-fn sayings() -> Vec<Saying> {
-    let first = Saying::reasoning("It takes two.")
+fn sayings() -> Vec<ScriptedReply> {
+    let first = ScriptedReply::reasoning("It takes two.")
         .and_text("I begin now.")
         .and_call("a", "echo", json!({"text": "one"}))
         .and_call("b", "slow", json!({}));
-    let second = Saying::call("c", "slow", json!({})).and_call("d", "nowhere", json!({}));
-    [first, second].into_iter().chain(std::iter::repeat_n(Saying::text("That is all."), 4)).collect()
+    let second = ScriptedReply::call("c", "slow", json!({})).and_call("d", "nowhere", json!({}));
+    [first, second].into_iter().chain(std::iter::repeat_n(ScriptedReply::text("That is all."), 4)).collect()
 }
 
 /// A tool that lets others do something in between.
@@ -38,7 +38,7 @@ fn slow() -> LocalTool {
 async fn goes_on(agent: &Agent) {
     sendable(&agent.history());
     let outcome = done(agent.send("and now?")).await;
-    assert_eq!(outcome.end, End::Done(StopReason::EndTurn));
+    assert_eq!(outcome.end, TurnEnd::Done(StopReason::EndTurn));
     assert_eq!(outcome.text, "That is all.");
     sendable(&agent.history());
 }
@@ -49,7 +49,7 @@ async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
         let mut cancelled = 0;
         // Each time one step later, until there are no more steps.
         for at in 1.. {
-            let control: Arc<OnceLock<Control>> = Arc::default();
+            let control: Arc<OnceLock<TurnControl>> = Arc::default();
             let (steps, cancels) = (AtomicUsize::new(0), control.clone());
             let tracer = move |_: &_| {
                 if steps.fetch_add(1, Ordering::SeqCst) + 1 == at {
@@ -61,8 +61,8 @@ async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
             control.set(turn.control()).expect("once");
             let outcome = done(turn).await;
             match outcome.end {
-                End::Cancelled => cancelled += 1,
-                End::Done(StopReason::EndTurn) => break,
+                TurnEnd::Cancelled => cancelled += 1,
+                TurnEnd::Done(StopReason::EndTurn) => break,
                 other => panic!("{dialect}, step {at}: {other:?}"),
             }
             goes_on(&agent).await;
@@ -85,8 +85,8 @@ async fn a_turn_that_is_cancelled_at_any_moment_can_be_gone_on_from() {
             }
             turn.cancel();
             match done(turn).await.end {
-                End::Cancelled => cancelled += 1,
-                End::Done(StopReason::EndTurn) => break,
+                TurnEnd::Cancelled => cancelled += 1,
+                TurnEnd::Done(StopReason::EndTurn) => break,
                 other => panic!("{dialect}, moment {moments}: {other:?}"),
             }
             goes_on(&agent).await;
@@ -98,11 +98,11 @@ async fn a_turn_that_is_cancelled_at_any_moment_can_be_gone_on_from() {
 #[tokio::test]
 async fn a_turn_that_is_cancelled_before_it_begins_says_nothing() {
     for dialect in Dialect::ALL {
-        let agent = agent(dialect, [Saying::text("That is all.")]).build().expect("an agent");
+        let agent = agent(dialect, [ScriptedReply::text("That is all.")]).build().expect("an agent");
         let turn = agent.send("go");
         turn.cancel();
         let outcome = done(turn).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Cancelled, 0), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Cancelled, 0), "{dialect}");
         goes_on(&agent).await;
     }
 }
@@ -126,12 +126,13 @@ impl ToolSource for Never {
 async fn a_turn_is_cancelled_while_servers_connect() {
     for dialect in Dialect::ALL {
         let never = Never::default();
-        let agent = agent(dialect, [Saying::text("That is all.")]).source(never.clone()).build().expect("an agent");
+        let agent =
+            agent(dialect, [ScriptedReply::text("That is all.")]).source(never.clone()).build().expect("an agent");
         let turn = agent.send("go");
         never.0.notified().await;
         turn.cancel();
         let outcome = done(turn).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Cancelled, 0), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Cancelled, 0), "{dialect}");
         // The next one waits for them as long as it may, and goes on without.
         goes_on(&agent).await;
     }
@@ -142,7 +143,7 @@ async fn a_turn_is_cancelled_while_somebody_is_asked() {
     for dialect in Dialect::ALL {
         let asked = Arc::new(Notify::new());
         let told = asked.clone();
-        let agent = agent(dialect, [echoing("a", "x"), Saying::text("That is all.")])
+        let agent = agent(dialect, [echoing("a", "x"), ScriptedReply::text("That is all.")])
             .tool(echo())
             .policy(Policy::new().ask("*"))
             .on_approval(move |_| {
@@ -154,7 +155,7 @@ async fn a_turn_is_cancelled_while_somebody_is_asked() {
         let turn = agent.send("go");
         asked.notified().await;
         turn.cancel();
-        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        assert_eq!(done(turn).await.end, TurnEnd::Cancelled, "{dialect}");
         let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
         assert_eq!(results(&agent.history()), [failed("a", words)], "{dialect}");
         goes_on(&agent).await;
@@ -165,13 +166,13 @@ async fn a_turn_is_cancelled_while_somebody_is_asked() {
 async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let both = Saying::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"}));
-        let agent = agent(dialect, [both, Saying::text("That is all.")]).tool(tool).tool(echo()).build();
+        let both = ScriptedReply::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"}));
+        let agent = agent(dialect, [both, ScriptedReply::text("That is all.")]).tool(tool).tool(echo()).build();
         let agent = agent.expect("an agent");
         let turn = agent.send("go");
         gate.begun.notified().await;
         turn.cancel();
-        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        assert_eq!(done(turn).await.end, TurnEnd::Cancelled, "{dialect}");
         // The call is dropped, not left behind.
         gate.over.await.expect_err("nothing is sent");
         let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
@@ -184,17 +185,17 @@ async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
 #[tokio::test]
 async fn a_call_that_ends_with_its_turn_is_told_as_it_ended() {
     for dialect in Dialect::ALL {
-        let control: Arc<OnceLock<Control>> = Arc::default();
+        let control: Arc<OnceLock<TurnControl>> = Arc::default();
         let ends = control.clone();
         let leave = tool("leave", move |_, _| {
             ends.get().expect("it was told before the first call").cancel();
             std::future::ready(Ok("left"))
         });
-        let sayings = [Saying::call("a", "leave", json!({})), Saying::text("That is all.")];
+        let sayings = [ScriptedReply::call("a", "leave", json!({})), ScriptedReply::text("That is all.")];
         let agent = agent(dialect, sayings).tool(leave).build().expect("an agent");
         let turn = agent.send("go");
         control.set(turn.control()).expect("once");
-        assert_eq!(done(turn).await.end, End::Cancelled, "{dialect}");
+        assert_eq!(done(turn).await.end, TurnEnd::Cancelled, "{dialect}");
         // What was done is done, and the model must not think otherwise.
         assert_eq!(results(&agent.history()), [ok("a", "left")], "{dialect}");
         goes_on(&agent).await;
@@ -204,11 +205,12 @@ async fn a_call_that_ends_with_its_turn_is_told_as_it_ended() {
 #[tokio::test]
 async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() {
     for dialect in Dialect::ALL {
-        let begun = Saying::text("I begin ").events(dialect);
+        let begun = ScriptedReply::text("I begin ").events(dialect);
         let half = begun.find("begin").map(|at| at + begun[at..].find("\n\n").expect("an event") + 2).expect("a word");
         let answer = ropeway::testing::ModelAnswer::events(&begun[..half]).stall();
-        let server = ModelServer::start([answer, Saying::text("That is all.").answer(dialect)]).await.expect("a port");
-        let settings = ropeway::provider::Settings::new(dialect).with_base_url(server.url()).with_key("a-key");
+        let server =
+            ModelServer::start([answer, ScriptedReply::text("That is all.").answer(dialect)]).await.expect("a port");
+        let settings = ropeway::provider::ProviderSettings::new(dialect).with_base_url(server.url()).with_key("a-key");
         let provider = ropeway::provider::Provider::new(settings).expect("a provider");
         let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
         let mut turn = agent.send("go");
@@ -220,7 +222,7 @@ async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() 
         }
         turn.cancel();
         let outcome = done(turn).await;
-        assert_eq!((outcome.text, outcome.end), (text, End::Cancelled), "{dialect}");
+        assert_eq!((outcome.text, outcome.end), (text, TurnEnd::Cancelled), "{dialect}");
         // The provider hears that nobody listens any more.
         server.left().await;
         assert_eq!(lines(&agent.history()), ["user: go", "model: I begin "], "{dialect}");
@@ -239,7 +241,7 @@ async fn a_turn_that_is_lost_at_any_step_can_be_gone_on_from() {
             let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
             match agent.send("go").finish().await {
                 Ok(outcome) => {
-                    assert_eq!(outcome.end, End::Done(StopReason::EndTurn), "{dialect}");
+                    assert_eq!(outcome.end, TurnEnd::Done(StopReason::EndTurn), "{dialect}");
                     break;
                 }
                 Err(AgentError::Lost) => lost += 1,

@@ -1,13 +1,13 @@
 //! The tools and servers of an agent: added, removed, missing, required.
 
-use ropeway::agent::{Agent, AgentBuilder, AgentError, AgentServer, End};
+use ropeway::agent::{Agent, AgentBuilder, AgentError, AgentServer, TurnEnd};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerConfig, ServerEntry};
 use ropeway::event::{Event, Events};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings, StopReason};
-use ropeway::registry::{Outcome, Registry};
-use ropeway::testing::{Fault, ModelServer, On, Saying, Script, Scripted, model};
+use ropeway::provider::{Provider, ProviderSettings, StopReason};
+use ropeway::registry::{Registry, ServerState};
+use ropeway::testing::{Fault, FaultTrigger, ModelServer, Script, ScriptedReply, ScriptedServer, model};
 use ropeway::tool::{Arguments, BoxError, LocalTool, Tool, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ use crate::hasty::{SOON, chain, connect, event, hasty, ms, still_works, text, un
 use crate::scene::scene;
 
 /// A model over HTTP that remembers what it was asked, and an agent that asks it.
-async fn listening(sayings: impl IntoIterator<Item = Saying>) -> (ModelServer, AgentBuilder) {
+async fn listening(sayings: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, AgentBuilder) {
     let answers = sayings.into_iter().map(|saying| saying.answer(Dialect::Chat));
     let server = ModelServer::start(answers).await.expect("a free port");
-    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
+    let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
     let provider = Provider::new(settings).expect("a provider");
     (server, Agent::builder().provider(provider).model("m"))
 }
@@ -43,17 +43,17 @@ fn named(alias: &str, mut config: ServerConfig) -> ServerConfig {
 }
 
 /// A server of this name with one tool, which says its own name.
-fn server(alias: &str, tool: &str) -> (Scripted, ServerConfig) {
+fn server(alias: &str, tool: &str) -> (ScriptedServer, ServerConfig) {
     let script = Script { builtin_tools: false, ..Script::default() };
     let definition = json!({"name": tool, "inputSchema": {"type": "object"}});
-    let scripted = Scripted::new(script.tool(definition, json!({"content": [{"type": "text", "text": tool}]})));
+    let scripted = ScriptedServer::new(script.tool(definition, json!({"content": [{"type": "text", "text": tool}]})));
     let config = named(alias, hasty(scripted.in_process()));
     (scripted, config)
 }
 
 /// A server that cannot be connected, and is not tried again.
 fn dead(alias: &str) -> ServerConfig {
-    let scripted = Scripted::new(Script::default().fault(On::connect(), Fault::exit()));
+    let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::connect(), Fault::exit()));
     let mut config = named(alias, hasty(scripted.in_process()));
     config.reconnect.enabled = false;
     config
@@ -62,12 +62,10 @@ fn dead(alias: &str) -> ServerConfig {
 #[test]
 fn an_agent_takes_many_tools_and_many_servers_at_once() {
     scene(|_| async {
-        let calls = Saying::call("a", "files_read", json!({})).and_call("b", "mcp_designs_latest", json!({})).and_call(
-            "c",
-            "echo",
-            json!({"text": "hi"}),
-        );
-        let (model, builder) = listening([calls, Saying::text("done")]).await;
+        let calls = ScriptedReply::call("a", "files_read", json!({}))
+            .and_call("b", "mcp_designs_latest", json!({}))
+            .and_call("c", "echo", json!({"text": "hi"}));
+        let (model, builder) = listening([calls, ScriptedReply::text("done")]).await;
         let ((_files, files), (_designs, designs)) = (server("files", "read"), server("designs", "latest"));
         let (files, designs) = (connect(files).await, connect(designs).await);
         let other = LocalTool::new(ToolDefinition::new("other"), |_: Arguments, _| async { Ok::<_, BoxError>("") });
@@ -94,7 +92,7 @@ fn an_agent_takes_many_tools_and_many_servers_at_once() {
 #[tokio::test]
 async fn tools_from_a_list_of_shared_tools_are_taken_too() {
     let shared: Vec<std::sync::Arc<dyn Tool>> = vec![std::sync::Arc::new(echo())];
-    let provider = model(Dialect::Chat, [echoing("a", "hi"), Saying::text("done")]);
+    let provider = model(Dialect::Chat, [echoing("a", "hi"), ScriptedReply::text("done")]);
     let agent = Agent::builder().provider(provider).model("m").tools(shared).build().expect("an agent");
     done(agent.send("q")).await;
     assert_eq!(results(&agent.history()), [ok("a", "hi")]);
@@ -102,7 +100,8 @@ async fn tools_from_a_list_of_shared_tools_are_taken_too() {
 
 #[tokio::test]
 async fn a_removed_tool_is_not_sent_from_the_next_turn_on() {
-    let (model, builder) = listening([Saying::text("one"), Saying::text("two"), Saying::text("three")]).await;
+    let (model, builder) =
+        listening([ScriptedReply::text("one"), ScriptedReply::text("two"), ScriptedReply::text("three")]).await;
     let other = tool("other", |_, _| std::future::ready(Ok("x")));
     let agent = builder.tools([echo(), other]).build().expect("an agent");
     done(agent.send("q")).await;
@@ -119,7 +118,7 @@ async fn a_removed_tool_is_not_sent_from_the_next_turn_on() {
 #[tokio::test]
 async fn the_list_of_tools_is_what_is_sent_when_there_are_too_many() {
     let many = (0..12).map(|number| tool(&format!("tool_{number}"), |_, _| std::future::ready(Ok("x"))));
-    let (model, builder) = listening([Saying::text("done")]).await;
+    let (model, builder) = listening([ScriptedReply::text("done")]).await;
     let agent = builder.tools(many).search_over(10).build().expect("an agent");
     done(agent.send("q")).await;
     let listed = names(&agent.tools());
@@ -135,9 +134,12 @@ async fn the_list_of_tools_is_what_is_sent_when_there_are_too_many() {
 #[test]
 fn a_server_removed_while_a_call_runs_lets_the_call_end() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
-        let sayings =
-            [Saying::call("a", "mcp_peer_sleep", json!({"ms": 300})), Saying::text("done"), Saying::text("two")];
+        let scripted = ScriptedServer::new(Script::default());
+        let sayings = [
+            ScriptedReply::call("a", "mcp_peer_sleep", json!({"ms": 300})),
+            ScriptedReply::text("done"),
+            ScriptedReply::text("two"),
+        ];
         let (model, builder) = listening(sayings).await;
         let events = Events::default();
         let mut told = events.listen();
@@ -163,9 +165,11 @@ fn a_server_removed_while_a_call_runs_lets_the_call_end() {
 #[test]
 fn removing_a_server_of_the_host_leaves_its_connection_open() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let server = connect(hasty(scripted.in_process())).await;
-        let agent = Agent::builder().provider(model(Dialect::Chat, [Saying::text("a"), Saying::text("b")])).model("m");
+        let agent = Agent::builder()
+            .provider(model(Dialect::Chat, [ScriptedReply::text("a"), ScriptedReply::text("b")]))
+            .model("m");
         let agent = agent.mcp(server.clone()).build().expect("an agent");
         done(agent.send("q")).await;
         assert!(agent.remove_mcp("peer"));
@@ -181,7 +185,7 @@ fn removing_a_server_of_the_host_leaves_its_connection_open() {
 #[test]
 fn servers_added_and_removed_while_turns_run_never_break_one() {
     scene(|_| async {
-        let texts = (0..20).map(|number| Saying::text(format!("{number}")));
+        let texts = (0..20).map(|number| ScriptedReply::text(format!("{number}")));
         let agent = Agent::builder().provider(model(Dialect::Chat, texts)).model("m").tool(echo());
         let agent = agent.build().expect("an agent");
         let turns: Vec<_> = (0..20).map(|_| agent.send("q")).collect();
@@ -210,14 +214,14 @@ fn servers_added_and_removed_while_turns_run_never_break_one() {
 fn an_unavailable_server_is_named_in_the_outcome_with_the_reason() {
     scene(|_| async {
         let (_scripted, alive) = server("alive", "one");
-        let agent = Agent::builder().provider(model(Dialect::Chat, [Saying::text("done")])).model("m");
+        let agent = Agent::builder().provider(model(Dialect::Chat, [ScriptedReply::text("done")])).model("m");
         let agent = agent.mcps([alive, dead("gone")]).build().expect("an agent");
         let outcome = done(agent.send("q")).await;
-        assert_eq!((outcome.text.as_str(), &outcome.end), ("done", &End::Done(StopReason::EndTurn)));
+        assert_eq!((outcome.text.as_str(), &outcome.end), ("done", &TurnEnd::Done(StopReason::EndTurn)));
         assert_eq!(outcome.missing.len(), 1);
         let missing = &outcome.missing[0];
         assert_eq!(missing.server.as_str(), "gone");
-        assert!(matches!(&missing.outcome, Outcome::Down { cause } if !cause.is_empty()), "{missing}");
+        assert!(matches!(&missing.outcome, ServerState::Down { cause } if !cause.is_empty()), "{missing}");
         let json = json!(outcome);
         assert_eq!((&json["missing"][0]["server"], &json["missing"][0]["outcome"]), (&json!("gone"), &json!("down")));
     });
@@ -226,10 +230,10 @@ fn an_unavailable_server_is_named_in_the_outcome_with_the_reason() {
 #[test]
 fn a_turn_without_a_required_server_is_an_error_and_can_be_resumed() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default().fault(On::connect(), Fault::exit()));
+        let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::connect(), Fault::exit()));
         let mut config = hasty(scripted.in_process());
         config.reconnect.enabled = false;
-        let (model, builder) = listening([Saying::text("done")]).await;
+        let (model, builder) = listening([ScriptedReply::text("done")]).await;
         let agent = builder.mcp(AgentServer::from(config).required()).build().expect("an agent");
         let error = agent.send("q").finish().await.expect_err("the server is required");
         assert!(matches!(&error, AgentError::RequiredServer { server, .. } if server.as_str() == "peer"), "{error:?}");
@@ -252,7 +256,7 @@ fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
         let (_scripted, alive) = server("alive", "one");
         let bridge =
             Bridge::new(Config::default().with_server(ServerEntry::new(alive)).with_server(gone)).expect("a bridge");
-        let agent = Agent::builder().provider(model(Dialect::Chat, [Saying::text("done")])).model("m");
+        let agent = Agent::builder().provider(model(Dialect::Chat, [ScriptedReply::text("done")])).model("m");
         let agent = agent.bridge(bridge.clone()).build().expect("an agent");
         let error = agent.send("q").finish().await.expect_err("the server is required");
         let words = chain(&error);
@@ -261,17 +265,18 @@ fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
             "{words}"
         );
         bridge.stop().await;
-        let stopped: Vec<Outcome> = bridge.verdicts().into_iter().map(|verdict| verdict.outcome).collect();
-        assert_eq!(stopped, [Outcome::NotStarted, Outcome::NotStarted], "a stop forgets it");
+        let stopped: Vec<ServerState> = bridge.verdicts().into_iter().map(|verdict| verdict.outcome).collect();
+        assert_eq!(stopped, [ServerState::NotStarted, ServerState::NotStarted], "a stop forgets it");
     });
 }
 
 #[test]
 fn a_required_server_that_is_reconnecting_is_waited_for() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
-        let agent =
-            Agent::builder().provider(model(Dialect::Chat, [Saying::text("one"), Saying::text("two")])).model("m");
+        let scripted = ScriptedServer::new(Script::default());
+        let agent = Agent::builder()
+            .provider(model(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two")]))
+            .model("m");
         let server = connect(hasty(scripted.in_process())).await;
         let agent = agent.mcp(AgentServer::from(server.clone()).required()).build().expect("an agent");
         done(agent.send("q")).await;

@@ -1,9 +1,9 @@
 //! What a host does with turns: several at once, stopped, dropped, let go.
 
-use ropeway::agent::{Agent, AgentError, End, Outcome};
+use ropeway::agent::{Agent, AgentError, TurnEnd, TurnOutcome};
 use ropeway::message::{Conversation, Dialect, Message};
 use ropeway::provider::StopReason;
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use serde_json::json;
 
 use super::kit::{Gate, agent, done, failed, gate, lines, ok, results, sendable};
@@ -11,20 +11,21 @@ use super::kit::{Gate, agent, done, failed, gate, lines, ok, results, sendable};
 /// An agent whose model calls `gate` and then says `fine`, as often as it is asked.
 fn gated(dialect: Dialect) -> (Agent, Gate) {
     let (tool, gate) = gate();
-    let sayings = [Saying::call("a", "gate", json!({})), Saying::text("fine"), Saying::text("again")];
+    let sayings =
+        [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("fine"), ScriptedReply::text("again")];
     (agent(dialect, sayings).tool(tool).build().expect("an agent"), gate)
 }
 
-fn came_to(outcome: &Outcome) -> (&str, &End) {
+fn came_to(outcome: &TurnOutcome) -> (&str, &TurnEnd) {
     (&outcome.text, &outcome.end)
 }
 
-const DONE: End = End::Done(StopReason::EndTurn);
+const DONE: TurnEnd = TurnEnd::Done(StopReason::EndTurn);
 
 #[tokio::test]
 async fn messages_are_answered_in_the_order_in_which_they_were_sent() {
     for dialect in Dialect::ALL {
-        let agent = agent(dialect, ["one", "two", "three"].map(Saying::text)).build().expect("an agent");
+        let agent = agent(dialect, ["one", "two", "three"].map(ScriptedReply::text)).build().expect("an agent");
         let turns = ["1", "2", "3"].map(|text| agent.send(text));
         for (turn, text) in turns.into_iter().zip(["one", "two", "three"]) {
             assert_eq!(came_to(&done(turn).await), (text, &DONE), "{dialect}");
@@ -43,7 +44,7 @@ async fn a_turn_that_is_cancelled_in_the_queue_is_passed_over() {
         gate.begun.notified().await;
         let (second, third) = (agent.send("2"), agent.send("3"));
         second.cancel();
-        assert_eq!(came_to(&done(second).await), ("", &End::Cancelled), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &TurnEnd::Cancelled), "{dialect}");
         gate.go.notify_one();
         assert_eq!(came_to(&done(first).await), ("fine", &DONE), "{dialect}");
         assert_eq!(came_to(&done(third).await), ("again", &DONE), "{dialect}");
@@ -62,7 +63,7 @@ async fn a_turn_that_is_stopped_in_the_queue_ends_at_once() {
         let (second, third) = (agent.send("2"), agent.send("3"));
         second.stop();
         // The first one is still going on.
-        assert_eq!(came_to(&done(second).await), ("", &End::Stopped), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &TurnEnd::Stopped), "{dialect}");
         gate.go.notify_one();
         assert_eq!(came_to(&done(first).await), ("fine", &DONE), "{dialect}");
         assert_eq!(came_to(&done(third).await), ("again", &DONE), "{dialect}");
@@ -72,7 +73,7 @@ async fn a_turn_that_is_stopped_in_the_queue_ends_at_once() {
 #[tokio::test]
 async fn to_send_nothing_is_to_resume() {
     for dialect in Dialect::ALL {
-        let agent = agent(dialect, [Saying::text("fine")]).build().expect("an agent");
+        let agent = agent(dialect, [ScriptedReply::text("fine")]).build().expect("an agent");
         let nothing = || Vec::<Message>::new();
         let refused = agent.send(nothing()).finish().await;
         assert!(matches!(refused, Err(AgentError::NothingToAnswer)), "{dialect}: {refused:?}");
@@ -91,7 +92,7 @@ async fn a_turn_that_is_stopped_makes_its_calls_to_their_end() {
         turn.stop();
         gate.go.notify_one();
         let outcome = done(turn).await;
-        assert_eq!((came_to(&outcome), outcome.steps), (("", &End::Stopped), 1), "{dialect}");
+        assert_eq!((came_to(&outcome), outcome.steps), (("", &TurnEnd::Stopped), 1), "{dialect}");
         sendable(&agent.history());
         assert_eq!(results(&agent.history()), [ok("a", "open")], "{dialect}");
         assert_eq!(came_to(&done(agent.resume()).await), ("fine", &DONE), "{dialect}");
@@ -108,8 +109,8 @@ async fn an_agent_that_is_stopped_begins_none_of_the_turns_that_wait() {
         let second = agent.send("2");
         agent.stop();
         gate.go.notify_one();
-        assert_eq!(came_to(&done(first).await), ("", &End::Stopped), "{dialect}");
-        assert_eq!(came_to(&done(second).await), ("", &End::Stopped), "{dialect}");
+        assert_eq!(came_to(&done(first).await), ("", &TurnEnd::Stopped), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &TurnEnd::Stopped), "{dialect}");
         sendable(&agent.history());
         assert_eq!(came_to(&done(agent.send("3")).await), ("fine", &DONE), "{dialect}");
         sendable(&agent.history());
@@ -124,8 +125,8 @@ async fn an_agent_that_is_cancelled_ends_all_turns() {
         gate.begun.notified().await;
         let second = agent.send("2");
         agent.cancel();
-        assert_eq!(came_to(&done(first).await), ("", &End::Cancelled), "{dialect}");
-        assert_eq!(came_to(&done(second).await), ("", &End::Cancelled), "{dialect}");
+        assert_eq!(came_to(&done(first).await), ("", &TurnEnd::Cancelled), "{dialect}");
+        assert_eq!(came_to(&done(second).await), ("", &TurnEnd::Cancelled), "{dialect}");
         gate.over.await.expect_err("nothing is sent");
         sendable(&agent.history());
         assert_eq!(came_to(&done(agent.send("3")).await), ("fine", &DONE), "{dialect}");

@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
-use ropeway::agent::{Agent, End, Step};
+use ropeway::agent::{Agent, Step, TurnEnd};
 use ropeway::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall};
 use ropeway::provider::StopReason;
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use serde_json::json;
 
 use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, sendable};
@@ -17,9 +17,12 @@ use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, s
 async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let both =
-            Saying::reasoning("Both.").and_call("a", "echo", json!({"text": "x"})).and_call("b", "gate", json!({}));
-        let first = agent(dialect, [both, Saying::text("fine")]).system("Be brief.").tool(tool).tool(echo());
+        let both = ScriptedReply::reasoning("Both.").and_call("a", "echo", json!({"text": "x"})).and_call(
+            "b",
+            "gate",
+            json!({}),
+        );
+        let first = agent(dialect, [both, ScriptedReply::text("fine")]).system("Be brief.").tool(tool).tool(echo());
         let first = first.build().expect("an agent");
         let turn = first.send("go");
         gate.begun.notified().await;
@@ -30,10 +33,10 @@ async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
         let unfinished = failed("b", "there is no result of this call: it had not ended yet");
         assert_eq!(results(&loaded).last(), Some(&unfinished), "{dialect}");
         for other in Dialect::ALL {
-            let second = agent(other, [echoing("c", "y"), Saying::text("on it goes")]).tool(echo());
+            let second = agent(other, [echoing("c", "y"), ScriptedReply::text("on it goes")]).tool(echo());
             let second = second.history(loaded.clone()).build().expect("an agent");
             let outcome = done(second.resume()).await;
-            assert_eq!((outcome.text.as_str(), outcome.end), ("on it goes", End::Done(StopReason::EndTurn)));
+            assert_eq!((outcome.text.as_str(), outcome.end), ("on it goes", TurnEnd::Done(StopReason::EndTurn)));
             sendable(&second.history());
             let said =
                 ["user: go", "model:  <a> <b>", "tools: <a> <b>", "model:  <c>", "tools: <c>", "model: on it goes"];
@@ -53,7 +56,7 @@ async fn a_conversation_that_breaks_off_at_a_call_is_gone_on_with() {
     let left = Conversation::new().with("go").with(AssistantMessage::new(vec![call]));
     for dialect in Dialect::ALL {
         for turn in [|agent: &Agent| agent.resume(), |agent: &Agent| agent.send("well?")] {
-            let agent = agent(dialect, [echoing("b", "y"), Saying::text("fine")]).tool(echo());
+            let agent = agent(dialect, [echoing("b", "y"), ScriptedReply::text("fine")]).tool(echo());
             let agent = agent.history(left.clone()).build().expect("an agent");
             assert_eq!(done(turn(&agent)).await.text, "fine", "{dialect}");
             assert_eq!(results(&agent.history()), [ok("b", "y")], "{dialect}");
@@ -65,8 +68,9 @@ async fn a_conversation_that_breaks_off_at_a_call_is_gone_on_with() {
 async fn one_conversation_goes_through_all_dialects() {
     let mut history = Conversation::new().with_system("Be brief.");
     for (number, dialect) in Dialect::ALL.into_iter().enumerate() {
-        let call = Saying::reasoning("Once more.").and_text("I call.").and_call("a", "echo", json!({"text": "x"}));
-        let agent = agent(dialect, [call, Saying::text(format!("done {number}"))]).tool(echo()).history(history);
+        let call =
+            ScriptedReply::reasoning("Once more.").and_text("I call.").and_call("a", "echo", json!({"text": "x"}));
+        let agent = agent(dialect, [call, ScriptedReply::text(format!("done {number}"))]).tool(echo()).history(history);
         let agent = agent.build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, format!("done {number}"), "{dialect}");
         history = agent.history();
@@ -81,7 +85,8 @@ async fn one_conversation_goes_through_all_dialects() {
 async fn a_history_is_replaced_when_the_turns_before_it_are_over() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let sayings = [Saying::call("a", "gate", json!({})), Saying::text("fine"), Saying::text("anew")];
+        let sayings =
+            [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("fine"), ScriptedReply::text("anew")];
         let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
         let turn = agent.send("go");
         gate.begun.notified().await;
@@ -113,7 +118,8 @@ async fn what_the_builder_said_wins_over_a_history_that_comes_later() {
 async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let sayings = [Saying::call("a", "gate", json!({})), Saying::text("one"), Saying::text("two")];
+        let sayings =
+            [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("one"), ScriptedReply::text("two")];
         let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
         let first = agent.send("1");
         gate.begun.notified().await;
@@ -143,8 +149,9 @@ async fn a_history_is_complete_at_every_step() {
         let seen: Arc<Mutex<Vec<(&'static str, Conversation)>>> = Arc::default();
         let (watched, log): (Arc<OnceLock<Agent>>, _) = (Arc::default(), seen.clone());
         let look = watched.clone();
-        let both = Saying::text("Both.").and_call("a", "echo", json!({"text": "x"})).and_call("b", "none", json!({}));
-        let agent = agent(dialect, [both, Saying::text("fine")])
+        let both =
+            ScriptedReply::text("Both.").and_call("a", "echo", json!({"text": "x"})).and_call("b", "none", json!({}));
+        let agent = agent(dialect, [both, ScriptedReply::text("fine")])
             .tool(echo())
             .tracer(move |step| {
                 let kind = match step {

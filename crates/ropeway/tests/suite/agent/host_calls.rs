@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, Approval, ApprovalRequest, CallRequest, Generate, Policy, Step, generate, stream,
+    Agent, AgentError, Approval, ApprovalRequest, GenerateRequest, Policy, Step, ToolCallRequest, generate, stream,
 };
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::secret::{Mask, Secret};
-use ropeway::testing::{Saying, Script, model};
+use ropeway::secret::{Redactor, Secret};
+use ropeway::testing::{Script, ScriptedReply, model};
 use ropeway::tool::{
     Arguments, BoxError, CallContext, CallError, LocalTool, Tool, ToolCallError, ToolDefinition, ToolOutput,
 };
@@ -18,14 +18,15 @@ use crate::hasty::{SOON, chain, in_process};
 use crate::scene::scene;
 
 /// What a host asks with one tool `t`, which takes a number `n`.
-fn request() -> Generate {
+fn request() -> GenerateRequest {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("t").with_input_schema(schema)])
+    GenerateRequest::new("m", Conversation::new().with("q"))
+        .with_tools([ToolDefinition::new("t").with_input_schema(schema)])
 }
 
 /// A model that calls `t` once and then says `done`.
 fn calling(dialect: Dialect) -> ropeway::provider::Provider {
-    model(dialect, [Saying::call("a", "t", json!({"n": 1})), Saying::text("done")])
+    model(dialect, [ScriptedReply::call("a", "t", json!({"n": 1})), ScriptedReply::text("done")])
 }
 
 #[test]
@@ -33,13 +34,13 @@ fn a_host_streams_with_the_definitions_of_a_server_and_calls_its_tools() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let tools: Arc<[Arc<dyn Tool>]> = server.list_tools(None).await.expect("tools").into();
-        let calls = Saying::call("a", "echo", json!({"message": "hi"})).and_call("b", "refuse", json!({}));
+        let calls = ScriptedReply::call("a", "echo", json!({"message": "hi"})).and_call("b", "refuse", json!({}));
         let definitions = server.list_tool_definitions(None).await.expect("definitions");
         for dialect in Dialect::ALL {
-            let provider = model(dialect, [calls.clone(), Saying::text("done")]);
-            let request = Generate::new("m", Conversation::new().with("Say hi")).with_tools(definitions.clone());
+            let provider = model(dialect, [calls.clone(), ScriptedReply::text("done")]);
+            let request = GenerateRequest::new("m", Conversation::new().with("Say hi")).with_tools(definitions.clone());
             let tools = tools.clone();
-            let mut generation = stream(&provider, request, move |call: CallRequest| {
+            let mut generation = stream(&provider, request, move |call: ToolCallRequest| {
                 let tool = tools.iter().find(|tool| tool.definition().name == call.name).cloned();
                 async move {
                     let Some(tool) = tool else { return Ok(None) };
@@ -104,8 +105,8 @@ async fn the_model_hears_that_an_error_is_retryable() {
 #[tokio::test]
 async fn a_fatal_error_ends_the_turn_and_every_call_has_a_result() {
     for dialect in Dialect::ALL {
-        let calls = Saying::call("a", "t", json!({"n": 1})).and_call("b", "t", json!({"n": 2}));
-        let provider = model(dialect, [calls.costing(70, 7), Saying::text("never")]);
+        let calls = ScriptedReply::call("a", "t", json!({"n": 1})).and_call("b", "t", json!({"n": 2}));
+        let provider = model(dialect, [calls.costing(70, 7), ScriptedReply::text("never")]);
         let failure = generate(&provider, request(), |call| async move {
             match call.id.0.as_str() {
                 "a" => Err(ToolCallError::fatal("the licence has expired").with_kind("licence")),
@@ -137,12 +138,12 @@ async fn a_fatal_error_ends_the_turn_while_others_wait_for_approval() {
     let fatal = LocalTool::new(ToolDefinition::new("fatal"), |_: Arguments, _| async {
         Err::<&str, _>(ToolCallError::fatal("no disk"))
     });
-    let calls = Saying::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"})).and_call(
+    let calls = ScriptedReply::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"})).and_call(
         "c",
         "fatal",
         json!({}),
     );
-    let agent = agent(Dialect::Chat, [calls, Saying::text("never")]).tools([gate_tool, echo(), fatal]);
+    let agent = agent(Dialect::Chat, [calls, ScriptedReply::text("never")]).tools([gate_tool, echo(), fatal]);
     let agent = agent.policy(Policy::new().ask("echo")).on_approval(|_| std::future::pending::<Approval>());
     let agent = agent.build().expect("an agent");
     let ended = tokio::time::timeout(SOON, agent.send("q").finish()).await.expect("no hang");
@@ -159,13 +160,13 @@ async fn the_callback_gets_parsed_arguments_and_no_malformed_ones() {
         n: u32,
     }
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let calls = Saying::call("a", "t", json!({"n": 7})).and_call("b", "t", json!({"n": "x"})).and_call(
+    let calls = ScriptedReply::call("a", "t", json!({"n": 7})).and_call("b", "t", json!({"n": "x"})).and_call(
         "c",
         "t",
         json!({"n": -1}),
     );
     let log = seen.clone();
-    let provider = model(Dialect::Chat, [calls, Saying::text("done")]);
+    let provider = model(Dialect::Chat, [calls, ScriptedReply::text("done")]);
     let generated = generate(&provider, request(), move |call| {
         log.lock().expect("no poison").push(call.id.0.clone());
         async move {
@@ -211,12 +212,12 @@ fn delete() -> LocalTool {
 #[tokio::test]
 async fn a_summary_is_shown_beside_the_arguments_in_steps_and_approvals() {
     let hostile = "/tmp/a\u{1b}[2K\n(harmless) \u{202e}key=open-sesame-42";
-    let saying = Saying::call("a", "delete", json!({"path": hostile})).and_call("b", "delete", json!({}));
+    let saying = ScriptedReply::call("a", "delete", json!({"path": hostile})).and_call("b", "delete", json!({}));
     let asked: Arc<Mutex<Vec<ApprovalRequest>>> = Arc::default();
     let log = asked.clone();
-    let agent = agent(Dialect::Chat, [saying, Saying::text("done")])
+    let agent = agent(Dialect::Chat, [saying, ScriptedReply::text("done")])
         .tool(delete())
-        .secrets(Mask::new([&Secret::new("open-sesame-42")]))
+        .secrets(Redactor::new([&Secret::new("open-sesame-42")]))
         .policy(Policy::new().ask("*"))
         .on_approval(move |request| {
             log.lock().expect("no poison").push(request);
@@ -247,9 +248,9 @@ fn tools_of_servers_have_no_summary_and_tools_of_the_agent_have_one() {
         let (_scripted, server) = in_process(Script::default()).await;
         let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(100_000))));
         let sayings = [
-            Saying::call("a", "mcp_peer_echo", json!({"message": "hi"})).and_call("b", "long", json!({})),
-            Saying::call("c", "read_more", json!({"output": "o1", "from": 50_000})),
-            Saying::text("done"),
+            ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "hi"})).and_call("b", "long", json!({})),
+            ScriptedReply::call("c", "read_more", json!({"output": "o1", "from": 50_000})),
+            ScriptedReply::text("done"),
         ];
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();

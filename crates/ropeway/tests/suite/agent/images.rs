@@ -1,10 +1,10 @@
 //! Conversations with parallel calls and images in results, as each provider is sent them, and again from a recording.
 
-use ropeway::agent::{Agent, End, Step};
+use ropeway::agent::{Agent, Step, TurnEnd};
 use ropeway::content::{Blob, ContentPart};
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{Provider, Recorder, Settings, StopReason};
-use ropeway::testing::{ModelAnswer, ModelServer, Saying};
+use ropeway::provider::{Provider, ProviderSettings, Recorder, StopReason};
+use ropeway::testing::{ModelAnswer, ModelServer, ScriptedReply};
 use ropeway::tool::LocalTool;
 use serde_json::{Value, json};
 
@@ -20,16 +20,16 @@ fn camera() -> LocalTool {
     })
 }
 
-fn sayings() -> [Saying; 2] {
-    let both = Saying::reasoning("A picture and a word.")
+fn sayings() -> [ScriptedReply; 2] {
+    let both = ScriptedReply::reasoning("A picture and a word.")
         .and_text("I look.")
         .and_call("a", "photo", json!({}))
         .and_call("b", "echo", json!({"text": "hello"}));
-    [both, Saying::text("There is snow.")]
+    [both, ScriptedReply::text("There is snow.")]
 }
 
-fn settings(dialect: Dialect, url: String) -> Settings {
-    Settings::new(dialect).with_base_url(url).with_key("a-key-for-tests")
+fn settings(dialect: Dialect, url: String) -> ProviderSettings {
+    ProviderSettings::new(dialect).with_base_url(url).with_key("a-key-for-tests")
 }
 
 fn agent(provider: Provider, dialect: Dialect, history: Conversation) -> Agent {
@@ -114,12 +114,12 @@ async fn a_conversation_with_pictures_goes_on_with_every_other_provider() {
         done(begun.send("what is there?")).await;
         let saved = serde_json::to_value(begun.history()).expect("JSON");
         for dialect in Dialect::ALL {
-            let server = ModelServer::start([Saying::text("Yes.").answer(dialect)]).await.expect("a port");
+            let server = ModelServer::start([ScriptedReply::text("Yes.").answer(dialect)]).await.expect("a port");
             let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
             let history = serde_json::from_value(saved.clone()).expect("a conversation");
             let agent = agent(provider, dialect, history);
             let outcome = done(agent.send("much of it?")).await;
-            assert_eq!((outcome.text.as_str(), outcome.end), ("Yes.", End::Done(StopReason::EndTurn)));
+            assert_eq!((outcome.text.as_str(), outcome.end), ("Yes.", TurnEnd::Done(StopReason::EndTurn)));
             sendable(&agent.history());
             let said = ["user: what is there?", "model: I look. <a> <b>", "tools: <a> <b>", "model: There is snow."];
             assert_eq!(lines(&agent.history())[..4], said, "{first} to {dialect}");
@@ -154,7 +154,7 @@ async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
         let refusal =
             ModelAnswer::json(500, &json!({"error": {"code": 500, "message": words, "type": "server_error"}}));
         let [calls, snow] = sayings().map(|saying| saying.answer(dialect));
-        let answers = [calls, refusal, snow, Saying::text("Yes.").answer(dialect)];
+        let answers = [calls, refusal, snow, ScriptedReply::text("Yes.").answer(dialect)];
         let server = ModelServer::start(answers).await.expect("a port");
         let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
         let agent = agent(provider, dialect, Conversation::new());

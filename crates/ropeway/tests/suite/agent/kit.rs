@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ropeway::agent::{Agent, AgentBuilder, Outcome, Turn};
+use ropeway::agent::{Agent, AgentBuilder, Turn, TurnOutcome};
 use ropeway::content::plain_text;
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::provider::{ChatRequest, Settings, encode};
-use ropeway::testing::{Saying, model};
+use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
 /// An agent in the making, over a model that says this.
-pub(super) fn agent(dialect: Dialect, sayings: impl IntoIterator<Item = Saying>) -> AgentBuilder {
+pub(super) fn agent(dialect: Dialect, sayings: impl IntoIterator<Item = ScriptedReply>) -> AgentBuilder {
     Agent::builder().provider(model(dialect, sayings)).model("m")
 }
 
@@ -36,8 +36,8 @@ pub(super) fn echo() -> LocalTool {
 }
 
 /// A call of [`echo`].
-pub(super) fn echoing(id: &str, text: &str) -> Saying {
-    Saying::call(id, "echo", json!({"text": text}))
+pub(super) fn echoing(id: &str, text: &str) -> ScriptedReply {
+    ScriptedReply::call(id, "echo", json!({"text": text}))
 }
 
 /// A tool that begins, and then waits until it is let go: both are told.
@@ -68,7 +68,7 @@ pub(super) fn gate() -> (LocalTool, Gate) {
 }
 
 /// Waits for the end of a turn that has one.
-pub(super) async fn done(turn: Turn) -> Outcome {
+pub(super) async fn done(turn: Turn) -> TurnOutcome {
     turn.finish().await.expect("an outcome")
 }
 
@@ -133,7 +133,7 @@ pub(super) fn sendable(history: &Conversation) {
         return;
     }
     for dialect in Dialect::ALL {
-        let settings = Settings::new(dialect).with_base_url(format!("https://{dialect}.example.com/v1"));
+        let settings = ProviderSettings::new(dialect).with_base_url(format!("https://{dialect}.example.com/v1"));
         let encoded = encode(&settings, &ChatRequest::new("m", history));
         let encoded = encoded.unwrap_or_else(|error| panic!("{dialect} does not take it: {error}"));
         let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");

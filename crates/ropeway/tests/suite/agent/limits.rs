@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{Agent, Approval, End, Limit, Limits, Policy};
+use ropeway::agent::{Agent, Approval, Policy, TurnEnd, TurnLimit, TurnLimits};
 use ropeway::message::Dialect;
-use ropeway::provider::{Provider, Settings, StopReason};
-use ropeway::testing::{ModelAnswer, ModelServer, Saying};
+use ropeway::provider::{Provider, ProviderSettings, StopReason};
+use ropeway::testing::{ModelAnswer, ModelServer, ScriptedReply};
 use ropeway::tool::{Arguments, BoxError, LocalTool};
 use serde_json::json;
 
@@ -16,16 +16,16 @@ use super::kit::{agent, done, echo, echoing, failed, lines, ok, results, sendabl
 #[tokio::test]
 async fn the_limit_of_steps_ends_a_turn_and_the_next_one_has_steps_of_its_own() {
     for dialect in Dialect::ALL {
-        let sayings = [echoing("a", "x"), echoing("b", "y"), Saying::text("fine")];
-        let agent = agent(dialect, sayings).tool(echo()).limits(Limits::default().with_steps(1));
+        let sayings = [echoing("a", "x"), echoing("b", "y"), ScriptedReply::text("fine")];
+        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_steps(1));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Steps(1)), 1), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Steps(1)), 1), "{dialect}");
         sendable(&agent.history());
         let outcome = done(agent.resume()).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Steps(1)), 1), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Steps(1)), 1), "{dialect}");
         let outcome = done(agent.resume()).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         sendable(&agent.history());
         let words = "the call was not made: the limit of 1 step is reached";
         assert_eq!(results(&agent.history()), [failed("a", words), failed("b", words)], "{dialect}");
@@ -36,13 +36,13 @@ async fn the_limit_of_steps_ends_a_turn_and_the_next_one_has_steps_of_its_own() 
 async fn the_limit_of_time_ends_a_turn_in_the_middle_of_a_call() {
     for dialect in Dialect::ALL {
         let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
-        let both = Saying::call("a", "swamp", json!({})).and_call("b", "echo", json!({"text": "x"}));
-        let limits = Limits::default().with_time(Duration::from_secs(7));
-        let agent = agent(dialect, [both, Saying::text("fine")]).tool(swamp).tool(echo()).limits(limits);
+        let both = ScriptedReply::call("a", "swamp", json!({})).and_call("b", "echo", json!({"text": "x"}));
+        let limits = TurnLimits::default().with_time(Duration::from_secs(7));
+        let agent = agent(dialect, [both, ScriptedReply::text("fine")]).tool(swamp).tool(echo()).limits(limits);
         let agent = agent.build().expect("an agent");
         let begun = tokio::time::Instant::now();
         let outcome = done(agent.send("go")).await;
-        assert_eq!(outcome.end, End::Limit(Limit::Time(Duration::from_secs(7))), "{dialect}");
+        assert_eq!(outcome.end, TurnEnd::Limit(TurnLimit::Time(Duration::from_secs(7))), "{dialect}");
         assert_eq!(begun.elapsed(), Duration::from_secs(7), "{dialect}");
         sendable(&agent.history());
         let [(call, _, is_error), second] = results(&agent.history()).try_into().expect("two results");
@@ -56,14 +56,14 @@ async fn the_limit_of_time_ends_a_turn_in_the_middle_of_a_call() {
 async fn the_limit_of_time_ends_a_turn_in_which_somebody_is_asked_and_does_not_answer() {
     for dialect in Dialect::ALL {
         let time = Duration::from_secs(7);
-        let agent = agent(dialect, [echoing("a", "x"), Saying::text("fine")])
+        let agent = agent(dialect, [echoing("a", "x"), ScriptedReply::text("fine")])
             .tool(echo())
             .policy(Policy::new().ask("*"))
             .on_approval(|_| std::future::pending::<Approval>())
-            .limits(Limits::default().with_time(time))
+            .limits(TurnLimits::default().with_time(time))
             .build()
             .expect("an agent");
-        assert_eq!(done(agent.send("go")).await.end, End::Limit(Limit::Time(time)), "{dialect}");
+        assert_eq!(done(agent.send("go")).await.end, TurnEnd::Limit(TurnLimit::Time(time)), "{dialect}");
         sendable(&agent.history());
         let told: Vec<bool> = results(&agent.history()).into_iter().map(|(_, _, is_error)| is_error).collect();
         assert_eq!(told, [true], "{dialect}");
@@ -76,12 +76,12 @@ async fn the_limit_of_time_ends_a_turn_whose_model_says_nothing_more() {
     for dialect in Dialect::ALL {
         let server = ModelServer::start([ModelAnswer::silence()]).await;
         let server = server.expect("a port");
-        let settings = Settings::new(dialect).with_base_url(server.url()).with_key("a-key-for-tests");
+        let settings = ProviderSettings::new(dialect).with_base_url(server.url()).with_key("a-key-for-tests");
         let time = Duration::from_millis(100);
         let agent = Agent::builder().provider(Provider::new(settings).expect("a provider")).model("m");
-        let agent = agent.limits(Limits::default().with_time(time)).build().expect("an agent");
+        let agent = agent.limits(TurnLimits::default().with_time(time)).build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Time(time)), 1), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Time(time)), 1), "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go"], "{dialect}");
         server.left().await;
@@ -94,12 +94,12 @@ async fn the_limit_of_tokens_ends_a_turn_after_the_answer_that_passed_it() {
         let sayings = [
             echoing("a", "x").costing(60, 20),
             echoing("b", "y").costing(90, 20),
-            Saying::text("fine").costing(100, 1),
+            ScriptedReply::text("fine").costing(100, 1),
         ];
-        let agent = agent(dialect, sayings).tool(echo()).limits(Limits::default().with_tokens(150));
+        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_tokens(150));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Tokens(150)), 2), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Tokens(150)), 2), "{dialect}");
         assert_eq!((outcome.usage.input, outcome.usage.output), (150, 40), "{dialect}");
         sendable(&agent.history());
         let words = "the call was not made: the limit of 150 tokens is reached";
@@ -112,9 +112,10 @@ async fn the_limit_of_tokens_ends_a_turn_after_the_answer_that_passed_it() {
 #[tokio::test]
 async fn an_answer_that_passes_a_limit_and_calls_nothing_is_a_whole_answer() {
     for dialect in Dialect::ALL {
-        let limits = Limits::default().with_tokens(10).with_steps(1);
-        let agent = agent(dialect, [Saying::text("fine").costing(60, 20)]).limits(limits).build().expect("an agent");
-        assert_eq!(done(agent.send("go")).await.end, End::Done(StopReason::EndTurn), "{dialect}");
+        let limits = TurnLimits::default().with_tokens(10).with_steps(1);
+        let agent =
+            agent(dialect, [ScriptedReply::text("fine").costing(60, 20)]).limits(limits).build().expect("an agent");
+        assert_eq!(done(agent.send("go")).await.end, TurnEnd::Done(StopReason::EndTurn), "{dialect}");
         sendable(&agent.history());
     }
 }
@@ -138,16 +139,17 @@ fn slow() -> (LocalTool, Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>) {
     (tool, seen, written)
 }
 
-fn calls(count: usize) -> Saying {
-    (0..count)
-        .fold(Saying::nothing(), |saying, number| saying.and_call(format!("c{number}"), "slow", json!({"n": number})))
+fn calls(count: usize) -> ScriptedReply {
+    (0..count).fold(ScriptedReply::nothing(), |saying, number| {
+        saying.and_call(format!("c{number}"), "slow", json!({"n": number}))
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_step_take_as_long_as_one_of_them() {
     for dialect in Dialect::ALL {
         let (slow, most, _) = slow();
-        let agent = agent(dialect, [calls(32), Saying::text("fine")]).tool(slow).build().expect("an agent");
+        let agent = agent(dialect, [calls(32), ScriptedReply::text("fine")]).tool(slow).build().expect("an agent");
         let begun = tokio::time::Instant::now();
         done(agent.send("go")).await;
         assert_eq!((begun.elapsed(), most.load(Ordering::SeqCst)), (Duration::from_secs(1), 32), "{dialect}");
@@ -159,8 +161,8 @@ async fn calls_of_one_step_take_as_long_as_one_of_them() {
 async fn no_more_calls_run_at_once_than_may() {
     for dialect in Dialect::ALL {
         let (slow, most, _) = slow();
-        let limits = Limits::default().with_parallel_calls(3);
-        let agent = agent(dialect, [calls(7), Saying::text("fine")]).tool(slow).limits(limits).build();
+        let limits = TurnLimits::default().with_parallel_calls(3);
+        let agent = agent(dialect, [calls(7), ScriptedReply::text("fine")]).tool(slow).limits(limits).build();
         let agent = agent.expect("an agent");
         let begun = tokio::time::Instant::now();
         done(agent.send("go")).await;
@@ -173,7 +175,9 @@ async fn no_more_calls_run_at_once_than_may() {
 async fn sequential_calls_run_one_after_the_other_in_their_order() {
     for dialect in Dialect::ALL {
         let (slow, most, log) = slow();
-        let agent = agent(dialect, [calls(3), Saying::text("fine")]).tool(slow).limits(Limits::default().sequential());
+        let agent = agent(dialect, [calls(3), ScriptedReply::text("fine")])
+            .tool(slow)
+            .limits(TurnLimits::default().sequential());
         let agent = agent.build().expect("an agent");
         done(agent.send("go")).await;
         let log = std::mem::take(&mut *log.lock().expect("no poison"));
@@ -187,11 +191,11 @@ async fn sequential_calls_run_one_after_the_other_in_their_order() {
 async fn calls_past_the_limit_of_one_step_are_not_made_and_told_so() {
     for dialect in Dialect::ALL {
         let (slow, _, log) = slow();
-        let limits = Limits::default().with_calls_per_step(2);
-        let agent = agent(dialect, [calls(4), Saying::text("fine")]).tool(slow).limits(limits).build();
+        let limits = TurnLimits::default().with_calls_per_step(2);
+        let agent = agent(dialect, [calls(4), ScriptedReply::text("fine")]).tool(slow).limits(limits).build();
         let agent = agent.expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         assert_eq!(log.lock().expect("no poison").len(), 4, "{dialect}");
         sendable(&agent.history());
         let words = "the call was not made: at most 2 calls are made at once";

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ropeway::agent::{End, Limit, Limits};
+use ropeway::agent::{TurnEnd, TurnLimit, TurnLimits};
 use ropeway::message::{Dialect, Message};
 use ropeway::provider::StopReason;
-use ropeway::testing::Saying;
+use ropeway::testing::ScriptedReply;
 use ropeway::tool::{Arguments, BoxError, LocalTool, ToolDefinition};
 use serde_json::json;
 
@@ -29,7 +29,8 @@ fn counting(name: &str) -> (LocalTool, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn a_model_that_calls_an_unknown_tool_is_told_the_nearest_name() {
     for dialect in Dialect::ALL {
-        let sayings = [Saying::call("a", "ecko", json!({"text": "x"})), echoing("b", "x"), Saying::text("fine")];
+        let sayings =
+            [ScriptedReply::call("a", "ecko", json!({"text": "x"})), echoing("b", "x"), ScriptedReply::text("fine")];
         let agent = agent(dialect, sayings).tool(echo()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
@@ -42,10 +43,10 @@ async fn a_model_that_calls_an_unknown_tool_is_told_the_nearest_name() {
 async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
     for dialect in Dialect::ALL {
         let sayings = (0..20).map(|number| echoing(&format!("c{number}"), "again"));
-        let agent = agent(dialect, sayings).tool(echo()).limits(Limits::default().with_repeats(3));
+        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_repeats(3));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Repeats(3)), 4), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Repeats(3)), 4), "{dialect}");
         sendable(&agent.history());
         let refused = "the call was not made: the same calls were made 3 times with the same results";
         let told = [ok("c0", "again"), ok("c1", "again"), ok("c2", "again"), failed("c3", refused)];
@@ -56,12 +57,12 @@ async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
 #[tokio::test]
 async fn a_model_that_never_ends_comes_to_the_limit_of_steps() {
     for dialect in Dialect::ALL {
-        let sayings = (0..20).map(|number| Saying::call(format!("c{number}"), "next", json!({})));
+        let sayings = (0..20).map(|number| ScriptedReply::call(format!("c{number}"), "next", json!({})));
         let (next, calls) = counting("next");
-        let agent = agent(dialect, sayings).tool(next).limits(Limits::default().with_steps(4));
+        let agent = agent(dialect, sayings).tool(next).limits(TurnLimits::default().with_steps(4));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.end, outcome.steps), (End::Limit(Limit::Steps(4)), 4), "{dialect}");
+        assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Steps(4)), 4), "{dialect}");
         // The results of the last calls would be told to nobody.
         assert_eq!(calls.load(Ordering::SeqCst), 3, "{dialect}");
         sendable(&agent.history());
@@ -74,8 +75,8 @@ async fn a_model_that_never_ends_comes_to_the_limit_of_steps() {
 async fn broken_arguments_are_told_and_not_sent() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
-        let broken = Saying::written_call("a", "next", "{\"n\": ").and_written_call("b", "next", "[1]");
-        let agent = agent(dialect, [broken, Saying::text("fine")]).tool(next).build().expect("an agent");
+        let broken = ScriptedReply::written_call("a", "next", "{\"n\": ").and_written_call("b", "next", "[1]");
+        let agent = agent(dialect, [broken, ScriptedReply::text("fine")]).tool(next).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
         sendable(&agent.history());
@@ -99,7 +100,7 @@ async fn broken_arguments_are_told_and_not_sent() {
 async fn arguments_of_another_type_are_told_and_not_sent() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
-        let sayings = [Saying::call("a", "next", json!({"n": {"of": "them"}})), Saying::text("fine")];
+        let sayings = [ScriptedReply::call("a", "next", json!({"n": {"of": "them"}})), ScriptedReply::text("fine")];
         let agent = agent(dialect, sayings).tool(next).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
@@ -129,11 +130,12 @@ async fn forty_calls_at_once_run_side_by_side_within_bounds_and_are_told_in_thei
                 Ok(number.to_string())
             }
         });
-        let asked = (0..40).fold(Saying::nothing(), |saying, number| {
+        let asked = (0..40).fold(ScriptedReply::nothing(), |saying, number| {
             saying.and_call(format!("c{number}"), "slow", json!({"n": number}))
         });
-        let limits = Limits::default().with_parallel_calls(8);
-        let agent = agent(dialect, [asked, Saying::text("fine")]).tool(slow).limits(limits).build().expect("an agent");
+        let limits = TurnLimits::default().with_parallel_calls(8);
+        let agent =
+            agent(dialect, [asked, ScriptedReply::text("fine")]).tool(slow).limits(limits).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         assert_eq!(seen.load(Ordering::SeqCst), 8, "{dialect}");
         sendable(&agent.history());
@@ -147,7 +149,7 @@ async fn two_calls_of_one_id_are_both_made_and_answered() {
     for dialect in Dialect::ALL {
         let twice = echoing("a", "one").and_call("a", "echo", json!({"text": "two"}));
         let again = echoing("a", "three");
-        let agent = agent(dialect, [twice, again, Saying::text("fine")]).tool(echo()).build().expect("an agent");
+        let agent = agent(dialect, [twice, again, ScriptedReply::text("fine")]).tool(echo()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
         assert_eq!(results(&agent.history()), [ok("a", "one"), ok("a", "two"), ok("a", "three")], "{dialect}");
@@ -158,7 +160,7 @@ async fn two_calls_of_one_id_are_both_made_and_answered() {
 async fn calls_without_ids_are_told_apart() {
     for dialect in Dialect::ALL {
         let twice = echoing("", "one").and_call("", "echo", json!({"text": "two"}));
-        let agent = agent(dialect, [twice, echoing("", "three"), Saying::text("fine")]).tool(echo());
+        let agent = agent(dialect, [twice, echoing("", "three"), ScriptedReply::text("fine")]).tool(echo());
         let agent = agent.build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
@@ -171,9 +173,9 @@ async fn calls_without_ids_are_told_apart() {
 #[tokio::test]
 async fn a_model_that_answers_nothing_has_ended_its_turn() {
     for dialect in Dialect::ALL {
-        let agent = agent(dialect, [Saying::nothing(), Saying::text("now")]).build().expect("an agent");
+        let agent = agent(dialect, [ScriptedReply::nothing(), ScriptedReply::text("now")]).build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!((outcome.text.as_str(), outcome.end), ("", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         sendable(&agent.history());
         assert_eq!(done(agent.send("well?")).await.text, "now", "{dialect}");
         sendable(&agent.history());
@@ -185,10 +187,10 @@ async fn a_model_that_answers_nothing_has_ended_its_turn() {
 async fn a_call_that_was_cut_off_is_not_made() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
-        let cut = Saying::written_call("a", "next", "{\"n\": 1").stopping(StopReason::MaxTokens);
-        let agent = agent(dialect, [cut, Saying::text("fine")]).tool(next).build().expect("an agent");
+        let cut = ScriptedReply::written_call("a", "next", "{\"n\": 1").stopping(StopReason::MaxTokens);
+        let agent = agent(dialect, [cut, ScriptedReply::text("fine")]).tool(next).build().expect("an agent");
         let outcome = done(agent.send("go")).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
         sendable(&agent.history());
         assert!(results(&agent.history())[0].2, "{dialect}");
@@ -203,10 +205,10 @@ async fn why_the_model_stopped_is_told_at_the_end() {
                 (Dialect::Gemini, StopReason::Refusal) => StopReason::ContentFilter,
                 _ => stop.clone(),
             };
-            let sayings = [Saying::text("No more").stopping(stop), Saying::text("fine")];
+            let sayings = [ScriptedReply::text("No more").stopping(stop), ScriptedReply::text("fine")];
             let agent = agent(dialect, sayings).build().expect("an agent");
             let outcome = done(agent.send("go")).await;
-            assert_eq!((outcome.text.as_str(), outcome.end), ("No more", End::Done(told)), "{dialect}");
+            assert_eq!((outcome.text.as_str(), outcome.end), ("No more", TurnEnd::Done(told)), "{dialect}");
             sendable(&agent.history());
             assert_eq!(done(agent.send("well?")).await.text, "fine", "{dialect}");
             sendable(&agent.history());
@@ -217,8 +219,8 @@ async fn why_the_model_stopped_is_told_at_the_end() {
 #[tokio::test]
 async fn what_only_the_speaker_reads_stays_in_the_history() {
     for dialect in Dialect::ALL {
-        let thinking = Saying::reasoning("An echo is due.").and_call("a", "echo", json!({"text": "x"}));
-        let agent = agent(dialect, [thinking, Saying::text("fine")]).tool(echo()).build().expect("an agent");
+        let thinking = ScriptedReply::reasoning("An echo is due.").and_call("a", "echo", json!({"text": "x"}));
+        let agent = agent(dialect, [thinking, ScriptedReply::text("fine")]).tool(echo()).build().expect("an agent");
         done(agent.send("go")).await;
         sendable(&agent.history());
         let history = agent.history();
@@ -232,10 +234,10 @@ async fn what_only_the_speaker_reads_stays_in_the_history() {
 async fn a_model_that_pauses_is_asked_to_go_on() {
     // Nobody else pauses: Gemini is asked again within one answer.
     let dialect = Dialect::Anthropic;
-    let paused = Saying::text("I am still looking.").stopping(StopReason::Pause);
-    let agent = agent(dialect, [paused, Saying::text("fine")]).build().expect("an agent");
+    let paused = ScriptedReply::text("I am still looking.").stopping(StopReason::Pause);
+    let agent = agent(dialect, [paused, ScriptedReply::text("fine")]).build().expect("an agent");
     let outcome = done(agent.send("go")).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)));
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)));
     assert_eq!(outcome.steps, 2);
     sendable(&agent.history());
     assert_eq!(lines(&agent.history()), ["user: go", "model: I am still looking.", "model: fine"]);

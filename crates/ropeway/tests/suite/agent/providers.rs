@@ -1,9 +1,9 @@
 //! Providers that fail: the only thing that ends a turn with an error, and it can be gone on from.
 
-use ropeway::agent::{Agent, AgentError, End, Step};
+use ropeway::agent::{Agent, AgentError, Step, TurnEnd};
 use ropeway::message::Dialect;
-use ropeway::provider::{ErrorKind, Exchange, Settings, StopReason};
-use ropeway::testing::{Saying, replaying};
+use ropeway::provider::{Exchange, ProviderErrorKind, ProviderSettings, StopReason};
+use ropeway::testing::{ScriptedReply, replaying};
 
 use super::kit::{done, echo, echoing, lines, ok, results, sendable};
 
@@ -12,7 +12,7 @@ fn agent(dialect: Dialect, exchanges: impl IntoIterator<Item = Exchange>) -> Age
     Agent::builder().provider(provider).model("m").tool(echo()).build().expect("an agent")
 }
 
-fn kind(error: AgentError) -> ErrorKind {
+fn kind(error: AgentError) -> ProviderErrorKind {
     match error {
         AgentError::Provider { model, source, .. } => {
             assert_eq!(model, "m");
@@ -25,20 +25,20 @@ fn kind(error: AgentError) -> ErrorKind {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with() {
     for dialect in Dialect::ALL {
-        let tries = 1 + Settings::new(dialect).retries.most as usize;
-        let dead = Exchange::failed(ErrorKind::Connection, "there is no way to it");
+        let tries = 1 + ProviderSettings::new(dialect).retries.most as usize;
+        let dead = Exchange::failed(ProviderErrorKind::Connection, "there is no way to it");
         let exchanges = [echoing("a", "x").exchange(dialect)]
             .into_iter()
             .chain(std::iter::repeat_n(dead, tries))
-            .chain([Saying::text("fine").exchange(dialect)]);
+            .chain([ScriptedReply::text("fine").exchange(dialect)]);
         let agent = agent(dialect, exchanges);
         let error = agent.send("go").finish().await.expect_err("no answer");
-        assert_eq!(kind(error), ErrorKind::Connection, "{dialect}");
+        assert_eq!(kind(error), ProviderErrorKind::Connection, "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go", "model:  <a>", "tools: <a>"], "{dialect}");
         assert_eq!(results(&agent.history()), [ok("a", "x")], "{dialect}");
         let outcome = done(agent.resume()).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+        assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go", "model:  <a>", "tools: <a>", "model: fine"], "{dialect}");
     }
@@ -47,8 +47,10 @@ async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with
 #[tokio::test]
 async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
     for dialect in Dialect::ALL {
-        let exchanges =
-            [Saying::text("I was about to").broken_exchange(dialect), Saying::text("fine").exchange(dialect)];
+        let exchanges = [
+            ScriptedReply::text("I was about to").broken_exchange(dialect),
+            ScriptedReply::text("fine").exchange(dialect),
+        ];
         let agent = agent(dialect, exchanges);
         let mut turn = agent.send("go");
         let mut text = String::new();
@@ -58,7 +60,7 @@ async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
             }
         }
         assert_eq!(text, "I was about to", "{dialect}");
-        assert_eq!(kind(turn.finish().await.expect_err("no answer")), ErrorKind::Truncated, "{dialect}");
+        assert_eq!(kind(turn.finish().await.expect_err("no answer")), ProviderErrorKind::Truncated, "{dialect}");
         sendable(&agent.history());
         let outcome = done(agent.resume()).await;
         assert_eq!(outcome.text, "fine", "{dialect}");
@@ -70,10 +72,14 @@ async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
 #[tokio::test]
 async fn a_provider_that_dies_in_the_middle_of_a_call_has_made_none() {
     for dialect in Dialect::ALL {
-        let half = Saying::text("I call.").and_written_call("a", "echo", "{\"text\": \"x\"}");
-        let exchanges = [half.broken_exchange(dialect), Saying::text("fine").exchange(dialect)];
+        let half = ScriptedReply::text("I call.").and_written_call("a", "echo", "{\"text\": \"x\"}");
+        let exchanges = [half.broken_exchange(dialect), ScriptedReply::text("fine").exchange(dialect)];
         let agent = agent(dialect, exchanges);
-        assert_eq!(kind(agent.send("go").finish().await.expect_err("no answer")), ErrorKind::Truncated, "{dialect}");
+        assert_eq!(
+            kind(agent.send("go").finish().await.expect_err("no answer")),
+            ProviderErrorKind::Truncated,
+            "{dialect}"
+        );
         sendable(&agent.history());
         assert_eq!(results(&agent.history()), [], "{dialect}");
         assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
@@ -85,10 +91,10 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_has_made_none() {
 async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
     for dialect in Dialect::ALL {
         let refused = Exchange::new(401, "{\"error\": {\"message\": \"no such key\"}}");
-        let agent = agent(dialect, [refused, Saying::text("fine").exchange(dialect)]);
+        let agent = agent(dialect, [refused, ScriptedReply::text("fine").exchange(dialect)]);
         let error = agent.send("go").finish().await.expect_err("no answer");
         assert_eq!(error.to_string(), "model `m` gave no answer", "{dialect}");
-        assert_eq!(kind(error), ErrorKind::Auth, "{dialect}");
+        assert_eq!(kind(error), ProviderErrorKind::Auth, "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go"], "{dialect}");
         assert_eq!(done(agent.resume()).await.text, "fine", "{dialect}");
@@ -99,7 +105,7 @@ async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
 #[tokio::test]
 async fn there_is_nothing_to_resume_where_the_model_spoke_last() {
     for dialect in Dialect::ALL {
-        let agent = agent(dialect, [Saying::text("fine").exchange(dialect)]);
+        let agent = agent(dialect, [ScriptedReply::text("fine").exchange(dialect)]);
         let nothing = |error: AgentError| matches!(error, AgentError::NothingToAnswer);
         assert!(nothing(agent.resume().finish().await.expect_err("nothing said")), "{dialect}");
         done(agent.send("go")).await;

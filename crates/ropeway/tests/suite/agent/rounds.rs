@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{Agent, Approval, End, Generate, Limit, Limits, Policy, Spill, Step, generate};
+use ropeway::agent::{
+    Agent, Approval, GenerateRequest, OutputStore, Policy, Step, TurnEnd, TurnLimit, TurnLimits, generate,
+};
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect};
-use ropeway::testing::{Saying, model};
+use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, Progress, ToolDefinition, ToolOutput};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
@@ -15,8 +17,8 @@ use tokio::sync::{Notify, oneshot};
 use super::kit::{agent, done, failed, ok, results, sendable, tool};
 
 /// So many calls of one tool at once.
-fn calls(count: usize, tool: &str) -> Saying {
-    (0..count).fold(Saying::nothing(), |saying, at| saying.and_call(format!("c{at}"), tool, json!({})))
+fn calls(count: usize, tool: &str) -> ScriptedReply {
+    (0..count).fold(ScriptedReply::nothing(), |saying, at| saying.and_call(format!("c{at}"), tool, json!({})))
 }
 
 /// A tool that takes a second, and how many of its calls ran at most.
@@ -38,13 +40,13 @@ fn slow() -> (LocalTool, Arc<AtomicUsize>) {
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
     for (limits, count, room) in
-        [(Limits::default().sequential(), 3, 1), (Limits::default().with_parallel_calls(4), 40, 4)]
+        [(TurnLimits::default().sequential(), 3, 1), (TurnLimits::default().with_parallel_calls(4), 40, 4)]
     {
         for answer in [Approval::Always, Approval::Allow] {
             let (slow, most) = slow();
             let asked = Arc::new(AtomicUsize::new(0));
             let (counted, approval) = (asked.clone(), answer.clone());
-            let agent = agent(Dialect::Chat, [calls(count, "slow"), Saying::text("fine")])
+            let agent = agent(Dialect::Chat, [calls(count, "slow"), ScriptedReply::text("fine")])
                 .tool(slow)
                 .policy(Policy::new().ask("*"))
                 .on_approval(move |_| {
@@ -87,16 +89,23 @@ fn elsewhere() -> (LocalTool, Arc<Notify>, oneshot::Receiver<()>) {
 #[tokio::test(start_paused = true)]
 async fn whatever_ends_a_call_presses_its_switch() {
     for (limits, end) in [
-        (Limits::default(), End::Cancelled),
-        (Limits::default().with_time(Duration::from_secs(7)), End::Limit(Limit::Time(Duration::from_secs(7)))),
-        (Limits::default().with_call_time(Duration::from_secs(5)), End::Done(ropeway::provider::StopReason::EndTurn)),
+        (TurnLimits::default(), TurnEnd::Cancelled),
+        (
+            TurnLimits::default().with_time(Duration::from_secs(7)),
+            TurnEnd::Limit(TurnLimit::Time(Duration::from_secs(7))),
+        ),
+        (
+            TurnLimits::default().with_call_time(Duration::from_secs(5)),
+            TurnEnd::Done(ropeway::provider::StopReason::EndTurn),
+        ),
     ] {
         let (tool, begun, pressed) = elsewhere();
-        let agent = agent(Dialect::Chat, [calls(1, "elsewhere"), Saying::text("fine")]).tool(tool).limits(limits);
+        let agent =
+            agent(Dialect::Chat, [calls(1, "elsewhere"), ScriptedReply::text("fine")]).tool(tool).limits(limits);
         let agent = agent.build().expect("an agent");
         let turn = agent.send("go");
         begun.notified().await;
-        if end == End::Cancelled {
+        if end == TurnEnd::Cancelled {
             turn.cancel();
         }
         assert_eq!(done(turn).await.end, end);
@@ -112,7 +121,8 @@ async fn a_call_that_went_well_leaves_its_switch_alone() {
         *keeps.lock().expect("no poison") = Some(cx);
         std::future::ready(Ok("fine"))
     });
-    let agent = agent(Dialect::Chat, [calls(1, "fine"), Saying::text("done")]).tool(tool).build().expect("an agent");
+    let agent =
+        agent(Dialect::Chat, [calls(1, "fine"), ScriptedReply::text("done")]).tool(tool).build().expect("an agent");
     let turn = agent.send("go");
     let control = turn.control();
     done(turn).await;
@@ -127,8 +137,8 @@ async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
         let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let asked = tool("asked", |_, _| std::future::ready(Ok("never")));
         let sayings = calls(2, "swamp").and_call("a", "asked", json!({})).and_call("b", "asked", json!({}));
-        let limits = Limits::default().with_time(Duration::from_secs(7));
-        let agent = agent(dialect, [sayings, Saying::text("fine")])
+        let limits = TurnLimits::default().with_time(Duration::from_secs(7));
+        let agent = agent(dialect, [sayings, ScriptedReply::text("fine")])
             .tool(swamp)
             .tool(asked)
             .policy(Policy::new().ask("asked"))
@@ -160,7 +170,8 @@ async fn progress_that_nobody_reads_fills_no_memory_and_the_rest_is_there() {
         }
         Ok("done".to_owned())
     });
-    let agent = agent(Dialect::Chat, [calls(2, "flood"), Saying::text("fine")]).tool(flood).build().expect("an agent");
+    let agent =
+        agent(Dialect::Chat, [calls(2, "flood"), ScriptedReply::text("fine")]).tool(flood).build().expect("an agent");
     let mut turn = agent.send("q");
     // Nobody looks until all has been said: that would be 400 MB of messages.
     while agent.history().messages.last().is_none_or(|last| !format!("{last:?}").contains("fine")) {
@@ -195,15 +206,15 @@ fn letters() -> LocalTool {
 }
 
 /// A call for each letter.
-fn writing(letters: &[&str]) -> Saying {
+fn writing(letters: &[&str]) -> ScriptedReply {
     letters
         .iter()
-        .fold(Saying::nothing(), |saying, letter| saying.and_call(*letter, "letters", json!({"letter": letter})))
+        .fold(ScriptedReply::nothing(), |saying, letter| saying.and_call(*letter, "letters", json!({"letter": letter})))
 }
 
 /// A spill whose files can be looked at.
-fn named() -> Spill {
-    Spill::new().below(std::env::temp_dir())
+fn named() -> OutputStore {
+    OutputStore::new().below(std::env::temp_dir())
 }
 
 /// The names of all files that are kept.
@@ -222,7 +233,7 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
     // Four have 50,000 bytes each, five share 200,000.
     for (count, shown) in [(4, 50_000), (5, 40_000)] {
         let written = &letters_of[..count];
-        let agent = agent(Dialect::Chat, [writing(written), Saying::text("done")]).tool(letters());
+        let agent = agent(Dialect::Chat, [writing(written), ScriptedReply::text("done")]).tool(letters());
         let agent = agent.spill(named()).build().expect("an agent");
         done(agent.send("q")).await;
         let files = kept(&agent);
@@ -243,8 +254,8 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
 
 #[tokio::test]
 async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
-    let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), Saying::text("done")]);
-    let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
+    let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), ScriptedReply::text("done")]);
+    let request = GenerateRequest::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
     let generated = generate(&provider, request, |_| async { Ok(Some(ToolOutput::text("x".repeat(60_000)))) }).await;
     let told = format!("{}\n[20,000 of 60,000 bytes are left out]", "x".repeat(40_000));
     let expected = ["a", "b", "c", "d", "e"].map(|call| ok(call, &told));
@@ -254,10 +265,10 @@ async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
 #[tokio::test]
 async fn pages_that_are_too_much_together_are_shorter_pages() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(300_000))));
-    let page = |saying: Saying, at: usize| {
+    let page = |saying: ScriptedReply, at: usize| {
         saying.and_call(format!("p{at}"), "read_more", json!({"output": "o1", "from": at * 50_000}))
     };
-    let sayings = [calls(1, "long"), (0..5).fold(Saying::nothing(), page), Saying::text("done")];
+    let sayings = [calls(1, "long"), (0..5).fold(ScriptedReply::nothing(), page), ScriptedReply::text("done")];
     let agent = agent(Dialect::Chat, sayings).tool(long).spill(named()).build().expect("an agent");
     done(agent.send("q")).await;
     let line = |start: usize| {
@@ -276,7 +287,7 @@ async fn pages_that_are_too_much_together_are_shorter_pages() {
 #[tokio::test]
 async fn an_output_of_too_many_parts_is_kept_once() {
     let parts = tool("parts", |_, _| std::future::ready(Ok(vec![ContentPart::text("x"); 1500])));
-    let agent = agent(Dialect::Chat, [calls(1, "parts"), Saying::text("done")]).tool(parts).spill(named());
+    let agent = agent(Dialect::Chat, [calls(1, "parts"), ScriptedReply::text("done")]).tool(parts).spill(named());
     let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
     let line = "[999 of 2,999 bytes are left out; call `read_more` with output \"o1\" and from 2000 for the rest]";
@@ -294,8 +305,9 @@ async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
         let calls = many.iter().enumerate().fold(calls(1, "swamp"), |saying, (at, letter)| {
             saying.and_call(format!("l{at}"), "letters", json!({"letter": letter}))
         });
-        let limits = Limits::default().with_time(Duration::from_secs(600)).with_call_time(Duration::from_secs(6000));
-        let agent = agent(Dialect::Chat, [calls, Saying::text("done")]).tool(letters).tool(swamp).limits(limits);
+        let limits =
+            TurnLimits::default().with_time(Duration::from_secs(600)).with_call_time(Duration::from_secs(6000));
+        let agent = agent(Dialect::Chat, [calls, ScriptedReply::text("done")]).tool(letters).tool(swamp).limits(limits);
         let agent = agent.spill(named()).build().expect("an agent");
         let mut turn = agent.send("q");
         let mut finished = 0;
@@ -309,7 +321,7 @@ async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
             turn.cancel();
         }
         let end = done(turn).await.end;
-        assert_eq!(end == End::Cancelled, is_cancelled, "{end:?}");
+        assert_eq!(end == TurnEnd::Cancelled, is_cancelled, "{end:?}");
         let told = results(&agent.history());
         let shown = 200_000 / 39;
         let lengths: Vec<usize> = told[1..].iter().map(|(_, told, _)| told.matches('x').count()).collect();

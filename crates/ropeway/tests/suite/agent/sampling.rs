@@ -1,14 +1,14 @@
 //! Servers that ask a model of the host, and prompts that a conversation begins with.
 
-use ropeway::agent::{AgentServer, Sampling};
+use ropeway::agent::{AgentServer, SamplingHandler};
 use ropeway::bridge::Bridge;
 use ropeway::config::Config;
 use ropeway::event::Events;
 use ropeway::mcp::{Handlers, SamplingRequest};
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::provider::{ChatRequest, Provider, Settings, encode};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings, encode};
 use ropeway::registry::{Registry, ToolSource};
-use ropeway::testing::{Fault, ModelAnswer, ModelServer, On, Script, Scripted};
+use ropeway::testing::{Fault, FaultTrigger, ModelAnswer, ModelServer, Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext};
 use serde_json::{Value, json};
 
@@ -23,7 +23,8 @@ async fn model() -> (ModelServer, Provider) {
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
     let answer = ModelAnswer::events(format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"));
     let server = ModelServer::start([answer]).await.expect("a free port");
-    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("sk-0123456789");
+    let settings =
+        ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("sk-0123456789");
     let provider = Provider::new(settings).expect("a provider");
     (server, provider)
 }
@@ -48,8 +49,9 @@ fn a_server_of_an_agent_asks_the_model_in_both_eras_and_gets_what_the_protocol_s
         let specification = Specification::of("2025-11-25");
         for script in [Script::legacy(), Script::modern()] {
             let (model, provider) = model().await;
-            let handlers = Handlers::new().on_sampling(Sampling::new(provider, "m").with_max_tokens(64).handler());
-            let server = AgentServer::from(hasty(Scripted::new(script).in_process()));
+            let handlers =
+                Handlers::new().on_sampling(SamplingHandler::new(provider, "m").with_max_tokens(64).handler());
+            let server = AgentServer::from(hasty(ScriptedServer::new(script).in_process()));
             let source = server.into_source(handlers, Events::default());
             source.ready().await;
             let result = sampled(&source.registry()).await;
@@ -68,12 +70,12 @@ fn a_bridge_lends_its_servers_the_same_model_and_a_person_is_told_who_asks() {
     scene(|_| async {
         let (model, provider) = model().await;
         let (sender, mut questions) = tokio::sync::mpsc::unbounded_channel::<SamplingRequest>();
-        let sampling = Sampling::new(provider, "m").with_approval(move |request| {
+        let sampling = SamplingHandler::new(provider, "m").with_approval(move |request| {
             let is_first = request.params["messages"][0]["content"]["text"] == "Say hi.";
             sender.send(request).expect("a listener");
             async move { is_first }
         });
-        let config = Config::new([hasty(Scripted::new(Script::legacy()).in_process())]);
+        let config = Config::new([hasty(ScriptedServer::new(Script::legacy()).in_process())]);
         let handlers = Handlers::new().on_sampling(sampling.handler());
         let bridge = Bridge::builder(config).handlers(handlers).build().expect("a bridge");
         bridge.start().await.expect("a start");
@@ -101,8 +103,9 @@ fn a_prompt_is_the_beginning_of_a_conversation_in_every_dialect_whoever_has_the_
             {"role": "user", "content": {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}},
             {"role": "assistant", "content": text("I see")},
         ]);
-        let script = Script::default().fault(On::method("prompts/get"), Fault::set("/result/messages", messages));
-        let mcp = connect(hasty(Scripted::new(script).in_process())).await;
+        let script =
+            Script::default().fault(FaultTrigger::method("prompts/get"), Fault::set("/result/messages", messages));
+        let mcp = connect(hasty(ScriptedServer::new(script).in_process())).await;
         let prompt = mcp.list_prompts().await.expect("prompts").remove(0);
         let filled = prompt.arguments.iter().map(|argument| (argument.name.clone(), json!("x")));
         let filled: Arguments = filled.collect();
@@ -112,7 +115,7 @@ fn a_prompt_is_the_beginning_of_a_conversation_in_every_dialect_whoever_has_the_
         assert_eq!(roles, [false, true, false]);
         let conversation = Conversation { system: None, messages };
         for dialect in Dialect::ALL {
-            let encoded = encode(&Settings::new(dialect), &ChatRequest::new("m", &conversation));
+            let encoded = encode(&ProviderSettings::new(dialect), &ChatRequest::new("m", &conversation));
             assert!(encoded.is_ok(), "{dialect}: {:?}", encoded.err());
         }
         mcp.close().await;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ropeway::agent::{AgentServer, ServerSource};
 use ropeway::config::ServerConfig;
 use ropeway::event::{Event, Events};
-use ropeway::mcp::{Handlers, State};
-use ropeway::registry::{ContextItem, ContextSource, Outcome, ToolSource, naming};
-use ropeway::testing::{Fault, On, Script, Scripted};
+use ropeway::mcp::{ConnectionState, Handlers};
+use ropeway::registry::{ContextItem, ContextSource, ServerState, ToolSource, naming};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn names(source: &ServerSource) -> Vec<String> {
     source.registry().definitions().map(|definition| definition.name.clone()).collect()
 }
 
-fn outcome(source: &ServerSource) -> Outcome {
+fn outcome(source: &ServerSource) -> ServerState {
     let mut verdicts = source.verdicts();
     assert_eq!(verdicts.len(), 1);
     assert_eq!(verdicts[0].server.as_str(), "peer");
@@ -51,14 +51,14 @@ async fn at_once(future: impl Future<Output = ()>) {
 #[test]
 fn nothing_is_connected_before_the_first_turn() {
     scene(|_| async {
-        let scripted = Scripted::new(with_tools(&["one", "two"]));
+        let scripted = ScriptedServer::new(with_tools(&["one", "two"]));
         let source = source(hasty(scripted.in_process()));
-        assert_eq!((outcome(&source), names(&source)), (Outcome::NotStarted, Vec::new()));
+        assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
         assert!(source.registry().same_as(&source.registry()), "nothing is always the same nothing");
         assert_eq!(scripted.connections(), 0);
         source.ready().await;
         assert_eq!(names(&source), ["mcp_peer_one", "mcp_peer_two"]);
-        assert_eq!(outcome(&source), Outcome::Ready { tools: 2 });
+        assert_eq!(outcome(&source), ServerState::Ready { tools: 2 });
     });
 }
 
@@ -66,7 +66,7 @@ fn nothing_is_connected_before_the_first_turn() {
 fn a_prefix_stands_before_the_names_which_are_legal_as_everywhere() {
     scene(|_| async {
         let long = "a tool.with/a name that is longer than any model would take it, by far and more";
-        let scripted = Scripted::new(with_tools(&["read", long]));
+        let scripted = ScriptedServer::new(with_tools(&["read", long]));
         let server = |prefix| AgentServer::from(hasty(scripted.in_process())).with_prefix(prefix);
         let peer = Alias::from("peer");
         for (given, meant) in [("fs", "fs_"), ("", "")] {
@@ -82,7 +82,7 @@ fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
     scene(|_| async {
         // One list that the server wants to be asked for again at once, and one that it does not.
         for script in [Script::legacy(), Script::modern()] {
-            let scripted = Scripted::new(script);
+            let scripted = ScriptedServer::new(script);
             let source = source(hasty(scripted.in_process()));
             source.ready().await;
             let (registry, asked) = (source.registry(), scripted.received_of("tools/list").len());
@@ -100,7 +100,7 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
     scene(|_| async {
         for script in [Script::legacy(), Script::modern()] {
             let is_modern = script == Script::modern();
-            let scripted = Scripted::new(script);
+            let scripted = ScriptedServer::new(script);
             let events = Events::default();
             let mut told = events.listen();
             let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
@@ -116,7 +116,7 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
             source.ready().await;
             let after = source.registry();
             assert!(before.get("mcp_peer_late").is_none() && after.get("mcp_peer_late").is_some());
-            assert_eq!(outcome(&source), Outcome::Ready { tools: before.len() + 1 });
+            assert_eq!(outcome(&source), ServerState::Ready { tools: before.len() + 1 });
             source.ready().await;
             assert!(source.registry().same_as(&after));
         }
@@ -126,7 +126,7 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
 #[test]
 fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
     scene(|_| async {
-        let scripted = Scripted::new(with_tools(&["one"]).fault(On::connect(), Fault::exit()));
+        let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::connect(), Fault::exit()));
         let events = Events::default();
         let mut told = events.listen();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
@@ -134,12 +134,19 @@ fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
         assert_eq!(names(&source), [""; 0]);
         for _ in 0..3 {
             at_once(source.ready()).await;
-            assert!(matches!(outcome(&source), Outcome::Down { .. } | Outcome::Connecting), "{:?}", outcome(&source));
+            assert!(
+                matches!(outcome(&source), ServerState::Down { .. } | ServerState::Connecting),
+                "{:?}",
+                outcome(&source)
+            );
         }
         scripted.set(|script| script.faults.clear());
         event(&mut told, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
         source.ready().await;
-        assert_eq!((outcome(&source), names(&source)), (Outcome::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()]));
+        assert_eq!(
+            (outcome(&source), names(&source)),
+            (ServerState::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()])
+        );
     });
 }
 
@@ -150,7 +157,7 @@ fn a_program_that_is_not_there_is_a_verdict_with_its_reason() {
         config.reconnect.enabled = false;
         let source = source(config);
         source.ready().await;
-        let Outcome::Down { cause } = outcome(&source) else { panic!("{:?}", outcome(&source)) };
+        let ServerState::Down { cause } = outcome(&source) else { panic!("{:?}", outcome(&source)) };
         assert!(cause.contains("/no/such/program"), "{cause}");
         at_once(source.ready()).await;
     });
@@ -159,26 +166,27 @@ fn a_program_that_is_not_there_is_a_verdict_with_its_reason() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_say_its_tools_is_not_asked_at_every_turn() {
     let error = Fault::Error(json!({"code": -32603, "message": "not today"}));
-    let scripted = Scripted::new(with_tools(&["one"]).fault(On::method("tools/list"), error));
+    let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::method("tools/list"), error));
     let source = source(ServerConfig::new("peer", scripted.in_process()));
     source.ready().await;
     let cause = "server `peer` answered error -32603: not today".to_owned();
-    assert_eq!((outcome(&source), names(&source)), (Outcome::Down { cause }, Vec::new()));
+    assert_eq!((outcome(&source), names(&source)), (ServerState::Down { cause }, Vec::new()));
     scripted.set(|script| script.faults.clear());
     at_once(source.ready()).await;
     assert_eq!(names(&source), [""; 0]);
     tokio::time::advance(Duration::from_secs(31)).await;
     source.ready().await;
-    assert_eq!((outcome(&source), names(&source)), (Outcome::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()]));
+    assert_eq!((outcome(&source), names(&source)), (ServerState::Ready { tools: 1 }, vec!["mcp_peer_one".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_once() {
-    let scripted = Scripted::new(Script { eras: ropeway::testing::Eras::Legacy, ..with_tools(&["one"]) });
+    let scripted =
+        ScriptedServer::new(Script { eras: ropeway::testing::SupportedEras::Legacy, ..with_tools(&["one"]) });
     let source = source(ServerConfig::new("peer", scripted.in_process()));
     source.ready().await;
     let before = source.registry();
-    scripted.set(|script| *script = script.clone().fault(On::method("tools/list"), Fault::Hang));
+    scripted.set(|script| *script = script.clone().fault(FaultTrigger::method("tools/list"), Fault::Hang));
     scripted.changed("tools");
     // The connection has asked for it by itself, and so has heard of the change.
     scripted.heard("tools/list", 2).await;
@@ -187,13 +195,13 @@ async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_onc
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
     at_once(source.ready()).await;
     assert!(source.registry().same_as(&before));
-    assert_eq!(outcome(&source), Outcome::Ready { tools: 1 });
+    assert_eq!(outcome(&source), ServerState::Ready { tools: 1 });
 }
 
 #[test]
 fn a_connection_of_the_host_outlives_the_agent() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mcp = connect(hasty(scripted.in_process())).await;
         let source = source(mcp.clone());
         source.ready().await;
@@ -208,13 +216,13 @@ fn a_connection_of_the_host_outlives_the_agent() {
 #[test]
 fn a_connection_that_the_host_closes_stays_closed() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mcp = connect(hasty(scripted.in_process())).await;
         let source = source(mcp.clone());
         source.ready().await;
         mcp.close().await;
         at_once(source.ready()).await;
-        assert_eq!((outcome(&source), names(&source)), (Outcome::NotStarted, Vec::new()));
+        assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
         assert_eq!(scripted.connections(), 1);
     });
 }
@@ -222,7 +230,7 @@ fn a_connection_that_the_host_closes_stays_closed() {
 #[test]
 fn a_connection_of_the_agent_ends_with_it() {
     scene(|_| async {
-        let scripted = Scripted::new(with_tools(&["one"]));
+        let scripted = ScriptedServer::new(with_tools(&["one"]));
         let events = Events::default();
         let mut told = events.listen();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
@@ -239,7 +247,7 @@ fn a_connection_of_the_agent_ends_with_it() {
 #[test]
 fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
     scene(|_| async {
-        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let mut config = hasty(scripted.in_process());
         (config.reconnect.first, config.reconnect.longest) = (SOON, SOON);
         let mcp = connect(config).await;
@@ -247,15 +255,17 @@ fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
         source.ready().await;
         let (registry, context) = (source.registry(), source.context().await);
         assert_eq!(context, [ContextItem::instructions("peer", "Be kind.")]);
-        let dies = |script: Script| script.fault(On::tool("echo"), Fault::exit()).fault(On::connect(), Fault::exit());
+        let dies = |script: Script| {
+            script.fault(FaultTrigger::tool("echo"), Fault::exit()).fault(FaultTrigger::connect(), Fault::exit())
+        };
         scripted.set(|script| *script = dies(script.clone()));
         let cx = CallContext::default().with_timeout(ms(500));
         let lost = mcp.call_tool("echo", arguments(json!({"message": "x"})), &cx).await;
         assert!(lost.is_err(), "{lost:?}");
         // The first try after a loss is made at once, the next one not for long.
         let is_far = |at: &std::time::Instant| *at > std::time::Instant::now() + ms(1000);
-        state(&mcp, |state| matches!(state, State::Down { retry_at: Some(at), .. } if is_far(at))).await;
-        assert!(matches!(outcome(&source), Outcome::Down { .. }), "{:?}", outcome(&source));
+        state(&mcp, |state| matches!(state, ConnectionState::Down { retry_at: Some(at), .. } if is_far(at))).await;
+        assert!(matches!(outcome(&source), ServerState::Down { .. }), "{:?}", outcome(&source));
         at_once(source.ready()).await;
         assert!(source.registry().same_as(&registry));
         assert_eq!(source.context().await, context);
@@ -266,7 +276,7 @@ fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
 #[test]
 fn instructions_are_told_where_the_host_wants_them() {
     scene(|_| async {
-        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let silent = source(hasty(scripted.in_process()));
         silent.ready().await;
         assert_eq!(silent.context().await, []);

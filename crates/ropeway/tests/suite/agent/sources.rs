@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::agent::{Agent, Limits, Sampling, Step, Turn};
-use ropeway::config::Collisions;
+use ropeway::agent::{Agent, SamplingHandler, Step, Turn, TurnLimits};
+use ropeway::config::CollisionPolicy;
 use ropeway::content::ContentPart;
 use ropeway::event::{Event, Events};
 use ropeway::mcp::ElicitationAnswer;
 use ropeway::message::Dialect;
 use ropeway::registry::{ContextItem, ContextSource, Registry, ToolSource};
-use ropeway::testing::{Saying, Script, Scripted, model};
+use ropeway::testing::{Script, ScriptedReply, ScriptedServer, model};
 use ropeway::tool::{Arguments, BoxFuture, TraceParent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ fn registry(words: &str, names: &[&str]) -> Registry {
         let tool = tool(name, move |_, _| std::future::ready(Ok(words.clone())));
         ropeway::checked::CheckedTool::new(Arc::new(tool))
     });
-    Registry::assemble([tools.collect()], Collisions::LastWins).0
+    Registry::assemble([tools.collect()], CollisionPolicy::LastWins).0
 }
 
 /// A source of context that says how often it was asked.
@@ -86,9 +86,10 @@ async fn warnings(mut turn: Turn) -> Vec<String> {
 
 /// A model over HTTP, so that it can be seen what it was asked.
 async fn listening(answers: usize) -> (ropeway::testing::ModelServer, ropeway::provider::Provider) {
-    let answers = (0..answers).map(|_| Saying::text("fine").answer(Dialect::Chat));
+    let answers = (0..answers).map(|_| ScriptedReply::text("fine").answer(Dialect::Chat));
     let server = ropeway::testing::ModelServer::start(answers).await.expect("a free port");
-    let settings = ropeway::provider::Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url()));
+    let settings =
+        ropeway::provider::ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url()));
     let provider = ropeway::provider::Provider::new(settings.with_key("a-key")).expect("a provider");
     (server, provider)
 }
@@ -108,7 +109,7 @@ async fn a_source_of_context_that_is_late_keeps_what_it_said_and_nobody_else_wai
     let (server, provider) = listening(2).await;
     let slow = Page { silent_from: 2, ..Page::new("Tuesday") };
     let agent = Agent::builder().provider(provider).model("m").context(Page::new("Monday")).context(slow);
-    let agent = agent.limits(Limits::default().with_connect_time(Duration::ZERO)).build().expect("an agent");
+    let agent = agent.limits(TurnLimits::default().with_connect_time(Duration::ZERO)).build().expect("an agent");
     assert_eq!(warnings(agent.send("q")).await, [""; 0]);
     let late = "1 of the sources of context are late, and what they said last is taken";
     assert_eq!(warnings(agent.send("q")).await, [late]);
@@ -130,8 +131,9 @@ async fn a_source_of_context_that_panics_keeps_what_it_said_and_is_told() {
 #[tokio::test(start_paused = true)]
 async fn the_time_to_connect_is_waited_for_once() {
     let slow = Page { silent_from: 1, ..Page::new("Monday") };
-    let agent = agent(Dialect::Chat, [Saying::text("fine")]).source(Never).context(slow);
-    let agent = agent.limits(Limits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
+    let agent = agent(Dialect::Chat, [ScriptedReply::text("fine")]).source(Never).context(slow);
+    let agent =
+        agent.limits(TurnLimits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
     let begun = Instant::now();
     let told = [
         "1 of the sources of tools are not ready after 60 s; the turn goes on without",
@@ -143,7 +145,7 @@ async fn the_time_to_connect_is_waited_for_once() {
 
 #[tokio::test]
 async fn names_that_collide_are_told_in_a_turn_whoever_looked_at_the_tools_before() {
-    let agent = agent(Dialect::Chat, [Saying::text("one"), Saying::text("two")]);
+    let agent = agent(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two")]);
     let agent = agent.source(registry("first", &["same"])).source(registry("second", &["same"])).build();
     let agent = agent.expect("an agent");
     assert_eq!(agent.all_tools().len(), 1);
@@ -154,8 +156,8 @@ async fn names_that_collide_are_told_in_a_turn_whoever_looked_at_the_tools_befor
 
 #[tokio::test]
 async fn a_source_that_is_added_is_there_at_the_next_turn() {
-    let call = |id: &str| Saying::call(id, "late", json!({}));
-    let agent = agent(Dialect::Gemini, [call("a"), Saying::text("no"), call("b"), Saying::text("yes")]);
+    let call = |id: &str| ScriptedReply::call(id, "late", json!({}));
+    let agent = agent(Dialect::Gemini, [call("a"), ScriptedReply::text("no"), call("b"), ScriptedReply::text("yes")]);
     let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
     agent.add_source(registry("here", &["late"]));
@@ -194,17 +196,18 @@ async fn a_bridge_that_is_added_brings_its_tools_and_its_context() {
 fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
     scene(|_| async {
         let servers = ["one", "two", "three"].map(|alias| {
-            let scripted = Scripted::new(Script::default());
+            let scripted = ScriptedServer::new(Script::default());
             let mut config = hasty(scripted.in_process());
             config.alias = alias.into();
             (scripted, config)
         });
-        let calls = ["one", "two", "three"].iter().fold(Saying::nothing(), |saying, alias| {
+        let calls = ["one", "two", "three"].iter().fold(ScriptedReply::nothing(), |saying, alias| {
             saying.and_call(*alias, format!("mcp_{alias}_echo"), json!({"message": alias}))
         });
         let events = Events::default();
         let mut gathered = events.listen();
-        let agent = agent(Dialect::Chat, [calls, Saying::text("fine")]).events(events).build().expect("an agent");
+        let agent =
+            agent(Dialect::Chat, [calls, ScriptedReply::text("fine")]).events(events).build().expect("an agent");
         let mut own = agent.events();
         let [first, rest @ ..] = servers.clone().map(|(_, config)| config);
         agent.add_mcp(first);
@@ -228,13 +231,13 @@ async fn answered(agent: Agent) -> Value {
 #[test]
 fn servers_ask_the_model_that_the_host_lets_them_ask() {
     scene(|_| async {
-        let sample = || Saying::call("a", "mcp_peer_sample", json!({"prompt": "Say hi."}));
-        let server = || hasty(Scripted::new(Script::default()).in_process());
-        let own = [sample(), Saying::text("I am the own model."), Saying::text("fine")];
+        let sample = || ScriptedReply::call("a", "mcp_peer_sample", json!({"prompt": "Say hi."}));
+        let server = || hasty(ScriptedServer::new(Script::default()).in_process());
+        let own = [sample(), ScriptedReply::text("I am the own model."), ScriptedReply::text("fine")];
         let own = agent(Dialect::Chat, own).mcp(server()).allow_sampling().build().expect("an agent");
         assert_eq!(answered(own).await["content"]["text"], "I am the own model.");
-        let other = Sampling::new(model(Dialect::Chat, [Saying::text("I am another one.")]), "other");
-        let asking = agent(Dialect::Chat, [sample(), Saying::text("fine")]).mcp(server()).sampling(other);
+        let other = SamplingHandler::new(model(Dialect::Chat, [ScriptedReply::text("I am another one.")]), "other");
+        let asking = agent(Dialect::Chat, [sample(), ScriptedReply::text("fine")]).mcp(server()).sampling(other);
         assert_eq!(answered(asking.build().expect("an agent")).await["content"]["text"], "I am another one.");
     });
 }
@@ -242,9 +245,10 @@ fn servers_ask_the_model_that_the_host_lets_them_ask() {
 #[test]
 fn servers_ask_the_user_through_the_agent() {
     scene(|_| async {
-        let sayings = [Saying::call("a", "mcp_peer_elicit", json!({"message": "Who?"})), Saying::text("fine")];
+        let sayings =
+            [ScriptedReply::call("a", "mcp_peer_elicit", json!({"message": "Who?"})), ScriptedReply::text("fine")];
         let agent = agent(Dialect::Chat, sayings)
-            .mcp(hasty(Scripted::new(Script::default()).in_process()))
+            .mcp(hasty(ScriptedServer::new(Script::default()).in_process()))
             .on_elicitation(|asked| async move {
                 let name = format!("whoever answers {}", asked.message);
                 Ok(ElicitationAnswer::Accept(Arguments::from_iter([("name".to_owned(), json!(name))])))
@@ -259,8 +263,8 @@ fn servers_ask_the_user_through_the_agent() {
 #[test]
 fn calls_are_a_part_of_the_trace_that_the_host_names() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
-        let sayings = [Saying::call("a", "mcp_peer_echo", json!({"message": "x"})), Saying::text("fine")];
+        let scripted = ScriptedServer::new(Script::default());
+        let sayings = [ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "x"})), ScriptedReply::text("fine")];
         let parent: TraceParent =
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
         let agent = agent(Dialect::Chat, sayings).mcp(hasty(scripted.in_process())).traceparent(parent);

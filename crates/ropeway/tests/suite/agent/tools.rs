@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use ropeway::agent::{Agent, End, Limits, Step};
+use ropeway::agent::{Agent, Step, TurnEnd, TurnLimits};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
 use ropeway::registry::{Registry, ToolSource};
-use ropeway::testing::{Saying, Script, Scripted};
+use ropeway::testing::{Script, ScriptedReply, ScriptedServer};
 use ropeway::tool::{Arguments, BoxError, LocalTool, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -18,12 +18,12 @@ use super::kit::{agent, done, echo, echoing, failed, ok, results, sendable, tool
 use crate::hasty::{SOON, hasty};
 
 /// The model calls `tool` once and then says `fine`; what it was told of the call.
-async fn told_of(dialect: Dialect, tool: impl Tool, limits: Limits) -> (String, String, bool) {
+async fn told_of(dialect: Dialect, tool: impl Tool, limits: TurnLimits) -> (String, String, bool) {
     let name = tool.definition().name.clone();
-    let sayings = [Saying::text("I try.").and_call("a", name, json!({})), Saying::text("fine")];
+    let sayings = [ScriptedReply::text("I try.").and_call("a", name, json!({})), ScriptedReply::text("fine")];
     let agent = agent(dialect, sayings).tool(tool).limits(limits).build().expect("an agent");
     let outcome = done(agent.send("go")).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", End::Done(StopReason::EndTurn)), "{dialect}");
+    assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
     assert_eq!(outcome.steps, 2, "{dialect}");
     let history = agent.history();
     sendable(&history);
@@ -36,7 +36,7 @@ async fn a_tool_that_panics_is_told_to_the_model() {
     for dialect in Dialect::ALL {
         let tool = tool("bomb", |_, _| async { if true { panic!("no way") } else { Ok("") } });
         let words = "Error: tool `bomb` failed: it panicked: no way. Try another way, or tell the user.";
-        assert_eq!(told_of(dialect, tool, Limits::default()).await, failed("a", words), "{dialect}");
+        assert_eq!(told_of(dialect, tool, TurnLimits::default()).await, failed("a", words), "{dialect}");
     }
 }
 
@@ -44,7 +44,7 @@ async fn a_tool_that_panics_is_told_to_the_model() {
 async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
     for dialect in Dialect::ALL {
         let tool = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
-        let limits = Limits::default().with_call_time(Duration::from_secs(5));
+        let limits = TurnLimits::default().with_call_time(Duration::from_secs(5));
         let words = "Error: tool `swamp` failed: it gave no answer within 5 s. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
     }
@@ -66,7 +66,7 @@ fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
     let (stone, _hold, _) = stone();
-    let limits = Limits::default().with_call_time(Duration::from_millis(10));
+    let limits = TurnLimits::default().with_call_time(Duration::from_millis(10));
     let words = "Error: tool `stone` failed: it gave no answer within 10 ms. Try another way, or tell the user.";
     let told = tokio::time::timeout(SOON, told_of(Dialect::Chat, stone, limits)).await.expect("an end in time");
     assert_eq!(told, failed("a", words));
@@ -76,13 +76,13 @@ async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
 async fn a_turn_whose_tool_holds_its_thread_is_cancelled_at_once() {
     for dialect in Dialect::ALL {
         let (stone, _hold, begun) = stone();
-        let sayings = [Saying::call("a", "stone", json!({})), Saying::text("fine")];
+        let sayings = [ScriptedReply::call("a", "stone", json!({})), ScriptedReply::text("fine")];
         let agent = agent(dialect, sayings).tool(stone).build().expect("an agent");
         let turn = agent.send("go");
         begun.notified().await;
         turn.cancel();
         let cancelled = tokio::time::timeout(SOON, done(turn)).await.expect("an end in time");
-        assert_eq!(cancelled.end, End::Cancelled, "{dialect}");
+        assert_eq!(cancelled.end, TurnEnd::Cancelled, "{dialect}");
         assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
     }
@@ -92,7 +92,7 @@ async fn a_turn_whose_tool_holds_its_thread_is_cancelled_at_once() {
 async fn fifty_megabytes_do_not_reach_the_model() {
     for dialect in Dialect::ALL {
         let tool = tool("flood", |_, _| async { Ok("all work and no play ".repeat(50 * (1 << 20) / 21)) });
-        let (call, text, is_error) = told_of(dialect, tool, Limits::default()).await;
+        let (call, text, is_error) = told_of(dialect, tool, TurnLimits::default()).await;
         assert_eq!((call.as_str(), is_error), ("a", false), "{dialect}");
         assert!(text.starts_with("all work and no play "), "{dialect}");
         assert!(text.len() < 1 << 20, "{dialect}: {} bytes", text.len());
@@ -105,7 +105,7 @@ async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let definition = ToolDefinition::new("count").with_output_schema(schema);
         let tool = LocalTool::new(definition, |_, _| async { Ok::<_, BoxError>(json!({"n": "many"})) });
-        let sayings = [Saying::call("a", "count", json!({})), Saying::text("fine")];
+        let sayings = [ScriptedReply::call("a", "count", json!({})), ScriptedReply::text("fine")];
         let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
         let mut turn = agent.send("go");
         let mut warned = Vec::new();
@@ -125,7 +125,7 @@ async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
 async fn a_tool_that_answers_nothing_at_all_has_a_result() {
     for dialect in Dialect::ALL {
         let tool = tool("mute", |_, _| async { Ok(ToolOutput::default()) });
-        assert_eq!(told_of(dialect, tool, Limits::default()).await, ok("a", ""), "{dialect}");
+        assert_eq!(told_of(dialect, tool, TurnLimits::default()).await, ok("a", ""), "{dialect}");
     }
 }
 
@@ -133,10 +133,14 @@ async fn a_tool_that_answers_nothing_at_all_has_a_result() {
 async fn a_tool_that_answers_an_error_is_told_to_the_model() {
     for dialect in Dialect::ALL {
         let answers = tool("no", |_, _| async { Ok(ToolOutput::error("closed on Mondays")) });
-        assert_eq!(told_of(dialect, answers, Limits::default()).await, failed("a", "closed on Mondays"), "{dialect}");
+        assert_eq!(
+            told_of(dialect, answers, TurnLimits::default()).await,
+            failed("a", "closed on Mondays"),
+            "{dialect}"
+        );
         let fails = tool("no", |_, _| async { Err::<String, BoxError>("out of rope".into()) });
         let words = "Error: tool `no` failed: out of rope. Try another way, or tell the user.";
-        assert_eq!(told_of(dialect, fails, Limits::default()).await, failed("a", words), "{dialect}");
+        assert_eq!(told_of(dialect, fails, TurnLimits::default()).await, failed("a", words), "{dialect}");
     }
 }
 
@@ -165,7 +169,8 @@ async fn a_tool_that_vanishes_between_turns_is_told_to_be_gone() {
     for dialect in Dialect::ALL {
         let shelf = Shelf::default();
         shelf.put([echo()]);
-        let sayings = [echoing("a", "one"), Saying::text("good"), echoing("b", "two"), Saying::text("a pity")];
+        let sayings =
+            [echoing("a", "one"), ScriptedReply::text("good"), echoing("b", "two"), ScriptedReply::text("a pity")];
         let agent = agent(dialect, sayings).source(shelf.clone()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "good", "{dialect}");
         shelf.put([]);
@@ -186,8 +191,8 @@ async fn a_tool_that_vanishes_in_a_turn_stays_until_its_end() {
             async { Ok("gone") }
         });
         shelf.put([leave]);
-        let call = |id: &str| Saying::call(id, "leave", json!({}));
-        let agent = agent(dialect, [call("a"), call("b"), Saying::text("fine")]);
+        let call = |id: &str| ScriptedReply::call(id, "leave", json!({}));
+        let agent = agent(dialect, [call("a"), call("b"), ScriptedReply::text("fine")]);
         let agent = agent.source(shelf).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
@@ -204,17 +209,17 @@ fn with_tool(name: &str) -> Script {
 #[tokio::test]
 async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
     for dialect in Dialect::ALL {
-        let scripted = Scripted::new(with_tool("weather_now"));
+        let scripted = ScriptedServer::new(with_tool("weather_now"));
         let mut server = hasty(scripted.in_process());
         server.alias = "sky".into();
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(server))).expect("a bridge");
         bridge.start().await.expect("a start");
         let sayings = [
-            Saying::call("a", "mcp_sky_weather_now", json!({})),
-            Saying::text("so far so good"),
-            Saying::call("b", "mcp_sky_weather_now", json!({})),
-            Saying::call("c", "mcp_sky_weather_today", json!({})),
-            Saying::text("fine"),
+            ScriptedReply::call("a", "mcp_sky_weather_now", json!({})),
+            ScriptedReply::text("so far so good"),
+            ScriptedReply::call("b", "mcp_sky_weather_now", json!({})),
+            ScriptedReply::call("c", "mcp_sky_weather_today", json!({})),
+            ScriptedReply::text("fine"),
         ];
         let agent = agent(dialect, sayings).bridge(bridge.clone()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "so far so good", "{dialect}");
@@ -235,7 +240,8 @@ async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
 #[tokio::test]
 async fn a_tool_that_is_added_is_there_from_the_next_turn_on() {
     for dialect in Dialect::ALL {
-        let sayings = [echoing("a", "one"), Saying::text("a pity"), echoing("b", "two"), Saying::text("good")];
+        let sayings =
+            [echoing("a", "one"), ScriptedReply::text("a pity"), echoing("b", "two"), ScriptedReply::text("good")];
         let agent: Agent = agent(dialect, sayings).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "a pity", "{dialect}");
         agent.add_tool(echo());
@@ -253,7 +259,8 @@ async fn what_a_call_is_on_its_way_is_told_step_by_step() {
             cx.report(ropeway::tool::Progress { progress: 1.0, total: Some(2.0), message: None });
             Ok("up")
         });
-        let sayings = [Saying::text("I climb.").and_call("a", "climb", json!({"to": "top"})), Saying::text("fine")];
+        let sayings =
+            [ScriptedReply::text("I climb.").and_call("a", "climb", json!({"to": "top"})), ScriptedReply::text("fine")];
         let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
         let mut turn = agent.send("go");
         let mut steps: Vec<Value> = Vec::new();

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, Budget, Budgets, End, Generate, Input, Limit, Limits, RequestOptions, Spill, Step, generate,
-    stream,
+    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputBudgets, OutputStore, Step, TurnEnd,
+    TurnInput, TurnLimit, TurnLimits, generate, stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
 use ropeway::content::{Blob, ContentPart};
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::provider::{Provider, Settings, StopReason};
+use ropeway::provider::{Provider, ProviderSettings, StopReason};
 use ropeway::registry::{ContextItem, ContextSource};
-use ropeway::testing::{ModelServer, Saying, Script, Scripted, model};
+use ropeway::testing::{ModelServer, Script, ScriptedReply, ScriptedServer, model};
 use ropeway::tool::{Arguments, BoxFuture, CallContext, LocalTool, Tool, ToolDefinition, ToolOutput, TraceParent};
 use serde_json::{Value, json};
 
@@ -22,10 +22,10 @@ use crate::log::logged;
 use crate::scene::scene;
 
 /// A model over HTTP that says this in Chat Completions, and remembers what it was asked.
-async fn listening(sayings: impl IntoIterator<Item = Saying>) -> (ModelServer, Provider) {
+async fn listening(sayings: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, Provider) {
     let answers = sayings.into_iter().map(|saying| saying.answer(Dialect::Chat));
     let server = ModelServer::start(answers).await.expect("a free port");
-    let settings = Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
+    let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
     (server, Provider::new(settings).expect("a provider"))
 }
 
@@ -40,12 +40,12 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
     let long = tool("long", move |_, _| std::future::ready(Ok(lines.clone())));
     for dialect in Dialect::ALL {
         let sayings = [
-            Saying::call("a", "long", json!({})),
-            Saying::call("b", "read_more", json!({"output": "o1", "from": 0, "find": "line 1999"})),
-            Saying::text("done"),
+            ScriptedReply::call("a", "long", json!({})),
+            ScriptedReply::call("b", "read_more", json!({"output": "o1", "from": 0, "find": "line 1999"})),
+            ScriptedReply::text("done"),
         ];
-        let agent = agent(dialect, sayings).tool(long.clone()).budget(Budget::default().with_text_bytes(2000));
-        let agent = agent.spill(Spill::new().below(std::env::temp_dir())).build().expect("an agent");
+        let agent = agent(dialect, sayings).tool(long.clone()).budget(OutputBudget::default().with_text_bytes(2000));
+        let agent = agent.spill(OutputStore::new().below(std::env::temp_dir())).build().expect("an agent");
         assert_eq!(done(agent.send("q")).await.text, "done");
         let history = agent.history();
         let told = results(&history);
@@ -62,12 +62,12 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
 #[tokio::test]
 async fn two_agents_share_a_spill_that_the_host_looks_into() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(3000))));
-    let spill = Spill::new().below(std::env::temp_dir());
+    let spill = OutputStore::new().below(std::env::temp_dir());
     let mut agents = Vec::new();
     for number in 1..=2 {
-        let agent = agent(Dialect::Chat, [Saying::call("a", "long", json!({})), Saying::text("done")])
+        let agent = agent(Dialect::Chat, [ScriptedReply::call("a", "long", json!({})), ScriptedReply::text("done")])
             .tool(long.clone())
-            .budget(Budget::default().with_text_bytes(2000))
+            .budget(OutputBudget::default().with_text_bytes(2000))
             .spill(spill.clone())
             .build()
             .expect("an agent");
@@ -83,8 +83,9 @@ async fn two_agents_share_a_spill_that_the_host_looks_into() {
 #[tokio::test]
 async fn forty_large_outputs_at_once_do_not_fill_the_window() {
     let text = tool("text", |_, _| std::future::ready(Ok("x".repeat(30_000))));
-    let calls = (0..40).fold(Saying::nothing(), |saying, at| saying.and_call(format!("c{at}"), "text", json!({})));
-    let agent = agent(Dialect::Chat, [calls, Saying::text("done")]).tool(text).build().expect("an agent");
+    let calls =
+        (0..40).fold(ScriptedReply::nothing(), |saying, at| saying.and_call(format!("c{at}"), "text", json!({})));
+    let agent = agent(Dialect::Chat, [calls, ScriptedReply::text("done")]).tool(text).build().expect("an agent");
     done(agent.send("q")).await;
     let told: usize = results(&agent.history()).iter().map(|(_, text, _)| text.len()).sum();
     assert!((150_000..230_000).contains(&told), "{told}");
@@ -94,10 +95,10 @@ async fn forty_large_outputs_at_once_do_not_fill_the_window() {
 async fn a_picture_that_is_too_large_is_named_and_never_cut() {
     let picture = ContentPart::Image(Blob::new("image/png", &[0; 9000]));
     let paint = tool("paint", move |_, _| std::future::ready(Ok(picture.clone())));
-    let agent = agent(Dialect::Anthropic, [Saying::call("a", "paint", json!({})), Saying::text("done")])
+    let agent = agent(Dialect::Anthropic, [ScriptedReply::call("a", "paint", json!({})), ScriptedReply::text("done")])
         .tool(paint)
-        .budget(Budget::default().with_blob_bytes(1000))
-        .spill(Spill::new().below(std::env::temp_dir()))
+        .budget(OutputBudget::default().with_blob_bytes(1000))
+        .spill(OutputStore::new().below(std::env::temp_dir()))
         .build()
         .expect("an agent");
     done(agent.send("q")).await;
@@ -118,9 +119,9 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
         Arc::new(LocalTool::new(definition, answer)) as Arc<dyn Tool>
     });
     let sayings = [
-        Saying::call("a", "find_tools", json!({"query": "item77", "limit": 1})),
-        Saying::call("b", "call_tool", json!({"name": "tool_77", "arguments": {"x": 1}})),
-        Saying::text("done"),
+        ScriptedReply::call("a", "find_tools", json!({"query": "item77", "limit": 1})),
+        ScriptedReply::call("b", "call_tool", json!({"name": "tool_77", "arguments": {"x": 1}})),
+        ScriptedReply::text("done"),
     ];
     let (model, provider) = listening(sayings).await;
     let steps = Arc::new(Mutex::new(Vec::new()));
@@ -150,9 +151,9 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
 #[tokio::test]
 async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
-    let through = Saying::call("a", "call_tool", json!({"name": "long", "arguments": {}}));
-    let agent = agent(Dialect::Chat, [through, Saying::text("done")]).tool(echo()).tool(long).search_over(1);
-    let agent = agent.budget_for("long", Budget::default().with_text_bytes(1000)).build().expect("an agent");
+    let through = ScriptedReply::call("a", "call_tool", json!({"name": "long", "arguments": {}}));
+    let agent = agent(Dialect::Chat, [through, ScriptedReply::text("done")]).tool(echo()).tool(long).search_over(1);
+    let agent = agent.budget_for("long", OutputBudget::default().with_text_bytes(1000)).build().expect("an agent");
     done(agent.send("q")).await;
     let told = results(&agent.history()).remove(0).1;
     assert!(told.starts_with(&"x".repeat(1000)) && told.contains("[4,000 of 5,000 bytes are left out;"), "{told}");
@@ -162,9 +163,9 @@ async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
 async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
     let theirs = tool("read_more", |_, _| std::future::ready(Ok("a novel")));
-    let both = Saying::call("a", "long", json!({})).and_call("b", "read_more", json!({}));
-    let agent = agent(Dialect::Chat, [both, Saying::text("done")]).tool(long).tool(theirs);
-    let agent = agent.budget(Budget::default().with_text_bytes(1000)).build().expect("an agent");
+    let both = ScriptedReply::call("a", "long", json!({})).and_call("b", "read_more", json!({}));
+    let agent = agent(Dialect::Chat, [both, ScriptedReply::text("done")]).tool(long).tool(theirs);
+    let agent = agent.budget(OutputBudget::default().with_text_bytes(1000)).build().expect("an agent");
     done(agent.send("q")).await;
     let told = results(&agent.history());
     assert_eq!(told[0].1, format!("{}\n[4,000 of 5,000 bytes are left out]", "x".repeat(1000)));
@@ -174,9 +175,9 @@ async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours()
 
 #[tokio::test]
 async fn a_budget_for_names_that_cannot_be_read_is_an_error_for_a_host_with_its_own_loop_too() {
-    let budgets = Budgets::new().with_tool("a[", Budget::default());
-    let request = Generate::new("m", Conversation::new().with("q")).with_budgets(budgets);
-    let failed = generate(&model(Dialect::Chat, [Saying::text("done")]), request, |_| async { Ok(None) }).await;
+    let budgets = OutputBudgets::new().with_tool("a[", OutputBudget::default());
+    let request = GenerateRequest::new("m", Conversation::new().with("q")).with_budgets(budgets);
+    let failed = generate(&model(Dialect::Chat, [ScriptedReply::text("done")]), request, |_| async { Ok(None) }).await;
     let error = failed.expect_err("it is no glob").error;
     assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");
 }
@@ -194,7 +195,7 @@ impl ContextSource for Diary {
 
 #[tokio::test]
 async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_saved() {
-    let (model, provider) = listening([Saying::text("one"), Saying::text("two")]).await;
+    let (model, provider) = listening([ScriptedReply::text("one"), ScriptedReply::text("two")]).await;
     let diary = Diary(Mutex::new(vec!["Tuesday.", "Monday."]));
     let agent =
         Agent::builder().provider(provider).model("m").system("Be brief.").context(diary).build().expect("an agent");
@@ -213,9 +214,9 @@ async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_sa
 #[test]
 fn resources_and_instructions_of_a_bridge_reach_the_model_before_the_question() {
     scene(|_| async {
-        let (model, provider) = listening([Saying::text("ok")]).await;
+        let (model, provider) = listening([ScriptedReply::text("ok")]).await;
         let script = Script { instructions: Some("Ask before you write.".to_owned()), ..Script::default() };
-        let mut entry = ServerEntry::new(hasty(Scripted::new(script).in_process()));
+        let mut entry = ServerEntry::new(hasty(ScriptedServer::new(script).in_process()));
         entry.instructions = true;
         let bridge = Bridge::new(Config::default().with_server(entry)).expect("a bridge");
         let agent = Agent::builder().provider(provider).model("m").system("Be brief.").bridge(bridge.clone());
@@ -240,7 +241,7 @@ fn an_agent_is_started_with_the_messages_of_a_prompt() {
         let (_scripted, server) = crate::hasty::in_process(Script::default()).await;
         let prompt = server.get_prompt("plain", Arguments::new(), &CallContext::default()).await.expect("a prompt");
         let messages = prompt.to_messages();
-        let (_model, provider) = listening([Saying::text("ok")]).await;
+        let (_model, provider) = listening([ScriptedReply::text("ok")]).await;
         let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
         done(agent.send(messages.clone())).await;
         assert_eq!(agent.history().messages[..messages.len()], messages);
@@ -251,8 +252,8 @@ fn an_agent_is_started_with_the_messages_of_a_prompt() {
 #[test]
 fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_with_the_agent() {
     scene(|_| async {
-        let scripted = Scripted::new(Script::default());
-        let sayings = [Saying::call("a", "fs_echo", json!({"message": "hi"})), Saying::text("done")];
+        let scripted = ScriptedServer::new(Script::default());
+        let sayings = [ScriptedReply::call("a", "fs_echo", json!({"message": "hi"})), ScriptedReply::text("done")];
         let agent = Agent::builder()
             .provider(model(Dialect::Gemini, sayings))
             .model("m")
@@ -277,19 +278,21 @@ fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_wi
 #[tokio::test]
 async fn a_host_with_its_own_loop_answers_for_its_tools() {
     for dialect in Dialect::ALL {
-        let sayings =
-            [Saying::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})), Saying::text("done")];
-        let request = Generate::new("m", Conversation::new().with("q"))
+        let sayings = [
+            ScriptedReply::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})),
+            ScriptedReply::text("done"),
+        ];
+        let request = GenerateRequest::new("m", Conversation::new().with("q"))
             .with_tools([ToolDefinition::new("known"), ToolDefinition::new("unknown")])
-            .with_limits(Limits::default().with_steps(3))
-            .with_options(RequestOptions::default());
+            .with_limits(TurnLimits::default().with_steps(3))
+            .with_options(ModelOptions::default());
         let provider = model(dialect, sayings);
         let generated = generate(&provider, request, |call| async move {
             Ok((call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments))))
         });
         let generated = generated.await.expect("an outcome");
         assert_eq!((generated.outcome.text.as_str(), generated.outcome.steps), ("done", 2));
-        assert_eq!(generated.outcome.end, End::Done(StopReason::EndTurn));
+        assert_eq!(generated.outcome.end, TurnEnd::Done(StopReason::EndTurn));
         let told = results(&generated.conversation);
         assert_eq!((told[0].2, told[1].2), (false, true), "{told:?}");
         assert!(told[1].1.contains("there is no tool `unknown`"), "{told:?}");
@@ -299,8 +302,8 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
 
 #[tokio::test]
 async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
-    let request = Generate::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("known")]);
-    let provider = model(Dialect::Responses, [Saying::call("a", "known", json!({}))]);
+    let request = GenerateRequest::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("known")]);
+    let provider = model(Dialect::Responses, [ScriptedReply::call("a", "known", json!({}))]);
     let mut generation = stream(&provider, request, |_| async { Ok(Some(ToolOutput::text("yes"))) });
     let mut finished = 0;
     while let Some(step) = generation.next().await {
@@ -315,7 +318,7 @@ async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
 #[tokio::test]
 async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
     let turn = || async {
-        let agent = agent(Dialect::Anthropic, [echoing("a", "hi"), Saying::text("done")]).tool(echo());
+        let agent = agent(Dialect::Anthropic, [echoing("a", "hi"), ScriptedReply::text("done")]).tool(echo());
         done(agent.build().expect("an agent").send("q")).await;
     };
     // A place in the code that is first come to while somebody begins to listen may not be heard of.
@@ -334,7 +337,9 @@ async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
 
 #[tokio::test]
 async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
-    let agent = agent(Dialect::Chat, [Saying::text("one"), Saying::text("two"), Saying::text("three")]).tool(echo());
+    let agent =
+        agent(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two"), ScriptedReply::text("three")])
+            .tool(echo());
     let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
     let before = agent.tools();
@@ -355,10 +360,11 @@ async fn the_calls_of_a_turn_belong_to_the_trace_that_it_was_sent_with() {
         seen.lock().expect("no panic").push(cx.traceparent());
         std::future::ready(Ok("ok"))
     });
-    let call = |id: &str| Saying::call(id, "listen", json!({}));
-    let agent = agent(Dialect::Chat, [call("a"), Saying::text("one"), call("b"), Saying::text("two")]).tool(listen);
+    let call = |id: &str| ScriptedReply::call(id, "listen", json!({}));
+    let agent = agent(Dialect::Chat, [call("a"), ScriptedReply::text("one"), call("b"), ScriptedReply::text("two")])
+        .tool(listen);
     let agent = agent.build().expect("an agent");
-    done(agent.send(Input::from("q").with_traceparent(parent))).await;
+    done(agent.send(TurnInput::from("q").with_traceparent(parent))).await;
     done(agent.send("q")).await;
     assert_eq!(*heard.lock().expect("no panic"), [Some(parent), None]);
 }
@@ -367,11 +373,11 @@ async fn the_calls_of_a_turn_belong_to_the_trace_that_it_was_sent_with() {
 fn an_end_is_one_flat_object() {
     let time = std::time::Duration::from_secs(7);
     let ends = [
-        (End::Done(StopReason::EndTurn), json!({"reason": "done", "stop": "end_turn"})),
-        (End::Limit(Limit::Steps(5)), json!({"reason": "limit", "limit": "steps", "most": 5})),
-        (End::Limit(Limit::Time(time)), json!({"reason": "limit", "limit": "time_ms", "most": 7000})),
-        (End::Stopped, json!({"reason": "stopped"})),
-        (End::Cancelled, json!({"reason": "cancelled"})),
+        (TurnEnd::Done(StopReason::EndTurn), json!({"reason": "done", "stop": "end_turn"})),
+        (TurnEnd::Limit(TurnLimit::Steps(5)), json!({"reason": "limit", "limit": "steps", "most": 5})),
+        (TurnEnd::Limit(TurnLimit::Time(time)), json!({"reason": "limit", "limit": "time_ms", "most": 7000})),
+        (TurnEnd::Stopped, json!({"reason": "stopped"})),
+        (TurnEnd::Cancelled, json!({"reason": "cancelled"})),
     ];
     for (end, expected) in ends {
         assert_eq!(json!(end), expected);
@@ -390,8 +396,8 @@ async fn a_provider_that_fails_late_says_what_was_spent_by_then() {
 #[tokio::test]
 async fn outputs_that_another_history_names_are_not_taken_for_new_ones() {
     let long = || tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
-    let small = Budget::default().with_text_bytes(1000);
-    let call = || [Saying::call("a", "long", json!({})), Saying::text("done")];
+    let small = OutputBudget::default().with_text_bytes(1000);
+    let call = || [ScriptedReply::call("a", "long", json!({})), ScriptedReply::text("done")];
     let first = agent(Dialect::Chat, call()).tool(long()).budget(small).build().expect("an agent");
     done(first.send("q")).await;
     let second = agent(Dialect::Chat, call()).tool(long()).budget(small).build().expect("an agent");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::ServerConfig;
 use ropeway::mcp::Mcp;
-use ropeway::testing::{HttpScripted, Script};
+use ropeway::testing::{HttpScriptedServer, Script};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,7 +64,7 @@ pub(crate) fn memory(line: &str) -> usize {
 
 /// A server that behaves, and a connection to it.
 pub(crate) struct Good {
-    _http: HttpScripted,
+    _http: HttpScriptedServer,
     pub(crate) mcp: Mcp,
 }
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, Listing};
-use ropeway::config::{Collisions, Config, Secrets, ServerConfig, ServerEntry, Start};
+use ropeway::bridge::{Bridge, ToolListing};
+use ropeway::config::{CollisionPolicy, Config, Secrets, ServerConfig, ServerEntry, StartMode};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextSource, Outcome, ToolSource};
-use ropeway::testing::{Fault, On, Script, Scripted};
+use ropeway::registry::{ContextSource, ServerState, ToolSource};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::{call, config, entry, names, started, until};
@@ -18,7 +18,7 @@ use crate::scene::{Scene, scene};
 
 fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     match &mut entry.settings {
-        ropeway::config::Settings::Known(config) => config,
+        ropeway::config::ServerSettings::Known(config) => config,
         _ => panic!("nothing is missing"),
     }
 }
@@ -28,7 +28,7 @@ fn bare() -> Script {
     Script { builtin_tools: false, ..Script::default() }
 }
 
-fn outcome(listing: &Listing, alias: &str) -> Outcome {
+fn outcome(listing: &ToolListing, alias: &str) -> ServerState {
     listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
 }
 
@@ -107,15 +107,15 @@ fn any_timeout_can_be_said_and_a_shared_process_keeps_to_the_longer_one_as_well(
 fn a_list_that_could_not_be_had_is_asked_for_again() {
     scene(|_| async move {
         let error = json!({"code": -32603, "message": "not yet"});
-        let script = Script::default().fault(On::method("tools/list").first(2), Fault::Error(error));
-        let scripted = Scripted::new(script);
+        let script = Script::default().fault(FaultTrigger::method("tools/list").first(2), Fault::Error(error));
+        let scripted = ScriptedServer::new(script);
         let bridge = Bridge::new(config([entry("a", scripted.in_process())])).expect("a bridge");
         let mut events = bridge.events();
         bridge.start().await.expect("nothing is required");
         let first = outcome(&bridge.tools(), "a");
-        assert!(matches!(&first, Outcome::Down { cause } if cause.contains("not yet")), "{first:?}");
+        assert!(matches!(&first, ServerState::Down { cause } if cause.contains("not yet")), "{first:?}");
         let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
-        assert!(matches!(outcome(&listing, "a"), Outcome::Ready { .. }));
+        assert!(matches!(outcome(&listing, "a"), ServerState::Ready { .. }));
         // Whoever follows the events learns of it.
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         bridge.stop().await;
@@ -125,7 +125,7 @@ fn a_list_that_could_not_be_had_is_asked_for_again() {
 #[test]
 fn every_server_is_listed_once_at_the_start() {
     scene(|_| async move {
-        let scripted = Scripted::new(Script::default());
+        let scripted = ScriptedServer::new(Script::default());
         let mut entry = entry("a", scripted.in_process());
         entry.prompts.tools = true;
         let bridge = started(config([entry])).await;
@@ -139,7 +139,8 @@ fn every_server_is_listed_once_at_the_start() {
 fn a_server_that_is_late_tells_that_there_are_tools() {
     scene(|scene| async move {
         let state = scene.directory().join("state");
-        let late = Script { state_file: Some(state), ..Script::default() }.fault(On::connect().first(2), Fault::exit());
+        let late = Script { state_file: Some(state), ..Script::default() }
+            .fault(FaultTrigger::connect().first(2), Fault::exit());
         let bridge = Bridge::new(config([entry("a", child(&scene, &late))])).expect("a bridge");
         let mut events = bridge.events();
         bridge.start().await.expect("nothing is required");
@@ -153,9 +154,9 @@ fn a_server_that_is_late_tells_that_there_are_tools() {
 fn a_server_that_wants_to_know_who_is_asking_says_so() {
     scene(|_| async move {
         let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"x\"");
-        let web = listening(Script::default().fault(On::any(), refusal)).await;
+        let web = listening(Script::default().fault(FaultTrigger::any(), refusal)).await;
         let bridge = started(config([entry("a", at(web.url()))])).await;
-        assert_eq!(outcome(&bridge.tools(), "a"), Outcome::NeedsAuth);
+        assert_eq!(outcome(&bridge.tools(), "a"), ServerState::NeedsAuth);
         assert!(!bridge.health_check().await.is_well());
         bridge.stop().await;
     });
@@ -165,7 +166,7 @@ fn a_server_that_wants_to_know_who_is_asking_says_so() {
 fn a_changed_policy_for_collisions_is_used_at_once() {
     scene(|_| async move {
         let twins = ["a", "b"].map(|alias| {
-            let mut twin = entry(alias, Scripted::new(Script::default()).in_process());
+            let mut twin = entry(alias, ScriptedServer::new(Script::default()).in_process());
             twin.prefix = String::new();
             twin.tools.allow = vec!["echo".into()];
             twin
@@ -173,7 +174,7 @@ fn a_changed_policy_for_collisions_is_used_at_once() {
         let mut both = config(twins);
         let bridge = started(both.clone()).await;
         assert_eq!(names(&bridge.tools()), ["echo"]);
-        both.collisions = Collisions::Suffix;
+        both.collisions = CollisionPolicy::Suffix;
         let reloaded = bridge.reload(both).await.expect("a configuration");
         assert_eq!(reloaded.kept.len(), 2);
         assert_eq!(names(&bridge.tools()), ["echo", "echo_2"]);
@@ -211,7 +212,7 @@ fn a_reload_with_a_server_that_hangs_holds_nobody_up() {
         let reload = bridge.reload(config([good(), entry("hangs", child(&scene, &hanging))]));
         let (_, ()) = tokio::join!(tokio::time::timeout(2 * SOON, reload), async {
             tokio::time::sleep(ms(200)).await;
-            assert_eq!(outcome(&bridge.tools(), "hangs"), Outcome::Connecting);
+            assert_eq!(outcome(&bridge.tools(), "hangs"), ServerState::Connecting);
             tokio::time::timeout(SOON, bridge.stop()).await.expect("a stop in time");
         });
     });
@@ -221,7 +222,7 @@ fn a_reload_with_a_server_that_hangs_holds_nobody_up() {
 fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
     scene(|scene| async move {
         let mut lazy = entry("a", child(&scene, &Script { instructions: Some("Be kind.".into()), ..bare() }));
-        lazy.start = Start::Lazy;
+        lazy.start = StartMode::Lazy;
         lazy.resources.tools = true;
         lazy.prompts.tools = true;
         lazy.instructions = true;
@@ -237,10 +238,10 @@ fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
         let second = bridge();
         second.start().await.expect("a start");
         assert_eq!(names(&second.tools()), known);
-        assert_eq!(outcome(&second.tools(), "a"), Outcome::Cached { tools: 4 });
+        assert_eq!(outcome(&second.tools(), "a"), ServerState::Cached { tools: 4 });
         // What goes before a conversation is worth waking it for.
         assert_eq!(second.context().await.len(), 1);
-        assert_eq!(outcome(&second.tools(), "a"), Outcome::Ready { tools: 4 });
+        assert_eq!(outcome(&second.tools(), "a"), ServerState::Ready { tools: 4 });
         second.stop().await;
     });
 }
@@ -251,7 +252,7 @@ fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
         let program = scene.directory().join("server");
         fs::copy(env!("CARGO_BIN_EXE_scripted-server"), &program).expect("a copy");
         let mut lazy = entry("a", scene.stdio(program.to_string_lossy(), [""; 0]));
-        lazy.start = Start::Lazy;
+        lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
             Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
@@ -272,7 +273,7 @@ fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
             _ => None,
         });
         assert_eq!(cause.await, error);
-        assert!(matches!(outcome(&second.tools(), "a"), Outcome::Down { .. } | Outcome::Connecting));
+        assert!(matches!(outcome(&second.tools(), "a"), ServerState::Down { .. } | ServerState::Connecting));
         second.stop().await;
     });
 }
@@ -282,7 +283,7 @@ fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_b
     scene(|_| async move {
         let own = json!({"name": "read_resource", "description": "Its own.", "inputSchema": {"type": "object"}});
         let script = Script::default().tool(own, json!({"content": []}));
-        let mut extras = entry("a", Scripted::new(script).in_process());
+        let mut extras = entry("a", ScriptedServer::new(script).in_process());
         extras.tools.allow = vec!["echo".into(), "read_resource".into()];
         extras.resources.tools = true;
         let bridge = started(config([extras])).await;
@@ -298,8 +299,8 @@ fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_b
 fn prompts_that_cannot_be_listed_are_told_and_the_tools_are_there() {
     scene(|_| async move {
         let refusal = json!({"code": -32603, "message": "no prompts today"});
-        let script = Script::default().fault(On::method("prompts/list"), Fault::Error(refusal));
-        let mut entry = entry("a", Scripted::new(script).in_process());
+        let script = Script::default().fault(FaultTrigger::method("prompts/list"), Fault::Error(refusal));
+        let mut entry = entry("a", ScriptedServer::new(script).in_process());
         entry.prompts.tools = true;
         let bridge = Bridge::new(config([entry])).expect("a bridge");
         let mut events = bridge.events();
@@ -332,7 +333,7 @@ fn whoever_comes_second_waits_for_the_tools_as_well() {
 #[test]
 fn context_that_a_pattern_does_not_find_is_told_and_a_uri_may_look_like_a_pattern() {
     scene(|_| async move {
-        let mut contextual = entry("a", Scripted::new(Script::default()).in_process());
+        let mut contextual = entry("a", ScriptedServer::new(Script::default()).in_process());
         contextual.resources.context = vec!["nothing://*".into(), "test://items/a?b=[c]".into()];
         let bridge = started(config([contextual])).await;
         let mut events = bridge.events();
@@ -347,10 +348,10 @@ fn context_that_a_pattern_does_not_find_is_told_and_a_uri_may_look_like_a_patter
 fn words_of_a_server_in_warnings_of_the_bridge_hold_no_secret() {
     scene(|_| async move {
         let refusal = json!({"code": -32002, "message": "no s3cr3t-value here"});
-        let script = Script::default().fault(On::method("resources/read"), Fault::Error(refusal));
-        let mut contextual = entry("a", Scripted::new(script).in_process());
+        let script = Script::default().fault(FaultTrigger::method("resources/read"), Fault::Error(refusal));
+        let mut contextual = entry("a", ScriptedServer::new(script).in_process());
         contextual.resources.context = vec!["test://s3cr3t-value".into()];
-        known(&mut contextual).mask = ropeway::secret::Mask::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
+        known(&mut contextual).mask = ropeway::secret::Redactor::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
         let bridge = started(config([contextual])).await;
         let mut events = bridge.events();
         assert_eq!(bridge.context().await, []);
@@ -380,7 +381,7 @@ fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
         let bridge = Bridge::new(Config::load(&file, &Secrets::none()).expect("a configuration")).expect("a bridge");
         bridge.watch(&file, Secrets::none());
         bridge.start().await.expect("nothing is required");
-        assert_eq!(outcome(&bridge.tools(), "a"), Outcome::Skipped { secrets: vec!["TOKEN".into()] });
+        assert_eq!(outcome(&bridge.tools(), "a"), ServerState::Skipped { secrets: vec!["TOKEN".into()] });
 
         // The secret turns up.
         fs::write(scene.directory().join(".env"), "TOKEN=t0ken-t0ken\n").expect("a file");
@@ -436,8 +437,8 @@ fn a_watched_file_is_used_only_when_its_text_is_accepted() {
 #[test]
 fn a_server_that_could_not_run_before_is_told_as_started_and_one_that_cannot_now_as_stopped() {
     scene(|_| async move {
-        let server = entry("a", Scripted::new(Script::default()).in_process());
-        let missing = ropeway::config::Settings::Missing { secrets: vec!["TOKEN".into()] };
+        let server = entry("a", ScriptedServer::new(Script::default()).in_process());
+        let missing = ropeway::config::ServerSettings::Missing { secrets: vec!["TOKEN".into()] };
         let mut skipped = server.clone();
         skipped.settings = missing;
         let bridge = started(config([skipped.clone()])).await;
@@ -446,6 +447,6 @@ fn a_server_that_could_not_run_before_is_told_as_started_and_one_that_cannot_now
         let reloaded = bridge.reload(config([skipped])).await.expect("a configuration");
         assert_eq!(reloaded.stopped, ["a".into()]);
         let reloaded = bridge.reload(Config::default()).await.expect("a configuration");
-        assert_eq!(reloaded, ropeway::bridge::Reloaded::default());
+        assert_eq!(reloaded, ropeway::bridge::ReloadReport::default());
     });
 }

@@ -1,10 +1,10 @@
 //! A bridge with a lock.
 
 use ropeway::bridge::Bridge;
-use ropeway::config::{LockPolicy, Start};
+use ropeway::config::{LockPolicy, StartMode};
 use ropeway::lock::Lock;
-use ropeway::registry::Outcome;
-use ropeway::testing::{Script, Scripted};
+use ropeway::registry::ServerState;
+use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn noting(description: &str) -> Script {
 
 /// The lock of a server as it is.
 async fn locked(script: Script) -> Lock {
-    let bridge = started(config([entry("a", Scripted::new(script).in_process())])).await;
+    let bridge = started(config([entry("a", ScriptedServer::new(script).in_process())])).await;
     let mut lock = Lock::new();
     lock.accept(&"a".into(), bridge.tools().registry.definitions());
     bridge.stop().await;
@@ -31,7 +31,7 @@ async fn locked(script: Script) -> Lock {
 fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
     scene(|_| async move {
         let lock = locked(noting("Writes a note")).await;
-        let scripted = Scripted::new(noting("Writes a note"));
+        let scripted = ScriptedServer::new(noting("Writes a note"));
         let bridge = Bridge::builder(config([entry("a", scripted.in_process())]));
         let bridge = bridge.lock(lock, LockPolicy::Strict).build().expect("a bridge");
         bridge.start().await.expect("a start");
@@ -43,7 +43,7 @@ fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
         });
         scripted.changed("tools");
         let listing = until(&bridge, |listing| listing.registry.is_empty()).await;
-        assert_eq!(outcomes(&listing)["a"], Outcome::Hidden { of: 2 });
+        assert_eq!(outcomes(&listing)["a"], ServerState::Hidden { of: 2 });
         let words: Vec<String> = listing.differences.iter().map(ToString::to_string).collect();
         assert_eq!(
             words,
@@ -66,7 +66,7 @@ fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
 fn a_lock_that_warns_hides_nothing() {
     scene(|_| async move {
         let lock = locked(noting("Writes a note")).await;
-        let bridge = Bridge::builder(config([entry("a", Scripted::new(noting("Runs a shell")).in_process())]));
+        let bridge = Bridge::builder(config([entry("a", ScriptedServer::new(noting("Runs a shell")).in_process())]));
         let bridge = bridge.lock(lock, LockPolicy::Warn).build().expect("a bridge");
         let mut events = bridge.events();
         bridge.start().await.expect("a start");
@@ -91,7 +91,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
             let mut server = child(&scene, &Script::default());
             server.args = vec![format!("@{}", file.display())];
             let mut entry = entry("a", server);
-            entry.start = Start::Lazy;
+            entry.start = StartMode::Lazy;
             let bridge = Bridge::builder(config([entry])).remember_in(folder.path().join("memory"));
             bridge.lock(lock.clone(), LockPolicy::Strict).build().expect("a bridge")
         };
@@ -104,7 +104,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
         write("Runs a shell");
         let second = lazy();
         second.start().await.expect("a start");
-        assert_eq!(outcomes(&second.tools())["a"], Outcome::Cached { tools: 1 });
+        assert_eq!(outcomes(&second.tools())["a"], ServerState::Cached { tools: 1 });
         let refused = call(&second.tools().registry, "mcp_a_note", json!({})).await.expect_err("hidden");
         assert!(refused.contains("is hidden: changed since it was locked"), "{refused}");
         second.stop().await;
@@ -119,7 +119,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
 #[test]
 fn a_call_can_be_bound_to_the_definition_that_was_handed_out() {
     scene(|_| async move {
-        let scripted = Scripted::new(noting("Writes a note"));
+        let scripted = ScriptedServer::new(noting("Writes a note"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
         let held = bridge.tools().registry;
         let bound = || CallContext::default().only_unchanged();

@@ -5,11 +5,13 @@ mod lock;
 
 use std::collections::BTreeMap;
 
-use ropeway::bridge::{Bridge, Listing, StartError, connect_and_discover, discover_and_register};
-use ropeway::config::{Collisions, Config, ServerConfig, ServerEntry, Settings, Start, Transport};
+use ropeway::bridge::{Bridge, BridgeError, ToolListing, connect_and_discover, discover_and_register};
+use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, Transport};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextItem, ContextKind, ContextSource, Outcome, Prefix, Registry, ToolSource, Verdict};
-use ropeway::testing::{Fault, HttpScripted, On, Script, Scripted};
+use ropeway::registry::{
+    ContextItem, ContextKind, ContextSource, PrefixName, Registry, ServerState, ServerStatus, ToolSource,
+};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
@@ -43,11 +45,11 @@ async fn started(config: Config) -> Bridge {
     bridge
 }
 
-fn names(listing: &Listing) -> Vec<&str> {
+fn names(listing: &ToolListing) -> Vec<&str> {
     listing.registry.definitions().map(|definition| definition.name.as_str()).collect()
 }
 
-fn outcomes(listing: &Listing) -> BTreeMap<&str, Outcome> {
+fn outcomes(listing: &ToolListing) -> BTreeMap<&str, ServerState> {
     listing.verdicts.iter().map(|verdict| (verdict.server.as_str(), verdict.outcome.clone())).collect()
 }
 
@@ -75,7 +77,7 @@ fn kill(pid: i32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is alive");
 }
 
-async fn until(bridge: &Bridge, done: impl FnMut(&Listing) -> bool) -> Listing {
+async fn until(bridge: &Bridge, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
     let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
     waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
 }
@@ -96,7 +98,7 @@ fn before_its_start_and_after_its_stop_a_bridge_has_no_tools_and_says_why() {
     scene(|scene| async move {
         let bridge = Bridge::new(config([entry("a", child(&scene, &with_tool("one")))])).expect("a bridge");
         assert_eq!(names(&bridge.tools()), [""; 0]);
-        assert_eq!(outcomes(&bridge.tools()), BTreeMap::from([("a", Outcome::NotStarted)]));
+        assert_eq!(outcomes(&bridge.tools()), BTreeMap::from([("a", ServerState::NotStarted)]));
         bridge.start().await.expect("a start");
         assert_eq!(names(&bridge.tools()), ["mcp_a_one"]);
         let held = bridge.tools().registry;
@@ -132,12 +134,14 @@ fn all_servers_are_started_at_once() {
 #[test]
 fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
     scene(|scene| async move {
-        let (good, stubborn) = (Scripted::new(with_tool("one")), Script::default().fault(On::connect(), Fault::exit()));
-        let mut missing = ServerEntry::with_settings("secretive", Settings::Missing { secrets: vec!["TOKEN".into()] });
+        let (good, stubborn) =
+            (ScriptedServer::new(with_tool("one")), Script::default().fault(FaultTrigger::connect(), Fault::exit()));
+        let mut missing =
+            ServerEntry::with_settings("secretive", ServerSettings::Missing { secrets: vec!["TOKEN".into()] });
         missing.required = false;
-        let mut off = entry("off", Scripted::new(with_tool("x")).in_process());
+        let mut off = entry("off", ScriptedServer::new(with_tool("x")).in_process());
         off.enabled = false;
-        let mut picky = entry("picky", Scripted::new(with_tool("y")).in_process());
+        let mut picky = entry("picky", ScriptedServer::new(with_tool("y")).in_process());
         picky.tools.deny = vec!["*".into()];
         let bridge = Bridge::new(config([
             entry("absent", scene.stdio("/no/such/program", [""; 0])),
@@ -154,10 +158,10 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
         assert_eq!(names(&listing), ["mcp_good_one"]);
         assert_eq!(call(&listing.registry, "mcp_good_one", json!({})).await.as_deref(), Ok("one"));
         let outcomes = outcomes(&listing);
-        assert_eq!(outcomes["good"], Outcome::Ready { tools: 1 });
-        assert_eq!(outcomes["off"], Outcome::Disabled);
-        assert_eq!(outcomes["picky"], Outcome::FilteredToZero { of: 1 });
-        assert_eq!(outcomes["secretive"], Outcome::Skipped { secrets: vec!["TOKEN".into()] });
+        assert_eq!(outcomes["good"], ServerState::Ready { tools: 1 });
+        assert_eq!(outcomes["off"], ServerState::Disabled);
+        assert_eq!(outcomes["picky"], ServerState::FilteredToZero { of: 1 });
+        assert_eq!(outcomes["secretive"], ServerState::Skipped { secrets: vec!["TOKEN".into()] });
         for (alias, words) in [("absent", "/no/such/program"), ("dying", "")] {
             let health = bridge.health_check().await;
             let health = health.servers.into_iter().find(|server| server.server.as_str() == alias).expect("a record");
@@ -177,11 +181,12 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
 fn a_server_that_was_not_there_at_the_start_is_there_later() {
     scene(|scene| async move {
         let state = scene.directory().join("state");
-        let late = Script { state_file: Some(state), ..with_tool("one") }.fault(On::connect().first(2), Fault::exit());
+        let late = Script { state_file: Some(state), ..with_tool("one") }
+            .fault(FaultTrigger::connect().first(2), Fault::exit());
         let bridge = started(config([entry("late", child(&scene, &late))])).await;
         let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
         assert_eq!(names(&listing), ["mcp_late_one"]);
-        assert_eq!(outcomes(&listing)["late"], Outcome::Ready { tools: 1 });
+        assert_eq!(outcomes(&listing)["late"], ServerState::Ready { tools: 1 });
         bridge.stop().await;
     });
 }
@@ -194,14 +199,14 @@ fn without_a_required_server_nothing_runs() {
         let bridge =
             Bridge::new(config([entry("good", child(&scene, &with_tool("one"))), required])).expect("a bridge");
         let error = bridge.start().await.expect_err("no start");
-        assert!(matches!(&error, StartError::Required { server, .. } if server.as_str() == "absent"));
+        assert!(matches!(&error, BridgeError::Required { server, .. } if server.as_str() == "absent"));
         assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
         let listing = bridge.tools();
         let outcomes = outcomes(&listing);
-        assert_eq!(outcomes["good"], Outcome::NotStarted);
-        let Outcome::Down { cause } = &outcomes["absent"] else { panic!("{outcomes:?}") };
+        assert_eq!(outcomes["good"], ServerState::NotStarted);
+        let ServerState::Down { cause } = &outcomes["absent"] else { panic!("{outcomes:?}") };
         assert!(cause.contains("/no/such/program"), "{cause}");
-        let mut secretive = ServerEntry::with_settings("b", Settings::Missing { secrets: vec!["TOKEN".into()] });
+        let mut secretive = ServerEntry::with_settings("b", ServerSettings::Missing { secrets: vec!["TOKEN".into()] });
         secretive.required = true;
         let error = started_error(config([secretive])).await;
         assert_eq!(error, "server `b` is required, and `TOKEN` is not set");
@@ -214,7 +219,7 @@ async fn started_error(config: Config) -> String {
 
 #[test]
 fn two_servers_of_one_name_are_no_bridge() {
-    let two = config(["a", "a"].map(|alias| entry(alias, Scripted::new(Script::default()).in_process())));
+    let two = config(["a", "a"].map(|alias| entry(alias, ScriptedServer::new(Script::default()).in_process())));
     assert_eq!(Bridge::new(two).expect_err("no bridge").to_string(), "two servers are called `a`");
 }
 
@@ -229,10 +234,10 @@ fn a_killed_server_comes_back_by_itself_with_its_tools() {
         let before = bridge.tools();
         let killed = pid(&bridge, "a").await;
         kill(killed);
-        until(&bridge, |listing| !matches!(outcomes(listing)["a"], Outcome::Ready { .. })).await;
+        until(&bridge, |listing| !matches!(outcomes(listing)["a"], ServerState::Ready { .. })).await;
         // The others work, and its tools stay listed: it may be back any moment.
         assert_eq!(call(&before.registry, "mcp_b_one", json!({})).await.as_deref(), Ok("one"));
-        let after = until(&bridge, |listing| matches!(outcomes(listing)["a"], Outcome::Ready { .. })).await;
+        let after = until(&bridge, |listing| matches!(outcomes(listing)["a"], ServerState::Ready { .. })).await;
         assert_eq!(names(&after), names(&before));
         assert_ne!(pid(&bridge, "a").await, killed);
         let health = bridge.health_check().await;
@@ -245,7 +250,7 @@ fn a_killed_server_comes_back_by_itself_with_its_tools() {
 #[test]
 fn a_turn_keeps_the_tools_that_it_started_with_and_the_next_one_sees_the_new() {
     scene(|_| async move {
-        let scripted = Scripted::new(with_tool("one"));
+        let scripted = ScriptedServer::new(with_tool("one"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
         let turn = bridge.tools().registry;
         scripted.set(|script| script.extra_tools = with_tool("two").extra_tools);
@@ -260,7 +265,7 @@ fn a_turn_keeps_the_tools_that_it_started_with_and_the_next_one_sees_the_new() {
 #[test]
 fn an_unchanged_bridge_hands_out_the_same_registry() {
     scene(|_| async move {
-        let bridge = started(config([entry("a", Scripted::new(with_tool("one")).in_process())])).await;
+        let bridge = started(config([entry("a", ScriptedServer::new(with_tool("one")).in_process())])).await;
         let (one, other) = (bridge.tools().registry, bridge.tools().registry);
         assert!(one.same_as(&other));
         bridge.stop().await;
@@ -352,7 +357,7 @@ fn a_bridge_that_is_dropped_while_it_starts_leaves_nothing() {
         let bridge = Bridge::new(config([entry("a", child(&scene, &slow))])).expect("a bridge");
         let start = tokio::time::timeout(ms(200), bridge.start()).await;
         assert!(start.is_err(), "it takes longer");
-        assert_eq!(outcomes(&bridge.tools())["a"], Outcome::Connecting);
+        assert_eq!(outcomes(&bridge.tools())["a"], ServerState::Connecting);
         drop(bridge);
     });
 }
@@ -363,7 +368,7 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         let record = scene.directory().join("record");
         let script = Script { record_file: Some(record.clone()), ..with_tool("one") };
         let mut lazy = entry("a", child(&scene, &script));
-        lazy.start = Start::Lazy;
+        lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
             Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
@@ -371,14 +376,14 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         // Nothing is remembered yet: it has to be asked.
         let first = bridge();
         first.start().await.expect("a start");
-        assert_eq!(outcomes(&first.tools())["a"], Outcome::Ready { tools: 1 });
+        assert_eq!(outcomes(&first.tools())["a"], ServerState::Ready { tools: 1 });
         first.stop().await;
         let asked = std::fs::read(&record).expect("a record").len();
 
         let second = bridge();
         second.start().await.expect("a start");
         let listing = second.tools();
-        assert_eq!(outcomes(&listing)["a"], Outcome::Cached { tools: 1 });
+        assert_eq!(outcomes(&listing)["a"], ServerState::Cached { tools: 1 });
         assert!(second.health_check().await.is_well());
         assert_eq!(std::fs::read(&record).expect("a record").len(), asked, "it was not started");
         let calls = tokio::join!(
@@ -386,15 +391,15 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
             call(&listing.registry, "mcp_a_one", json!({})),
         );
         assert_eq!(calls, (Ok("one".to_owned()), Ok("one".to_owned())));
-        assert_eq!(outcomes(&second.tools())["a"], Outcome::Ready { tools: 1 });
+        assert_eq!(outcomes(&second.tools())["a"], ServerState::Ready { tools: 1 });
         second.stop().await;
 
         // Nobody need call it, either.
         let third = bridge();
         third.start().await.expect("a start");
-        assert_eq!(outcomes(&third.tools())["a"], Outcome::Cached { tools: 1 });
+        assert_eq!(outcomes(&third.tools())["a"], ServerState::Cached { tools: 1 });
         third.wake(&"a".into()).await.expect("it wakes");
-        assert_eq!(outcomes(&third.tools())["a"], Outcome::Ready { tools: 1 });
+        assert_eq!(outcomes(&third.tools())["a"], ServerState::Ready { tools: 1 });
         let unknown = third.wake(&"b".into()).await.expect_err("there is none");
         assert!(matches!(unknown, CallError::NotConnected { .. }), "{unknown}");
         third.stop().await;
@@ -404,18 +409,18 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
 #[test]
 fn verdicts_can_be_waited_for_while_others_are_late() {
     scene(|scene| async move {
-        let slow = Script::default().fault(On::any(), Fault::Hang);
+        let slow = Script::default().fault(FaultTrigger::any(), Fault::Hang);
         let mut late = server("late", child(&scene, &slow));
         late.timeouts.connect = 10 * SOON;
         let quick = entry("quick", child(&scene, &with_tool("one")));
         let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
         let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
-        let verdicts = bridge.until_verdicts(|verdicts| verdicts[1].outcome == Outcome::Ready { tools: 1 });
+        let verdicts = bridge.until_verdicts(|verdicts| verdicts[1].outcome == ServerState::Ready { tools: 1 });
         tokio::select! {
             verdicts = verdicts => assert_eq!(verdicts, bridge.tools().verdicts),
             started = bridge.start() => panic!("nobody is that late: {started:?}"),
         }
-        assert_eq!((outcome("late"), outcome("quick")), (Outcome::Connecting, Outcome::Ready { tools: 1 }));
+        assert_eq!((outcome("late"), outcome("quick")), (ServerState::Connecting, ServerState::Ready { tools: 1 }));
         assert_eq!(bridge.verdicts(), bridge.tools().verdicts);
         bridge.stop().await;
     });
@@ -424,7 +429,7 @@ fn verdicts_can_be_waited_for_while_others_are_late() {
 #[test]
 fn a_look_at_the_health_takes_no_longer_than_it_may() {
     scene(|scene| async move {
-        let silent = Script::legacy().fault(On::method("ping"), Fault::Hang);
+        let silent = Script::legacy().fault(FaultTrigger::method("ping"), Fault::Hang);
         let bridge =
             started(config([entry("a", child(&scene, &silent)), entry("b", child(&scene, &Script::legacy()))])).await;
         let health = tokio::time::timeout(SOON, bridge.health_check_within(ms(200))).await.expect("an answer in time");
@@ -454,7 +459,7 @@ fn a_new_configuration_touches_only_what_has_changed() {
         assert_eq!(aliases(&reloaded.stopped), ["c"]);
         assert_eq!(aliases(&reloaded.restarted), ["a", "b"]);
         let listing = bridge.tools();
-        assert!(outcomes(&listing).values().all(|outcome| matches!(outcome, Outcome::Ready { .. })), "{listing:?}");
+        assert!(outcomes(&listing).values().all(|outcome| matches!(outcome, ServerState::Ready { .. })), "{listing:?}");
         let same = call(&listing.registry, "x_pid", json!({})).await.expect("a process");
         assert!(same.contains(&a.to_string()), "{same}");
         assert_ne!(pid(&bridge, "b").await, b);
@@ -475,12 +480,12 @@ fn a_new_configuration_touches_only_what_has_changed() {
 fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
     scene(|_| async move {
         for (policy, expected) in [
-            (Collisions::LastWins, vec![("one", "b")]),
-            (Collisions::Error, vec![("one", "a")]),
-            (Collisions::Suffix, vec![("one", "a"), ("one_2", "b")]),
+            (CollisionPolicy::LastWins, vec![("one", "b")]),
+            (CollisionPolicy::Error, vec![("one", "a")]),
+            (CollisionPolicy::Suffix, vec![("one", "a"), ("one_2", "b")]),
         ] {
             let twins = ["a", "b"].map(|alias| {
-                let mut twin = entry(alias, Scripted::new(with_tool("one")).in_process());
+                let mut twin = entry(alias, ScriptedServer::new(with_tool("one")).in_process());
                 twin.prefix = String::new();
                 twin
             });
@@ -498,7 +503,7 @@ fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
                 })
                 .collect();
             assert_eq!(found, expected, "{policy:?}");
-            if policy != Collisions::Suffix {
+            if policy != CollisionPolicy::Suffix {
                 let warning = next_warning(&mut events).await;
                 assert!(warning.contains("`one`") && warning.contains("`a`") && warning.contains("`b`"), "{warning}");
             }
@@ -510,7 +515,7 @@ fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
 #[test]
 fn a_call_of_a_tool_that_is_not_there_is_an_answer_that_names_the_nearest() {
     scene(|_| async move {
-        let bridge = started(config([entry("a", Scripted::new(with_tool("one")).in_process())])).await;
+        let bridge = started(config([entry("a", ScriptedServer::new(with_tool("one")).in_process())])).await;
         let error = call(&bridge.tools().registry, "mcp_a_onn", json!({})).await.expect_err("no tool");
         assert!(error.contains("mcp_a_onn"), "{error}");
         let registry = bridge.tools().registry;
@@ -525,7 +530,7 @@ fn a_call_of_a_tool_that_is_not_there_is_an_answer_that_names_the_nearest() {
 #[test]
 fn tools_are_filtered_and_changed_by_the_configuration_and_by_code() {
     scene(|_| async move {
-        let mut shaped = entry("a", Scripted::new(Script::default()).in_process());
+        let mut shaped = entry("a", ScriptedServer::new(Script::default()).in_process());
         shaped.tools.allow = vec!["echo".into(), "add".into()];
         shaped.description_prefix = Some("[MCP: {alias}] ".into());
         let bridge = Bridge::builder(config([shaped])).filter(|tool| tool.name != "add").build().expect("a bridge");
@@ -546,9 +551,9 @@ fn hosts_that_keep_their_tools_themselves_can_take_them_over() {
         let local =
             LocalTool::new(ToolDefinition::new("here"), |_, _| async { Ok::<_, CallError>(ToolOutput::text("local")) });
         assert!(tools.register(std::sync::Arc::new(local)).is_none());
-        let servers = config([entry("a", Scripted::new(with_tool("one")).in_process())]);
+        let servers = config([entry("a", ScriptedServer::new(with_tool("one")).in_process())]);
         let verdicts = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
-        assert_eq!(verdicts, [Verdict::new("a", Outcome::Ready { tools: 1 })]);
+        assert_eq!(verdicts, [ServerStatus::new("a", ServerState::Ready { tools: 1 })]);
         assert_eq!(call(&tools, "here", json!({})).await.as_deref(), Ok("local"));
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
         assert_eq!(tools.without_server(&"a".into()).len(), 1);
@@ -568,7 +573,7 @@ fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
         let mut odd = with_tool("odd");
         odd.extra_tools[0].definition["inputSchema"] =
             json!({"type": "object", "properties": {"a": {"type": "strin"}}});
-        let bridge = Bridge::new(config([entry("a", Scripted::new(odd).in_process())])).expect("a bridge");
+        let bridge = Bridge::new(config([entry("a", ScriptedServer::new(odd).in_process())])).expect("a bridge");
         let mut events = bridge.events();
         bridge.start().await.expect("a start");
         let warning = next_warning(&mut events).await;
@@ -578,7 +583,7 @@ fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
 }
 
 /// What a scripted server was asked, method by method.
-fn methods(scripted: &HttpScripted) -> Vec<String> {
+fn methods(scripted: &HttpScriptedServer) -> Vec<String> {
     let method = |message: &Value| message["method"].as_str().map(str::to_owned);
     let methods = scripted.received().iter().filter_map(method).collect::<Vec<_>>();
     methods.into_iter().filter(|method| matches!(method.as_str(), "server/discover" | "initialize")).collect()
@@ -634,7 +639,7 @@ fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
         let folder = scene.directory().join("memory");
         let start = async |connect: std::time::Duration| {
             let mut entry = entry("a", at(http.url()));
-            if let Settings::Known(config) = &mut entry.settings {
+            if let ServerSettings::Known(config) = &mut entry.settings {
                 config.timeouts.connect = connect;
             }
             let bridge = Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge");
@@ -643,23 +648,23 @@ fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
             bridge.stop().await;
             outcome
         };
-        assert!(matches!(start(SOON).await, Outcome::Ready { .. }));
-        http.set(|script| *script = Script::modern().fault(On::method("initialize"), Fault::Hang));
+        assert!(matches!(start(SOON).await, ServerState::Ready { .. }));
+        http.set(|script| *script = Script::modern().fault(FaultTrigger::method("initialize"), Fault::Hang));
         // It fails in its time, and then it is not taken for a legacy server any more.
-        assert!(matches!(start(ms(600)).await, Outcome::Down { .. }));
-        assert!(matches!(start(SOON).await, Outcome::Ready { .. }));
+        assert!(matches!(start(ms(600)).await, ServerState::Down { .. }));
+        assert!(matches!(start(SOON).await, ServerState::Ready { .. }));
 
         // A process that ends over `initialize` is started again and probed.
         let file = scene.directory().join("script.json");
         let program = env!("CARGO_BIN_EXE_scripted-server");
         let command = format!("exec {program} \"$(cat {})\"", file.display());
-        for script in [Script::legacy(), Script::modern().fault(On::method("initialize"), Fault::exit())] {
+        for script in [Script::legacy(), Script::modern().fault(FaultTrigger::method("initialize"), Fault::exit())] {
             std::fs::write(&file, serde_json::to_string(&script).expect("a script")).expect("a file");
             let servers = config([entry("b", scene.stdio("sh", ["-c", &command]))]);
             let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
             let verdicts = bridge.verdicts();
-            assert!(matches!(verdicts[0].outcome, Outcome::Ready { .. }), "{verdicts:?}");
+            assert!(matches!(verdicts[0].outcome, ServerState::Ready { .. }), "{verdicts:?}");
             bridge.stop().await;
         }
     });
@@ -683,14 +688,14 @@ fn registered_tools_keep_their_connections_alive() {
 #[test]
 fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
     scene(|_| async move {
-        let servers = config([entry("a", Scripted::new(Script::default()).in_process())]);
+        let servers = config([entry("a", ScriptedServer::new(Script::default()).in_process())]);
         let (bridge, found) = connect_and_discover(servers).await.expect("tools");
         let mut tools = Registry::default();
         for tool in found {
             match tool.definition().name.as_str() {
                 "echo" => assert!(tool.register(&mut tools).is_none()),
                 "add" => {
-                    let tool = tool.transformed(std::sync::Arc::new(Prefix::new("my_"))).expect("a tool");
+                    let tool = tool.transformed(std::sync::Arc::new(PrefixName::new("my_"))).expect("a tool");
                     assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
                     assert!(tools.register(std::sync::Arc::new(tool)).is_none());
                 }
@@ -711,13 +716,13 @@ fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
     scene(|scene| async move {
         let mut tools = Registry::default();
         let servers = config([
-            entry("a", Scripted::new(with_tool("one")).in_process()),
+            entry("a", ScriptedServer::new(with_tool("one")).in_process()),
             entry("dead", scene.stdio("/no/such/program", [""; 0])),
-            entry("b", Scripted::new(with_tool("two")).in_process()),
+            entry("b", ScriptedServer::new(with_tool("two")).in_process()),
         ]);
         let verdicts = discover_and_register(servers, &mut tools).await.expect("tools");
         assert!(
-            matches!(&verdicts[1].outcome, Outcome::Down { cause } if cause.contains("/no/such/program")),
+            matches!(&verdicts[1].outcome, ServerState::Down { cause } if cause.contains("/no/such/program")),
             "{verdicts:?}"
         );
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
@@ -729,7 +734,8 @@ fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
 #[test]
 fn resources_and_prompts_are_tools_when_they_are_switched_on() {
     scene(|_| async move {
-        let mut extras = entry("a", Scripted::new(Script { builtin_tools: false, ..Script::default() }).in_process());
+        let mut extras =
+            entry("a", ScriptedServer::new(Script { builtin_tools: false, ..Script::default() }).in_process());
         assert_eq!(names(&started(config([extras.clone()])).await.tools()), [""; 0]);
         extras.resources.tools = true;
         extras.prompts.tools = true;
@@ -752,7 +758,7 @@ fn resources_and_prompts_are_tools_when_they_are_switched_on() {
 #[test]
 fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
     scene(|_| async move {
-        let scripted = Scripted::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
+        let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let mut contextual = entry("a", scripted.in_process());
         contextual.resources.context = vec!["*".into()];
         contextual.resources.context_bytes = 200;
@@ -791,7 +797,7 @@ fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_serve
             let alias = format!("s{number}");
             match number % 4 {
                 0 => entry(&alias, scene.stdio(format!("/no/such/program-{number}"), [""; 0])),
-                _ => entry(&alias, Scripted::new(with_tool("one")).in_process()),
+                _ => entry(&alias, ScriptedServer::new(with_tool("one")).in_process()),
             }
         });
         let bridge = started(config(entries)).await;
@@ -800,7 +806,7 @@ fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_serve
         let down = listing
             .verdicts
             .iter()
-            .filter(|verdict| matches!(verdict.outcome, Outcome::Down { .. } | Outcome::Connecting));
+            .filter(|verdict| matches!(verdict.outcome, ServerState::Down { .. } | ServerState::Connecting));
         assert_eq!(down.count(), 50);
         bridge.stop().await;
     });
@@ -814,7 +820,7 @@ fn a_server_whose_names_are_all_too_long_loses_no_tool() {
             let result = json!({"content": [{"type": "text", "text": number.to_string()}]});
             script.tool(json!({"name": long(number), "inputSchema": {"type": "object"}}), result)
         });
-        let bridge = started(config([entry("a", Scripted::new(script).in_process())])).await;
+        let bridge = started(config([entry("a", ScriptedServer::new(script).in_process())])).await;
         let listing = bridge.tools();
         assert_eq!(listing.registry.len(), 20);
         assert!(names(&listing).iter().all(|name| name.len() <= 64));
@@ -857,14 +863,14 @@ fn a_bridge_can_be_stopped_while_it_starts() {
             })
         };
         let (started, ()) = tokio::time::timeout(SOON, both).await.expect("in time");
-        assert_eq!(started.expect("nothing is required")[0].outcome, Outcome::NotStarted);
+        assert_eq!(started.expect("nothing is required")[0].outcome, ServerState::NotStarted);
     });
 }
 
 #[test]
 fn whoever_hears_that_tools_have_changed_finds_the_new_ones() {
     scene(|_| async move {
-        let scripted = Scripted::new(with_tool("one"));
+        let scripted = ScriptedServer::new(with_tool("one"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
         let mut events = bridge.events();
         scripted.set(|script| script.extra_tools = with_tool("two").extra_tools);

@@ -2,7 +2,7 @@
 
 use ropeway::lowering::Toolset;
 use ropeway::message::{Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Encoded, ProviderError, Settings, encode};
+use ropeway::provider::{ChatRequest, EncodedRequest, ProviderError, ProviderSettings, encode};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(super) struct Case {
 struct Only {
     dialect: Dialect,
     model: &'static str,
-    set: fn(&mut Settings),
+    set: fn(&mut ProviderSettings),
 }
 
 impl Case {
@@ -37,7 +37,7 @@ impl Case {
         self
     }
 
-    pub(super) fn only(mut self, dialect: Dialect, model: &'static str, set: fn(&mut Settings)) -> Self {
+    pub(super) fn only(mut self, dialect: Dialect, model: &'static str, set: fn(&mut ProviderSettings)) -> Self {
         self.only = Some(Only { dialect, model, set });
         self
     }
@@ -48,12 +48,12 @@ impl Case {
     }
 
     /// The request in a dialect.
-    pub(super) fn encode(&self, dialect: Dialect) -> Encoded {
+    pub(super) fn encode(&self, dialect: Dialect) -> EncodedRequest {
         self.try_encode(dialect).unwrap_or_else(|error| panic!("`{}` for {dialect}: {error}", self.name))
     }
 
     /// The request in a dialect, if it can be written.
-    pub(super) fn try_encode(&self, dialect: Dialect) -> Result<Encoded, ProviderError> {
+    pub(super) fn try_encode(&self, dialect: Dialect) -> Result<EncodedRequest, ProviderError> {
         let mut settings = settings(dialect);
         let mut asked = model(dialect);
         if let Some(only) = &self.only {
@@ -70,12 +70,12 @@ impl Case {
 }
 
 /// A provider of a dialect, at an address of its own.
-pub(super) fn settings(dialect: Dialect) -> Settings {
+pub(super) fn settings(dialect: Dialect) -> ProviderSettings {
     let path = match dialect {
         Dialect::Responses | Dialect::Chat => "/v1",
         _ => "",
     };
-    Settings::new(dialect).with_base_url(format!("https://{dialect}.example.com{path}")).with_key("test-key")
+    ProviderSettings::new(dialect).with_base_url(format!("https://{dialect}.example.com{path}")).with_key("test-key")
 }
 
 /// A model that speaks the dialect.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ropeway::lowering::Toolset;
 use ropeway::message::Dialect;
 use ropeway::provider::{
-    ErrorKind, Exchange, Provider, ProviderError, Proxy, Quirks, Recording, Reply, ReplyEvent, Retries, Settings,
-    StopReason, Timeouts, ToolChoice,
+    Exchange, Provider, ProviderError, ProviderErrorKind, ProviderSettings, ProviderTimeouts, Proxy, Quirks, Recording,
+    Reply, ReplyEvent, RetryPolicy, StopReason, ToolChoice,
 };
 use ropeway::secret::Secret;
 use ropeway::testing::{ModelAnswer, ModelServer};
@@ -21,7 +21,7 @@ async fn started(answers: impl IntoIterator<Item = ModelAnswer>) -> ModelServer 
     ModelServer::start(answers).await.expect("a server")
 }
 
-fn provider(settings: Settings) -> Provider {
+fn provider(settings: ProviderSettings) -> Provider {
     Provider::new(settings).expect("a provider")
 }
 
@@ -33,12 +33,12 @@ async fn complete(provider: &Provider) -> Result<Reply, ProviderError> {
     provider.complete(&request(&question())).await
 }
 
-async fn error_of(settings: Settings) -> ProviderError {
+async fn error_of(settings: ProviderSettings) -> ProviderError {
     complete(&provider(settings)).await.expect_err("no answer")
 }
 
-fn once() -> Retries {
-    let mut retries = Retries::default();
+fn once() -> RetryPolicy {
+    let mut retries = RetryPolicy::default();
     retries.most = 0;
     retries
 }
@@ -49,7 +49,7 @@ fn refused(status: u16) -> Exchange {
 
 /// A provider that answers out of these exchanges.
 fn scripted(exchanges: impl IntoIterator<Item = Exchange>) -> Provider {
-    Provider::replaying(Settings::new(Dialect::Chat), Recording::new(exchanges))
+    Provider::replaying(ProviderSettings::new(Dialect::Chat), Recording::new(exchanges))
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_request_is_not_sent_again_after_the_first_byte_of_the_answer() {
     let events = rest(&mut stream).await;
     let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
     assert_eq!(text, "Hel");
-    assert_eq!((error.kind, error.to_string()), (ErrorKind::Truncated, "the answer broke off".into()));
+    assert_eq!((error.kind, error.to_string()), (ProviderErrorKind::Truncated, "the answer broke off".into()));
     assert!(std::error::Error::source(error).is_some());
     assert_eq!(server.requests().len(), 1);
 }
@@ -158,10 +158,10 @@ async fn a_bill_is_not_yet_an_answer() {
     let failed = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let broken = format!("event: message_start\ndata: {began}\n\nevent: error\ndata: {failed}\n\n");
     let exchanges = [Exchange::events(&broken), Exchange::events(&broken), Exchange::events(broken)];
-    let provider = Provider::replaying(Settings::new(Dialect::Anthropic), Recording::new(exchanges));
+    let provider = Provider::replaying(ProviderSettings::new(Dialect::Anthropic), Recording::new(exchanges));
     let events = rest(&mut provider.stream(&request(&question()))).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
-    assert_eq!(error.kind, ErrorKind::Overloaded);
+    assert_eq!(error.kind, ProviderErrorKind::Overloaded);
     assert!(error.to_string().ends_with("(tried 3 times)"), "{error}");
 }
 
@@ -183,7 +183,7 @@ async fn the_pause_is_the_one_that_the_provider_asked_for() {
 async fn a_pause_that_is_too_long_is_left_to_the_caller() {
     let start = tokio::time::Instant::now();
     let error = complete(&scripted([refused(429).with_header("retry-after", "61")])).await.expect_err("no answer");
-    assert_eq!((error.kind, error.retry_after), (ErrorKind::RateLimited, Some(Duration::from_secs(61))));
+    assert_eq!((error.kind, error.retry_after), (ProviderErrorKind::RateLimited, Some(Duration::from_secs(61))));
     let late = refused(503).with_header("Retry-After", "Sun, 07 Nov 2094 08:49:37 GMT");
     let error = complete(&scripted([late])).await.expect_err("no answer");
     assert!(error.retry_after.is_some_and(|wish| wish > Duration::from_secs(86_400)));
@@ -210,14 +210,14 @@ async fn what_will_not_get_better_is_asked_once() {
 #[tokio::test]
 async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
     let server = started([ModelAnswer::events(word("Hel")).stall()]).await;
-    let mut timeouts = Timeouts::default();
+    let mut timeouts = ProviderTimeouts::default();
     timeouts.idle = Duration::from_millis(30);
     let mut stream = provider(settings(&server).with_timeouts(timeouts)).stream(&request(&question()));
     let events = rest(&mut stream).await;
     let [Ok(ReplyEvent::Text(_)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Timeout, "the answer stalled: nothing came for 30 ms".into())
+        (ProviderErrorKind::Timeout, "the answer stalled: nothing came for 30 ms".into())
     );
     soon(server.left()).await;
 }
@@ -226,13 +226,13 @@ async fn a_stream_that_stalls_is_a_timeout_that_says_how_long() {
 async fn a_provider_that_says_nothing_is_a_timeout() {
     for silent in [ModelAnswer::silence(), ModelAnswer::events("").stall(), ModelAnswer::events("").then("\n").wait()] {
         let server = started([silent.clone(), silent]).await;
-        let mut timeouts = Timeouts::default();
+        let mut timeouts = ProviderTimeouts::default();
         timeouts.first_byte = Duration::from_millis(150);
         timeouts.idle = Duration::from_millis(150);
-        let mut retries = Retries::default();
+        let mut retries = RetryPolicy::default();
         (retries.most, retries.first_pause) = (1, Duration::ZERO);
         let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(retries)).await;
-        assert_eq!(error.kind, ErrorKind::Timeout);
+        assert_eq!(error.kind, ProviderErrorKind::Timeout);
         assert!(error.to_string().contains("150 ms") && error.to_string().ends_with("(tried 2 times)"), "{error}");
         assert_eq!(server.requests().len(), 2);
     }
@@ -241,11 +241,11 @@ async fn a_provider_that_says_nothing_is_a_timeout() {
 #[tokio::test]
 async fn blank_lines_are_not_the_first_byte_of_an_answer() {
     let server = started([ModelAnswer::events("\n").then("\r\n ").wait()]).await;
-    let mut timeouts = Timeouts::default();
+    let mut timeouts = ProviderTimeouts::default();
     (timeouts.first_byte, timeouts.idle) = (Duration::from_millis(150), Duration::from_secs(2));
     let error = error_of(settings(&server).with_timeouts(timeouts).with_retries(once())).await;
     let message = "the provider did not answer within 150 ms".to_owned();
-    assert_eq!((error.kind, error.to_string()), (ErrorKind::Timeout, message));
+    assert_eq!((error.kind, error.to_string()), (ProviderErrorKind::Timeout, message));
 }
 
 /// An answer in each dialect that has said why it stopped, and not that it is over.
@@ -271,9 +271,10 @@ async fn an_answer_that_has_stopped_is_whole_though_the_connection_stalls_or_bre
     for (dialect, text) in stopped() {
         let server =
             started([ModelAnswer::events(text.clone()).stall(), ModelAnswer::events(text.clone()).cut_off()]).await;
-        let mut timeouts = Timeouts::default();
+        let mut timeouts = ProviderTimeouts::default();
         timeouts.idle = Duration::from_millis(100);
-        let settings = Settings::new(dialect).with_base_url(server.url()).with_timeouts(timeouts).with_retries(once());
+        let settings =
+            ProviderSettings::new(dialect).with_base_url(server.url()).with_timeouts(timeouts).with_retries(once());
         let provider = provider(settings);
         for _ in 0..2 {
             let reply = complete(&provider).await.expect("an answer");
@@ -286,7 +287,7 @@ async fn an_answer_that_has_stopped_is_whole_though_the_connection_stalls_or_bre
 async fn more_of_an_answer_that_has_stopped_is_waited_for_only_shortly() {
     for (dialect, text) in stopped() {
         let server = started([ModelAnswer::events(text).stall()]).await;
-        let provider = provider(Settings::new(dialect).with_base_url(server.url()));
+        let provider = provider(ProviderSettings::new(dialect).with_base_url(server.url()));
         let mut stream = provider.stream(&request(&question()));
         stream.next().await.expect("an event").expect("no error");
         tokio::time::pause();
@@ -300,7 +301,7 @@ async fn more_of_an_answer_that_has_stopped_is_waited_for_only_shortly() {
 
 #[tokio::test]
 async fn an_answer_that_is_none_is_told_for_what_it_is() {
-    use ErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
+    use ProviderErrorKind::{ContextLength, Overloaded, RateLimited, Server, Truncated, Unreadable};
     let page = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad Gateway</h1></body></html>";
     let whole = json!({"id": "x", "choices": [{"message": {"content": "Hello."}}]});
     for (answer, kind, message) in [
@@ -359,7 +360,7 @@ async fn trouble_in_the_middle_carries_the_name_of_the_exchange() {
     let answer = ModelAnswer::events(word("Hel") + &format!("data: {failed}\n\n")).with_header("X-Request-Id", "r-7");
     let server = started([answer]).await;
     let error = error_of(settings(&server)).await;
-    assert_eq!((error.kind, error.request_id.as_deref()), (ErrorKind::Server, Some("r-7")));
+    assert_eq!((error.kind, error.request_id.as_deref()), (ProviderErrorKind::Server, Some("r-7")));
 }
 
 #[tokio::test]
@@ -373,19 +374,22 @@ async fn a_provider_that_is_not_there_is_told_without_its_address() {
         tokio::task::yield_now().await;
     }
     let error = error_of(settings).await;
-    assert_eq!((error.kind, error.to_string()), (ErrorKind::Connection, "the provider could not be reached".into()));
+    assert_eq!(
+        (error.kind, error.to_string()),
+        (ProviderErrorKind::Connection, "the provider could not be reached".into())
+    );
     let cause = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(cause.contains("refused") && !cause.contains(&url), "{cause}");
 }
 
 #[tokio::test]
 async fn settings_that_cannot_be_used_are_told_at_once() {
-    let told = |settings: Settings| {
+    let told = |settings: ProviderSettings| {
         let error = Provider::new(settings).expect_err("unusable");
-        assert_eq!(error.kind, ErrorKind::Unusable);
+        assert_eq!(error.kind, ProviderErrorKind::Unusable);
         error.to_string()
     };
-    let chat = || Settings::new(Dialect::Chat).with_key(KEY);
+    let chat = || ProviderSettings::new(Dialect::Chat).with_key(KEY);
     assert_eq!(told(chat().with_base_url("ftp://a")), "the URL `ftp://a` cannot be used");
     assert_eq!(
         told(chat().with_base_url(format!("http://a:b?key={KEY}"))),
@@ -393,10 +397,10 @@ async fn settings_that_cannot_be_used_are_told_at_once() {
     );
     assert_eq!(told(chat().with_header("a b", "c")), "the header `a b` cannot be used");
     assert_eq!(told(chat().with_proxy(Proxy::Url(Secret::new("http://")))), "the proxy cannot be used");
-    let error = error_of(Settings::new(Dialect::Chat).with_key(format!("{KEY}\n"))).await;
+    let error = error_of(ProviderSettings::new(Dialect::Chat).with_key(format!("{KEY}\n"))).await;
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Unusable, "the header `authorization` cannot be used".into())
+        (ProviderErrorKind::Unusable, "the header `authorization` cannot be used".into())
     );
 }
 
@@ -404,7 +408,7 @@ async fn settings_that_cannot_be_used_are_told_at_once() {
 async fn a_proxy_is_used_when_the_settings_say_so() {
     let proxy = started([hello()]).await;
     let address = proxy.url().replace("http://", "http://ada:open-sesame@");
-    let settings = Settings::new(Dialect::Chat)
+    let settings = ProviderSettings::new(Dialect::Chat)
         .with_base_url("http://model.invalid/v1")
         .with_proxy(Proxy::Url(Secret::new(address)));
     complete(&provider(settings)).await.expect("an answer");
@@ -417,7 +421,7 @@ async fn a_proxy_is_used_when_the_settings_say_so() {
 async fn credentials_in_the_base_url_are_sent_only_where_no_key_is() {
     let server = started([hello(), hello(), hello()]).await;
     let base_url = format!("{}/v1", server.url()).replace("http://", "http://ada:open-sesame@");
-    let plain = Settings::new(Dialect::Chat).with_base_url(base_url);
+    let plain = ProviderSettings::new(Dialect::Chat).with_base_url(base_url);
     let keyed = plain.clone().with_key(KEY);
     let own = keyed.clone().with_header("Authorization", "Own way");
     for settings in [plain, keyed, own] {
@@ -446,7 +450,7 @@ async fn a_redirect_is_followed_only_to_where_the_request_was_sent() {
     assert_eq!(paths, ["/v1/chat/completions", "/v2/chat"]);
     let error = complete(&provider).await.expect_err("no answer");
     let message = format!("the address of the provider is a redirect to `{}/v1`, which is not followed", other.url());
-    assert_eq!((error.kind, error.status, error.to_string()), (ErrorKind::NotFound, Some(307), message));
+    assert_eq!((error.kind, error.status, error.to_string()), (ProviderErrorKind::NotFound, Some(307), message));
     assert_eq!(other.requests(), []);
 }
 
@@ -469,7 +473,7 @@ async fn no_key_is_seen_in_any_error() {
     ] {
         for dialect in Dialect::ALL {
             let server = started([answer.clone(), answer.clone(), answer.clone()]).await;
-            let plain = Settings::new(dialect).with_retries(once());
+            let plain = ProviderSettings::new(dialect).with_retries(once());
             let in_url = plain.clone().with_base_url(format!("{}/v1?api_key={KEY}", server.url()));
             let plain = plain.with_base_url(server.url());
             let in_header = plain.clone().with_header("X-Team", format!("Team {KEY}"));
@@ -488,7 +492,7 @@ async fn no_key_is_seen_in_any_error() {
 
 #[tokio::test]
 async fn a_refusal_is_of_the_same_kind_whatever_its_body() {
-    use ErrorKind::*;
+    use ProviderErrorKind::*;
     let page = "<!DOCTYPE html><html><head><title>Sorry</title></head><body><h1>No</h1></body></html>";
     for (status, kind, code, message) in [
         (400, InvalidRequest, "invalid_request_error", "messages: at least one message is required"),
@@ -509,7 +513,7 @@ async fn a_refusal_is_of_the_same_kind_whatever_its_body() {
             (ModelAnswer::new(status, "text/plain", ""), refused.clone(), None, None),
         ] {
             let server = started([answer]).await;
-            let settings = Settings::new(Dialect::Anthropic).with_base_url(server.url()).with_key(KEY);
+            let settings = ProviderSettings::new(Dialect::Anthropic).with_base_url(server.url()).with_key(KEY);
             let error = error_of(settings.with_retries(once())).await;
             assert_eq!(
                 (error.kind, error.status, error.code.as_deref(), error.request_id.as_deref(), error.to_string()),
@@ -616,7 +620,7 @@ async fn an_answer_that_wants_to_be_continued_is_continued() {
     };
     let paused = part("Hel", json!({"finishReason": "CONTINUATION", "continuationToken": "t1"}));
     let server = started([paused, part("lo.", json!({"finishReason": "STOP"}))]).await;
-    let settings = Settings::new(Dialect::Gemini).with_base_url(server.url()).with_key(KEY);
+    let settings = ProviderSettings::new(Dialect::Gemini).with_base_url(server.url()).with_key(KEY);
     let reply = complete(&provider(settings)).await.expect("an answer");
     assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn));
     let [first, mut second] = server.bodies().try_into().expect("two requests");
@@ -629,7 +633,7 @@ async fn an_event_that_is_too_large_is_unreadable() {
     let huge = format!("data: {}\n\n", "x".repeat(64 << 20));
     let error = complete(&scripted([Exchange::events(huge)])).await.expect_err("no answer");
     let message = "an event of the answer is larger than 64 MiB";
-    assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unreadable, message));
+    assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Unreadable, message));
 }
 
 #[tokio::test]
@@ -653,10 +657,10 @@ async fn a_request_that_cannot_be_written_is_the_only_thing_told() {
     let server = started([hello()]).await;
     let conversation = question();
     let asked = request(&conversation).with_tool_choice(ToolChoice::Tool("nobody".into()));
-    let settings = Settings::new(Dialect::Anthropic).with_base_url(server.url());
+    let settings = ProviderSettings::new(Dialect::Anthropic).with_base_url(server.url());
     let events = rest(&mut provider(settings).stream(&asked)).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
-    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(error.kind, ProviderErrorKind::Unusable);
     assert_eq!(server.requests(), []);
 }
 

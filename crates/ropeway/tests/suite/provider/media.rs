@@ -3,8 +3,10 @@
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
 use ropeway::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall, ToolResult};
-use ropeway::provider::{ChatRequest, ErrorKind, Media, Provider, Recorder, ReplyEvent, Settings, encode};
-use ropeway::testing::{ModelAnswer, ModelServer, Saying};
+use ropeway::provider::{
+    ChatRequest, MediaSupport, Provider, ProviderErrorKind, ProviderSettings, Recorder, ReplyEvent, encode,
+};
+use ropeway::testing::{ModelAnswer, ModelServer, ScriptedReply};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ async fn started(answers: impl IntoIterator<Item = ModelAnswer>) -> ModelServer 
     ModelServer::start(answers).await.expect("a server")
 }
 
-fn provider(settings: Settings) -> Provider {
+fn provider(settings: ProviderSettings) -> Provider {
     Provider::new(settings).expect("a provider")
 }
 
@@ -66,7 +68,7 @@ fn with_sound() -> Conversation {
 }
 
 /// The body of a request that tells some media in words.
-fn body(settings: &Settings, request: &ChatRequest<'_>, in_words: Media) -> Value {
+fn body(settings: &ProviderSettings, request: &ChatRequest<'_>, in_words: MediaSupport) -> Value {
     let mut request = request.clone();
     request.in_words = in_words;
     let encoded = encode(settings, &request).expect("a request");
@@ -91,11 +93,11 @@ async fn what_a_model_does_not_take_is_told_in_words_in_every_dialect() {
     let request = request(&conversation);
     for dialect in Dialect::ALL {
         for status in [400, 404, 415, 422, 500] {
-            let server = started([refused(status, NO_PICTURES), Saying::text("Hello.").answer(dialect)]).await;
-            let settings = Settings::new(dialect).with_base_url(server.url());
+            let server = started([refused(status, NO_PICTURES), ScriptedReply::text("Hello.").answer(dialect)]).await;
+            let settings = ProviderSettings::new(dialect).with_base_url(server.url());
             let reply = provider(settings.clone()).complete(&request).await.expect("an answer");
             assert_eq!((reply.message.to_text(), reply.warnings), ("Hello.".to_owned(), vec![TOLD.to_owned()]));
-            let [shown, told] = [Media::NONE, Media::ALL].map(|media| body(&settings, &request, media));
+            let [shown, told] = [MediaSupport::NONE, MediaSupport::ALL].map(|media| body(&settings, &request, media));
             assert_eq!(server.bodies(), [shown.clone(), told.clone()], "{dialect} {status}");
             let [shown, told] = [shown.to_string(), told.to_string()];
             assert_eq!(shown.matches("iVBORw0KGgo=").count(), 2, "{dialect}: {shown}");
@@ -114,7 +116,7 @@ async fn what_a_model_does_not_take_is_told_in_words_in_every_dialect() {
 #[test]
 fn in_words_a_chat_is_plain_text_and_nothing_else() {
     let conversation = everything();
-    let body = body(&Settings::new(Dialect::Chat), &request(&conversation), Media::ALL);
+    let body = body(&ProviderSettings::new(Dialect::Chat), &request(&conversation), MediaSupport::ALL);
     let told = "Look.\n[image, image/png, 8 bytes: it cannot be shown here]\n[sound, audio/wav, 12 bytes: it cannot be shown \
                 here]\n[document `file:///a.pdf`, application/pdf, 6 bytes: it cannot be shown here]";
     let call = json!({"id": "c1", "type": "function", "function": {"name": "camera", "arguments": "{}"}});
@@ -138,8 +140,9 @@ async fn what_a_model_does_not_take_is_known_from_then_on_to_all_clones_and_told
     assert_eq!(heard(&provider, &request).await, ["text: Hello."]);
     let other = ChatRequest::new("other-model", &conversation);
     assert_eq!(heard(&provider, &other).await, ["text: Hello."]);
-    let [shown, told] = [Media::NONE, Media::PICTURES].map(|media| body(provider.settings(), &request, media));
-    let others = body(provider.settings(), &other, Media::NONE);
+    let [shown, told] =
+        [MediaSupport::NONE, MediaSupport::PICTURES].map(|media| body(provider.settings(), &request, media));
+    let others = body(provider.settings(), &other, MediaSupport::NONE);
     assert_eq!(server.bodies(), [shown, told.clone(), told, others]);
 }
 
@@ -159,9 +162,10 @@ async fn a_model_that_hears_nothing_may_still_see() {
     for conversation in [&sound, &picture, &picture, &picture] {
         provider.complete(&request(conversation)).await.expect("an answer");
     }
-    let body = |conversation: &Conversation, media: Media| body(provider.settings(), &request(conversation), media);
-    let sounds = [body(&sound, Media::NONE), body(&sound, Media::ALL)];
-    let (shown, told) = (body(&picture, Media::NONE), body(&picture, Media::ALL));
+    let body =
+        |conversation: &Conversation, media: MediaSupport| body(provider.settings(), &request(conversation), media);
+    let sounds = [body(&sound, MediaSupport::NONE), body(&sound, MediaSupport::ALL)];
+    let (shown, told) = (body(&picture, MediaSupport::NONE), body(&picture, MediaSupport::ALL));
     assert_eq!(server.bodies(), [&sounds[..], &[shown.clone(), shown, told.clone(), told]].concat());
 }
 
@@ -177,7 +181,7 @@ async fn a_refusal_that_stays_one_is_an_error_and_comes_to_an_end() {
     // Nothing was learned: it was not for the picture.
     provider.complete(&request(&conversation)).await.expect_err("no answer");
     let [shown, told] =
-        [Media::NONE, Media::ALL].map(|media| body(provider.settings(), &request(&conversation), media));
+        [MediaSupport::NONE, MediaSupport::ALL].map(|media| body(provider.settings(), &request(&conversation), media));
     assert_eq!(server.bodies(), [shown.clone(), told.clone(), shown, told]);
 }
 
@@ -185,12 +189,12 @@ async fn a_refusal_that_stays_one_is_an_error_and_comes_to_an_end() {
 async fn words_alone_that_are_refused_so_are_not_sent_again() {
     let server = started([refused(500, NO_PICTURES), refused(500, NO_PICTURES)]).await;
     let error = provider(settings(&server)).complete(&request(&question())).await.expect_err("no answer");
-    assert_eq!((error.kind, server.bodies().len()), (ErrorKind::Media, 1));
+    assert_eq!((error.kind, server.bodies().len()), (ProviderErrorKind::Media, 1));
     let conversation = with_picture();
     let mut in_words = request(&conversation);
-    in_words.in_words = Media::PICTURES;
+    in_words.in_words = MediaSupport::PICTURES;
     let error = provider(settings(&server)).complete(&in_words).await.expect_err("no answer");
-    assert_eq!((error.kind, server.bodies().len()), (ErrorKind::Media, 2));
+    assert_eq!((error.kind, server.bodies().len()), (ProviderErrorKind::Media, 2));
 }
 
 #[tokio::test]
@@ -210,8 +214,8 @@ async fn one_picture_that_is_refused_does_not_end_the_conversation_nor_hide_the_
         let warning = format!("warning: what is not text was described in words to model `test-model`: {why}");
         assert_eq!(heard(&provider, &request(&conversation)).await, [warning, "text: Hello.".to_owned()]);
         assert_eq!(heard(&provider, &request(&conversation)).await, ["text: Hello."]);
-        let [shown, told] =
-            [Media::NONE, Media::ALL].map(|media| body(provider.settings(), &request(&conversation), media));
+        let [shown, told] = [MediaSupport::NONE, MediaSupport::ALL]
+            .map(|media| body(provider.settings(), &request(&conversation), media));
         assert_eq!(server.bodies(), [shown.clone(), told, shown], "{words}");
     }
 }
@@ -220,20 +224,23 @@ async fn one_picture_that_is_refused_does_not_end_the_conversation_nor_hide_the_
 async fn a_request_without_media_that_is_refused_is_sent_once() {
     let server = started([refused(400, "odd")]).await;
     let error = provider(settings(&server)).complete(&request(&question())).await.expect_err("no answer");
-    assert_eq!((error.kind, server.bodies().len()), (ErrorKind::InvalidRequest, 1));
+    assert_eq!((error.kind, server.bodies().len()), (ProviderErrorKind::InvalidRequest, 1));
 }
 
 #[tokio::test]
 async fn trouble_that_has_nothing_to_do_with_pictures_hides_none() {
-    for (status, kind) in
-        [(401, ErrorKind::Auth), (404, ErrorKind::NotFound), (429, ErrorKind::RateLimited), (500, ErrorKind::Server)]
-    {
+    for (status, kind) in [
+        (401, ProviderErrorKind::Auth),
+        (404, ProviderErrorKind::NotFound),
+        (429, ProviderErrorKind::RateLimited),
+        (500, ProviderErrorKind::Server),
+    ] {
         let server = started(vec![refused(status, "no"); 3]).await;
         let provider = provider(settings(&server));
         let conversation = with_picture();
         let error = provider.complete(&request(&conversation)).await.expect_err("no answer");
         assert_eq!(error.kind, kind);
-        let shown = body(provider.settings(), &request(&conversation), Media::NONE);
+        let shown = body(provider.settings(), &request(&conversation), MediaSupport::NONE);
         assert!(server.bodies().iter().all(|body| *body == shown), "{status}");
     }
 }
@@ -268,13 +275,13 @@ async fn a_tool_and_a_picture_may_both_be_refused() {
 async fn a_host_that_knows_says_what_is_told_in_words_for_one_request_or_for_all() {
     let server = started([hello(), hello()]).await;
     let mut knowing = settings(&server);
-    knowing.quirks.in_words = Media::PICTURES;
+    knowing.quirks.in_words = MediaSupport::PICTURES;
     let conversation = with_picture();
     let mut once = request(&conversation);
-    once.in_words = Media::PICTURES;
+    once.in_words = MediaSupport::PICTURES;
     assert_eq!(heard(&provider(settings(&server)), &once).await, ["text: Hello."]);
     assert_eq!(heard(&provider(knowing), &request(&conversation)).await, ["text: Hello."]);
-    let told = body(&settings(&server), &request(&conversation), Media::ALL);
+    let told = body(&settings(&server), &request(&conversation), MediaSupport::ALL);
     assert_eq!(server.bodies(), [told.clone(), told]);
 }
 
@@ -290,7 +297,7 @@ async fn a_recording_begins_with_the_refusal_whatever_was_known_before_and_is_he
     assert_eq!(heard(&recorded, &request(&conversation)).await, first);
     assert_eq!(heard(&recorded, &request(&conversation)).await, ["text: Hello."]);
     let [shown, told] =
-        [Media::NONE, Media::ALL].map(|media| body(recorded.settings(), &request(&conversation), media));
+        [MediaSupport::NONE, MediaSupport::ALL].map(|media| body(recorded.settings(), &request(&conversation), media));
     assert_eq!(server.bodies()[2..], [shown, told.clone(), told]);
     let again = Provider::replaying(settings(&server), recorder.recording());
     drop(server);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect, UserMessage};
-use ropeway::provider::{ChatRequest, ProviderError, ReplyEvent, ReplyStream, Retries, Settings};
+use ropeway::provider::{ChatRequest, ProviderError, ProviderSettings, ReplyEvent, ReplyStream, RetryPolicy};
 use ropeway::testing::ModelServer;
 use serde_json::json;
 
@@ -28,10 +28,13 @@ use serde_json::json;
 const KEY: &str = "sk-test-0123456789";
 
 /// Settings for a server on this machine that speaks Chat Completions, and is asked again without much of a pause.
-fn settings(server: &ModelServer) -> Settings {
-    let mut retries = Retries::default();
+fn settings(server: &ModelServer) -> ProviderSettings {
+    let mut retries = RetryPolicy::default();
     retries.first_pause = Duration::from_millis(1);
-    Settings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key(KEY).with_retries(retries)
+    ProviderSettings::new(Dialect::Chat)
+        .with_base_url(format!("{}/v1", server.url()))
+        .with_key(KEY)
+        .with_retries(retries)
 }
 
 /// A conversation of one question.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ropeway::message::Dialect;
-use ropeway::provider::{ErrorKind, Provider, ProviderError, Recorder, Settings, Timeouts};
+use ropeway::provider::{Provider, ProviderError, ProviderErrorKind, ProviderSettings, ProviderTimeouts, Recorder};
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn list() -> ModelAnswer {
     ModelAnswer::json(200, &json!({"object": "list", "data": [{"id": "first"}, {"id": "second"}]}))
 }
 
-async fn models(settings: Settings) -> Result<Vec<String>, ProviderError> {
+async fn models(settings: ProviderSettings) -> Result<Vec<String>, ProviderError> {
     soon(Provider::new(settings).expect("a provider").models()).await
 }
 
@@ -22,7 +22,7 @@ async fn models_are_asked_for_with_the_key_and_in_the_dialect() {
     let gemini = ModelAnswer::json(200, &json!({"models": [{"name": "models/first"}]}));
     let server = ModelServer::start([list(), list(), list(), gemini]).await.expect("a server");
     let base = server.url();
-    let of = |dialect, path: &str| Settings::new(dialect).with_base_url(format!("{base}{path}")).with_key(KEY);
+    let of = |dialect, path: &str| ProviderSettings::new(dialect).with_base_url(format!("{base}{path}")).with_key(KEY);
     let two = ["first", "second"];
     assert_eq!(models(of(Dialect::Chat, "/v1")).await.expect("models"), two);
     assert_eq!(models(of(Dialect::Responses, "/v1")).await.expect("models"), two);
@@ -63,16 +63,16 @@ async fn what_is_no_list_of_models_is_told_without_the_key() {
     let error = models(once.clone()).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Unreadable, "the answer is no list of models: `Hello ***`".into())
+        (ProviderErrorKind::Unreadable, "the answer is no list of models: `Hello ***`".into())
     );
     let error = models(once.clone()).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Auth, "the provider refused with status 401: *** is no key".into())
+        (ProviderErrorKind::Auth, "the provider refused with status 401: *** is no key".into())
     );
     assert!(!shown(&error).contains(KEY));
     let error = models(once).await.expect_err("no models");
-    assert_eq!(error.kind, ErrorKind::Connection);
+    assert_eq!(error.kind, ProviderErrorKind::Connection);
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn a_provider_that_says_nothing_is_not_waited_for_for_ever() {
     let server = ModelServer::start([ModelAnswer::silence()]).await.expect("a server");
     let mut settings = settings(&server);
     settings.retries.most = 0;
-    let mut timeouts = Timeouts::default();
+    let mut timeouts = ProviderTimeouts::default();
     timeouts.first_byte = Duration::from_millis(20);
     let error = models(settings.with_timeouts(timeouts)).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ErrorKind::Timeout, "the provider did not answer within 20 ms".into())
+        (ProviderErrorKind::Timeout, "the provider did not answer within 20 ms".into())
     );
 }
 

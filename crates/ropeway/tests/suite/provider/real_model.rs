@@ -5,7 +5,7 @@
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall, ToolResult};
-use ropeway::provider::{ChatRequest, Provider, Recording, Reply, Settings, StopReason};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings, Recording, Reply, StopReason};
 use ropeway::tool::ToolDefinition;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ const TOOL: &str = "weather.now/city";
 
 fn provider(dialect: Dialect) -> Provider {
     let base = if dialect == Dialect::Anthropic { "http://127.0.0.1:1" } else { "http://127.0.0.1:1/v1" };
-    let mut settings = Settings::new(dialect).with_base_url(base);
+    let mut settings = ProviderSettings::new(dialect).with_base_url(base);
     settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
     Provider::replaying(settings, Recording::read(RECORDING).expect("a recording"))
 }

@@ -2,7 +2,8 @@
 
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{
-    Ending, ErrorKind, Exchange, Provider, ProviderError, Recorder, Recording, ReplyEvent, Settings,
+    Exchange, ExchangeEnd, Provider, ProviderError, ProviderErrorKind, ProviderSettings, Recorder, Recording,
+    ReplyEvent,
 };
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
@@ -46,7 +47,7 @@ async fn what_was_recorded_is_heard_again_without_a_socket() {
     let recording = Recording::load(&path).expect("a recording");
     assert_eq!(recording.exchanges.iter().map(|one| one.status).collect::<Vec<_>>(), [503, 200, 400, 200].map(Some));
     let expected = word("Grüß") + &word(" Gott.") + &end();
-    assert_eq!((&recording.exchanges[1].body, &recording.exchanges[1].ending), (&expected, &Ending::Whole));
+    assert_eq!((&recording.exchanges[1].body, &recording.exchanges[1].ending), (&expected, &ExchangeEnd::Whole));
     let again = Provider::replaying(settings, recording.clone()).with_recorder(Recorder::in_memory());
     for heard in heard {
         assert_eq!(comparable(&asked(&again, &conversation).await), heard);
@@ -58,10 +59,11 @@ async fn a_replay_can_be_recorded_and_is_the_same() {
     let recording = Recording::new([
         Exchange::events(word("a") + &end()),
         Exchange::new(401, "{}").with_header("content-type", "application/json"),
-        Exchange::failed(ErrorKind::Unreadable, "odd"),
+        Exchange::failed(ProviderErrorKind::Unreadable, "odd"),
     ]);
     let recorder = Recorder::in_memory();
-    let provider = Provider::replaying(Settings::new(Dialect::Chat), recording.clone()).with_recorder(recorder.clone());
+    let provider =
+        Provider::replaying(ProviderSettings::new(Dialect::Chat), recording.clone()).with_recorder(recorder.clone());
     let conversation = question();
     for _ in 0..3 {
         asked(&provider, &conversation).await;
@@ -82,7 +84,7 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
     let conversation = question();
     for _ in 0..2 {
         let provider = Provider::replaying(
-            Settings::new(Dialect::Chat),
+            ProviderSettings::new(Dialect::Chat),
             Recording::new([Exchange::events(word("a") + &end()), Exchange::events(word("b") + &end())]),
         );
         let provider = provider.with_recorder(Recorder::to_file(&path).expect("a file"));
@@ -98,7 +100,7 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
 async fn a_file_that_cannot_be_written_spoils_no_answer_and_is_told() {
     let recorder = Recorder::to_file("/dev/full").expect("a file");
     let recording = Recording::new([Exchange::events(word("a") + &end())]);
-    let provider = Provider::replaying(Settings::new(Dialect::Chat), recording).with_recorder(recorder.clone());
+    let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), recording).with_recorder(recorder.clone());
     assert!(asked(&provider, &question()).await.iter().all(Result::is_ok));
     assert_eq!(recorder.trouble().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
     assert!(recorder.trouble().is_none());
@@ -120,12 +122,12 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     }
     let recording = recorder.recording();
     let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();
-    assert_eq!(ends, [(Some(200), word("Hel").as_str(), &Ending::CutOff), (None, "", &Ending::CutOff)]);
+    assert_eq!(ends, [(Some(200), word("Hel").as_str(), &ExchangeEnd::CutOff), (None, "", &ExchangeEnd::CutOff)]);
     // Heard again, it breaks off at the same place.
     let again = Provider::replaying(settings(&server), recording);
     let events = asked(&again, &conversation).await;
     let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
-    assert_eq!((text.as_str(), error.kind), ("Hel", ErrorKind::Truncated));
+    assert_eq!((text.as_str(), error.kind), ("Hel", ProviderErrorKind::Truncated));
 }
 
 #[tokio::test]
@@ -158,12 +160,12 @@ async fn no_key_is_in_a_recording() {
 async fn a_request_that_differs_from_the_recorded_one_is_told() {
     let recorder = Recorder::in_memory();
     let first = Recording::new([Exchange::events(word("a") + &end())]);
-    let provider = Provider::replaying(Settings::new(Dialect::Chat), first).with_recorder(recorder.clone());
+    let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), first).with_recorder(recorder.clone());
     asked(&provider, &question()).await;
-    let again = Provider::replaying(Settings::new(Dialect::Chat), recorder.recording());
+    let again = Provider::replaying(ProviderSettings::new(Dialect::Chat), recorder.recording());
     let events = asked(&again, &question().with_system("Be kind.")).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
-    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(error.kind, ProviderErrorKind::Unusable);
     let message = error.to_string();
     let beginning = "the request differs from exchange 1 of the recording: at `/messages/0/";
     assert!(message.starts_with(beginning), "{message}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ropeway::message::Dialect;
-use ropeway::provider::{Encoded, ErrorKind};
+use ropeway::provider::{EncodedRequest, ProviderErrorKind};
 use serde_json::{Value, json};
 
 use super::case::Case;
@@ -11,7 +11,7 @@ use super::cases::cases;
 use super::{golden, round_trip, rules};
 
 /// All requests that can be written, by dialect and name.
-fn all() -> Vec<(Dialect, String, Encoded)> {
+fn all() -> Vec<(Dialect, String, EncodedRequest)> {
     let written =
         |case: &Case, dialect| Some((dialect, format!("{dialect}/{}", case.name), case.try_encode(dialect).ok()?));
     let all = cases().into_iter().chain(round_trip::cases());
@@ -19,12 +19,12 @@ fn all() -> Vec<(Dialect, String, Encoded)> {
         .collect()
 }
 
-fn body(encoded: &Encoded) -> Value {
+fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("a body is JSON")
 }
 
 /// All that can be seen of a request; headers without their values, which may be secret.
-fn seen(encoded: &Encoded) -> Value {
+fn seen(encoded: &EncodedRequest) -> Value {
     let request = &encoded.request;
     let headers: Vec<&str> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
     let warnings = &encoded.warnings;
@@ -65,7 +65,7 @@ fn what_no_provider_could_answer_is_not_sent() {
     for case in cases().into_iter().chain(round_trip::cases()) {
         for dialect in case.dialects() {
             if let Err(error) = case.try_encode(dialect) {
-                assert_eq!(error.kind, ErrorKind::Unusable, "{error}");
+                assert_eq!(error.kind, ProviderErrorKind::Unusable, "{error}");
                 refused.insert(format!("{dialect}/{}", case.name));
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{Encoded, ErrorKind, ProviderError, Reply, ReplyEvent};
+use ropeway::provider::{EncodedRequest, ProviderError, ProviderErrorKind, Reply, ReplyEvent};
 use ropeway::web::SseParser;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn stream(dialect: Dialect, name: &str) -> Stream {
 }
 
 /// A request that any of the streams could be the answer to.
-fn question(dialect: Dialect) -> Encoded {
+fn question(dialect: Dialect) -> EncodedRequest {
     Case::new("question", Conversation::new().with("How is the wind?")).with_tools(tools()).encode(dialect)
 }
 
@@ -61,7 +61,7 @@ fn frames<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     frames
 }
 
-fn decode(question: &Encoded, frames: &[Vec<u8>]) -> Decoded {
+fn decode(question: &EncodedRequest, frames: &[Vec<u8>]) -> Decoded {
     let mut decoder = question.decoder();
     let mut events = Vec::new();
     for frame in frames {
@@ -167,7 +167,7 @@ fn a_stream_that_breaks_off_is_truncated_or_was_whole() {
                 // The trouble was told already.
                 (Err(error), Err(whole)) if error.kind == whole.kind => {}
                 (Err(error), _) => {
-                    assert_eq!(error.kind, ErrorKind::Truncated, "{} after {end} frames: {error}", stream.name);
+                    assert_eq!(error.kind, ProviderErrorKind::Truncated, "{} after {end} frames: {error}", stream.name);
                 }
                 (Ok(reply), Ok(whole)) => {
                     assert_eq!(reply.message, whole.message, "{} after {end} frames", stream.name);

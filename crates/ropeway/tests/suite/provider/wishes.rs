@@ -2,7 +2,7 @@
 
 use ropeway::content::ContentPart;
 use ropeway::message::{AssistantMessage, Conversation, Dialect, ToolResult};
-use ropeway::provider::{ChatRequest, Effort, Media, ToolChoice};
+use ropeway::provider::{ChatRequest, MediaSupport, ReasoningEffort, ToolChoice};
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -127,12 +127,12 @@ fn asked() -> Vec<Case> {
             let schema = json!({"type": "object", "properties": {"wind": {"type": "number", "minimum": 0}}, "required": ["wind"], "additionalProperties": false});
             *request = request.clone().with_output("report", schema);
         }),
-        ask("effort_off", |request| request.effort = Some(Effort::Off)),
-        ask("effort_minimal", |request| request.effort = Some(Effort::Minimal)),
-        ask("effort_low", |request| request.effort = Some(Effort::Low)),
-        ask("effort_medium", |request| request.effort = Some(Effort::Medium)),
-        ask("effort_high", |request| request.effort = Some(Effort::High)),
-        ask("effort_max", |request| request.effort = Some(Effort::Max)),
+        ask("effort_off", |request| request.effort = Some(ReasoningEffort::Off)),
+        ask("effort_minimal", |request| request.effort = Some(ReasoningEffort::Minimal)),
+        ask("effort_low", |request| request.effort = Some(ReasoningEffort::Low)),
+        ask("effort_medium", |request| request.effort = Some(ReasoningEffort::Medium)),
+        ask("effort_high", |request| request.effort = Some(ReasoningEffort::High)),
+        ask("effort_max", |request| request.effort = Some(ReasoningEffort::Max)),
         ask("limits", |request| {
             request.max_tokens = Some(100);
             request.stop_sequences = vec!["\n\n".to_owned(), "END".to_owned()];
@@ -143,7 +143,7 @@ fn asked() -> Vec<Case> {
         }),
         ask("all_wishes", |request| {
             *request = request.clone().with_output("report", json!({"type": "object", "properties": {}}));
-            request.effort = Some(Effort::High);
+            request.effort = Some(ReasoningEffort::High);
             request.max_tokens = Some(5000);
             request.tool_choice = ToolChoice::Required;
         }),
@@ -163,7 +163,7 @@ fn particular() -> Vec<Case> {
         case("older_model").only(Dialect::Gemini, "gemini-2.5-flash", |_| {}),
         case("older_model_effort")
             .only(Dialect::Gemini, "gemini-2.5-flash", |_| {})
-            .asking(|request| request.effort = Some(Effort::Low)),
+            .asking(|request| request.effort = Some(ReasoningEffort::Low)),
         case("without_result_parts").only(Dialect::Gemini, "gemini-3.8-flash", |settings| {
             settings.quirks.gemini_result_parts = Some(false);
         }),
@@ -173,7 +173,7 @@ fn particular() -> Vec<Case> {
         case("older_version").only(Dialect::Anthropic, "claude-opus-4-5", |settings| {
             settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
         }),
-        case("text_only").only(Dialect::Chat, "local-model", |settings| settings.quirks.in_words = Media::ALL),
+        case("text_only").only(Dialect::Chat, "local-model", |settings| settings.quirks.in_words = MediaSupport::ALL),
         case("openai")
             .only(Dialect::Chat, "gpt-6-sol", |settings| settings.quirks.chat_openai = Some(true))
             .asking(|request| request.max_tokens = Some(100)),

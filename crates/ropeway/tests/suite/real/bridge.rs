@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, Listing};
+use ropeway::bridge::{Bridge, ToolListing};
 use ropeway::config::{Config, Secrets};
 use ropeway::event::Event;
-use ropeway::registry::{Outcome, Registry};
+use ropeway::registry::{Registry, ServerState};
 use ropeway::tool::{Arguments, CallContext};
 use serde_json::{Value, json};
 
@@ -70,15 +70,15 @@ fn load(path: &Path) -> Config {
     Config::load(path, &Secrets::none()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn outcome<'a>(listing: &'a Listing, alias: &str) -> &'a Outcome {
+fn outcome<'a>(listing: &'a ToolListing, alias: &str) -> &'a ServerState {
     &listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
 }
 
-fn is_ready(listing: &Listing, alias: &str) -> bool {
-    matches!(outcome(listing, alias), Outcome::Ready { .. })
+fn is_ready(listing: &ToolListing, alias: &str) -> bool {
+    matches!(outcome(listing, alias), ServerState::Ready { .. })
 }
 
-async fn until(bridge: &Bridge, done: impl FnMut(&Listing) -> bool) -> Listing {
+async fn until(bridge: &Bridge, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
     let waited = tokio::time::timeout(PATIENCE, bridge.until(done)).await;
     waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
 }

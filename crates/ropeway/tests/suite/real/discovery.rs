@@ -6,9 +6,9 @@ use ropeway::agent::Agent;
 use ropeway::bridge::{connect_and_discover, discover_and_register};
 use ropeway::config::{Config, ServerConfig, ServerEntry};
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{ChatRequest, Settings, encode};
-use ropeway::registry::{Outcome, Registry};
-use ropeway::testing::{Saying, model};
+use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+use ropeway::registry::{Registry, ServerState};
+use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{CallContext, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn the_tools_of_a_real_server_are_registered_in_one_call() {
     scene(|scene| async move {
         let mut tools = Registry::default();
         let verdicts = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
-        assert!(matches!(verdicts[0].outcome, Outcome::Ready { tools: 1.. }), "{verdicts:?}");
+        assert!(matches!(verdicts[0].outcome, ServerState::Ready { tools: 1.. }), "{verdicts:?}");
         let name = "mcp_filesystem_list_allowed_directories";
         let envelope = tools.call(name, arguments(json!({})), &CallContext::default()).await;
         assert!(!envelope.meta.is_error, "{envelope:?}");
@@ -59,7 +59,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
 
         // A model calls one of them, and the server answers.
         let name = "mcp_filesystem_list_allowed_directories";
-        let sayings = [Saying::call("a", name, json!({})), Saying::text("done")];
+        let sayings = [ScriptedReply::call("a", name, json!({})), ScriptedReply::text("done")];
         let agent = Agent::builder().provider(model(Dialect::Chat, sayings)).model("m");
         let agent = agent.tools(tools.tools().map(|tool| tool.tool())).build().expect("an agent");
         let outcome = agent.send("which folders?").finish().await.expect("an outcome");
@@ -76,7 +76,7 @@ fn options_reach_the_wire(tools: &Registry) {
     let sent = |dialect: Dialect| {
         let conversation = Conversation::new().with("list the folder");
         let request = ChatRequest::new("m", &conversation).with_tools(&tools);
-        let settings = Settings::new(dialect).with_base_url("https://models.example.com/v1");
+        let settings = ProviderSettings::new(dialect).with_base_url("https://models.example.com/v1");
         let encoded = encode(&settings, &request).expect("a request");
         (serde_json::from_slice::<Value>(&encoded.request.body).expect("JSON"), encoded.warnings)
     };

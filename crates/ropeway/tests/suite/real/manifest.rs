@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
-use ropeway::registry::Outcome;
+use ropeway::registry::ServerState;
 use ropeway::tool::CallContext;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ async fn started(scene: &Scene, name: &str, url: &str) -> Bridge {
     let config = Config::parse(&manifest(name, &words), &path, &secrets).unwrap_or_else(|error| panic!("{error}"));
     let bridge = Bridge::new(config).expect("a bridge");
     bridge.start().await.expect("a start");
-    let is_ready = |outcome: &Outcome| matches!(outcome, Outcome::Ready { .. });
+    let is_ready = |outcome: &ServerState| matches!(outcome, ServerState::Ready { .. });
     let is_wanted = |server: &str| matches!(server, "everything" | "files");
     let all = bridge.until_verdicts(|verdicts| {
         verdicts.iter().filter(|verdict| is_wanted(verdict.server.as_str())).all(|verdict| is_ready(&verdict.outcome))
@@ -63,8 +63,8 @@ fn the_manifest_of_an_extension_runs_with_its_filters_and_secrets() {
         let outcome = |alias: &str| {
             bridge.verdicts().into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
         };
-        assert_eq!(outcome("tracker"), Outcome::Skipped { secrets: vec!["TRACKER_TOKEN".into()] });
-        assert_eq!(outcome("unused"), Outcome::Disabled);
+        assert_eq!(outcome("tracker"), ServerState::Skipped { secrets: vec!["TRACKER_TOKEN".into()] });
+        assert_eq!(outcome("unused"), ServerState::Disabled);
         bridge.stop().await;
     });
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ropeway::message::{CallArguments, Dialect, ToolCall};
-use ropeway::provider::{ErrorKind, ProviderError, Reply, StopReason};
+use ropeway::provider::{ProviderError, ProviderErrorKind, Reply, StopReason};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -254,11 +254,11 @@ fn stop(dialect: Dialect, word: Option<&str>, has_calls: bool) -> StopReason {
 }
 
 /// What kind of trouble the SDK's error is.
-fn family(error: &Failure) -> Option<ErrorKind> {
+fn family(error: &Failure) -> Option<ProviderErrorKind> {
     match (error.code.as_deref(), error.status) {
-        (Some("overloaded_error" | "UNAVAILABLE"), _) | (None, Some(503)) => Some(ErrorKind::Overloaded),
-        (Some("rate_limit_exceeded" | "429"), _) => Some(ErrorKind::RateLimited),
-        (Some("server_error" | "502"), _) => Some(ErrorKind::Server),
+        (Some("overloaded_error" | "UNAVAILABLE"), _) | (None, Some(503)) => Some(ProviderErrorKind::Overloaded),
+        (Some("rate_limit_exceeded" | "429"), _) => Some(ProviderErrorKind::RateLimited),
+        (Some("server_error" | "502"), _) => Some(ProviderErrorKind::Server),
         _ => None,
     }
 }

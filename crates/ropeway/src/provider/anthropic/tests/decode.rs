@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{delta_of, input, read, reply, start, stop_with, stream, text, text_block, tool_use};
-use crate::message::{AssistantPart, AssistantText, Private, Reasoning, ToolCall};
-use crate::provider::{ErrorKind, Reply, ReplyEvent, StopReason, Usage};
+use crate::message::{AssistantPart, AssistantText, OpaquePart, Reasoning, ToolCall};
+use crate::provider::{ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn fields(json: Value) -> Map<String, Value> {
     serde_json::from_value(json).expect("an object")
@@ -15,7 +15,7 @@ fn said(text: &str) -> AssistantPart {
 }
 
 fn private(json: Value) -> AssistantPart {
-    AssistantPart::Private(Private { json: fields(json) })
+    AssistantPart::Private(OpaquePart { json: fields(json) })
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -282,7 +282,7 @@ fn an_answer_that_breaks_off_is_truncated() {
         let error = read(frames[..length].iter().map(Value::to_string)).0.expect_err("no answer");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ErrorKind::Truncated, "the answer broke off before its end")
+            (ProviderErrorKind::Truncated, "the answer broke off before its end")
         );
         assert!(error.is_retryable());
     }
@@ -310,8 +310,8 @@ fn an_error_in_the_middle_is_an_error() {
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"});
     let local = json!({"error": {"code": 500, "message": "out of memory", "type": "server_error"}});
     for (told, expected) in [
-        (overloaded, (ErrorKind::Overloaded, "the provider broke off its answer: Overloaded")),
-        (local, (ErrorKind::Server, "the provider broke off its answer: out of memory")),
+        (overloaded, (ProviderErrorKind::Overloaded, "the provider broke off its answer: Overloaded")),
+        (local, (ProviderErrorKind::Server, "the provider broke off its answer: out of memory")),
     ] {
         let mut frames = stream([(text_block(), vec![text("a")])], "end_turn");
         frames.insert(3, told);
@@ -351,7 +351,10 @@ fn a_frame_that_is_not_json_is_unreadable_and_json_that_is_no_event_is_passed_ov
     }
     for odd in ["{", "<html>", "{\"type\":\"ping\"} x", "{\"type\":\"ping\"}{}"] {
         let error = with(odd).expect_err(odd);
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unreadable, "an event of the answer is not JSON"));
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ProviderErrorKind::Unreadable, "an event of the answer is not JSON")
+        );
         assert!(std::error::Error::source(&error).is_some());
     }
     assert_eq!(with("{\"type\": \"ping\"}   \n").expect("spaces are nothing").message.parts, [said("a")]);

@@ -11,10 +11,10 @@ mod tools;
 use serde_json::{Value, json};
 
 use crate::message::{Conversation, Dialect};
-use crate::provider::{ChatRequest, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
+use crate::provider::{ChatRequest, EncodedRequest, ProviderError, ProviderSettings, Reply, ReplyEvent, encode};
 
-fn settings() -> Settings {
-    Settings::new(Dialect::Anthropic)
+fn settings() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Anthropic)
 }
 
 /// A conversation out of its saved messages.
@@ -32,7 +32,7 @@ fn native(parts: Value) -> Value {
     json!({"role": "assistant", "from": from, "parts": parts})
 }
 
-fn body(encoded: &Encoded) -> Value {
+fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{input, read, stream, text, text_block, tool_use};
-use crate::provider::{ErrorKind, Reply};
+use crate::provider::{ProviderErrorKind, Reply};
 
 /// An answer with everything in it, as it comes over the wire.
 fn whole() -> String {
@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn no_events_make_the_decoder_panic(events in proptest::collection::vec(event(), 0..20)) {
         if let Err(error) = read(events.iter().map(Value::to_string)).0 {
-            prop_assert!(error.kind != ErrorKind::Unreadable, "{error:?}");
+            prop_assert!(error.kind != ProviderErrorKind::Unreadable, "{error:?}");
         }
     }
 
@@ -137,7 +137,7 @@ fn a_stream_that_is_cut_anywhere_is_truncated_or_whole() {
                 assert_eq!(cut, reply);
                 wholes += 1;
             }
-            Err(error) => assert_eq!(error.kind, ErrorKind::Truncated),
+            Err(error) => assert_eq!(error.kind, ProviderErrorKind::Truncated),
         }
     }
     // From the reason to stop on, nothing is missing.

@@ -4,14 +4,17 @@ use serde_json::{Map, Value, json};
 
 use super::{body, conversation, native, settings, user};
 use crate::message::Conversation;
-use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, KeyHeader, Quirks, Settings, ToolChoice, encode};
+use crate::provider::{
+    ChatRequest, EncodedRequest, KeyHeader, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice,
+    encode,
+};
 
 fn hello() -> Conversation {
     conversation(json!([user("hi")]))
 }
 
 /// The request for a greeting, once `change` has changed it.
-fn encoded(settings: &Settings, change: impl FnOnce(&mut ChatRequest<'_>)) -> Encoded {
+fn encoded(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>)) -> EncodedRequest {
     let conversation = hello();
     let mut request = ChatRequest::new("claude", &conversation);
     change(&mut request);
@@ -27,11 +30,11 @@ fn added(change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
     body
 }
 
-fn old_version() -> Settings {
+fn old_version() -> ProviderSettings {
     settings().with_quirks(Quirks { anthropic_version: Some("2023-06-01".to_owned()), ..Quirks::default() })
 }
 
-fn headers(settings: &Settings) -> Value {
+fn headers(settings: &ProviderSettings) -> Value {
     let encoded = encoded(settings, |_| {});
     let headers = encoded.request.headers.iter();
     headers.map(|(name, value)| (name.clone(), value.expose().into())).collect::<Map<_, _>>().into()
@@ -131,14 +134,14 @@ fn chance_is_left_out_with_a_warning_where_the_api_refuses_it() {
 
 #[test]
 fn effort_is_adaptive_thinking_with_a_guide() {
-    let effort = |effort: Effort| added(|request| request.effort = Some(effort));
-    assert_eq!(effort(Effort::Off), json!({"thinking": {"type": "disabled"}}));
+    let effort = |effort: ReasoningEffort| added(|request| request.effort = Some(effort));
+    assert_eq!(effort(ReasoningEffort::Off), json!({"thinking": {"type": "disabled"}}));
     for (level, word) in [
-        (Effort::Minimal, "low"),
-        (Effort::Low, "low"),
-        (Effort::Medium, "medium"),
-        (Effort::High, "high"),
-        (Effort::Max, "max"),
+        (ReasoningEffort::Minimal, "low"),
+        (ReasoningEffort::Low, "low"),
+        (ReasoningEffort::Medium, "medium"),
+        (ReasoningEffort::High, "high"),
+        (ReasoningEffort::Max, "max"),
     ] {
         assert_eq!(effort(level), json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": word}}));
     }
@@ -147,7 +150,7 @@ fn effort_is_adaptive_thinking_with_a_guide() {
 #[test]
 fn a_model_that_thinks_at_least_between_its_calls_is_told_to_think_only_there() {
     let conversation = hello();
-    let request = ChatRequest::new("claude-sonnet-5-5", &conversation).with_effort(Effort::Off);
+    let request = ChatRequest::new("claude-sonnet-5-5", &conversation).with_effort(ReasoningEffort::Off);
     let encoded = encode(&settings(), &request).expect("a request");
     assert_eq!(body(&encoded)["thinking"], json!({"type": "between_tools"}));
     assert_eq!(encoded.warnings, [""; 0]);
@@ -156,7 +159,7 @@ fn a_model_that_thinks_at_least_between_its_calls_is_told_to_think_only_there() 
 #[test]
 fn a_model_that_always_thinks_is_not_told_to_stop() {
     let conversation = hello();
-    let request = ChatRequest::new("claude-opus-5-5", &conversation).with_effort(Effort::Off);
+    let request = ChatRequest::new("claude-opus-5-5", &conversation).with_effort(ReasoningEffort::Off);
     let encoded = encode(&settings(), &request).expect("a request");
     assert_eq!(encoded.warnings, ["`claude-opus-5-5` cannot be told not to think"]);
     assert!(!body(&encoded).as_object().expect("an object").contains_key("thinking"));
@@ -167,7 +170,7 @@ fn json_is_asked_for_with_a_schema_that_the_model_can_be_held_to() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
     let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
     let change = |request: &mut ChatRequest<'_>| {
-        request.effort = Some(Effort::High);
+        request.effort = Some(ReasoningEffort::High);
         *request = request.clone().with_output("answer", schema);
     };
     let config = json!({"effort": "high", "format": {"type": "json_schema", "schema": closed}});
@@ -187,7 +190,7 @@ fn a_schema_that_is_none_is_not_written_unless_the_caller_writes_his_own() {
     let conversation = hello();
     let mut request = ChatRequest::new("claude", &conversation).with_output("answer", json!(7));
     let error = encode(&settings(), &request).expect_err("no request");
-    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(error.kind, ProviderErrorKind::Unusable);
     assert!(error.message.starts_with("the answer cannot be asked for: "), "{error}");
     request.extra = extra(json!({"output_config": {"effort": "xhigh"}}));
     let encoded = encode(&settings(), &request).expect("a request");
@@ -197,7 +200,7 @@ fn a_schema_that_is_none_is_not_written_unless_the_caller_writes_his_own() {
 #[test]
 fn what_the_caller_says_himself_wins() {
     let change = |request: &mut ChatRequest<'_>| {
-        request.effort = Some(Effort::Low);
+        request.effort = Some(ReasoningEffort::Low);
         request.extra = extra(
             json!({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2048, "metadata": {"user_id": "u"}}),
         );
@@ -248,9 +251,9 @@ fn a_request_that_cannot_be_answered_is_not_written() {
     };
     let missing = ToolChoice::Tool("gone".to_owned());
     let words = "`gone` must be called, but there is no such tool on offer".to_owned();
-    assert_eq!(error(&hello(), missing), (ErrorKind::Unusable, words));
+    assert_eq!(error(&hello(), missing), (ProviderErrorKind::Unusable, words));
     let words = "there is no message that the model could answer".to_owned();
-    assert_eq!(error(&conversation(json!([user(" ")])), ToolChoice::Auto), (ErrorKind::Unusable, words));
+    assert_eq!(error(&conversation(json!([user(" ")])), ToolChoice::Auto), (ProviderErrorKind::Unusable, words));
 }
 
 #[test]

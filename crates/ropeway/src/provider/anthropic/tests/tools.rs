@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{body, conversation, input, native, settings, stream, tool_use, user};
 use crate::lowering::Toolset;
 use crate::message::{AssistantPart, ToolCall};
-use crate::provider::{ChatRequest, Encoded, ReplyEvent, ToolChoice, encode};
+use crate::provider::{ChatRequest, EncodedRequest, ReplyEvent, ToolChoice, encode};
 use crate::tool::ToolDefinition;
 
 fn tools() -> Toolset {
@@ -15,7 +15,7 @@ fn tools() -> Toolset {
     Toolset::new([definition, ToolDefinition::new("clock")])
 }
 
-fn encoded(messages: Value, choice: ToolChoice) -> Encoded {
+fn encoded(messages: Value, choice: ToolChoice) -> EncodedRequest {
     let (conversation, tools) = (conversation(messages), tools());
     let request = ChatRequest::new("claude", &conversation).with_tools(&tools).with_tool_choice(choice);
     encode(&settings(), &request).expect("a request")

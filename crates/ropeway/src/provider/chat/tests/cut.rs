@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{delta, finish, read_frames};
-use crate::provider::ErrorKind;
+use crate::provider::ProviderErrorKind;
 
 /// The names that the protocol and its servers use, so that what is made up looks like it.
 const NAMES: [&str; 24] = [
@@ -79,7 +79,7 @@ fn a_stream_that_is_cut_between_frames_is_truncated_or_whole() {
     let read = |length: usize| read_frames(stream[..length].iter().map(String::as_bytes));
     let mut whole = read(stream.len()).expect("an answer").1;
     for length in 0..6 {
-        assert_eq!(read(length).expect_err("a part").kind, ErrorKind::Truncated, "{length}");
+        assert_eq!(read(length).expect_err("a part").kind, ProviderErrorKind::Truncated, "{length}");
     }
     assert_eq!(read(7).expect("an answer").1, whole);
     whole.usage = Default::default();
@@ -113,7 +113,7 @@ proptest! {
         stream[frame].truncate(cut);
         match read_frames(stream.iter().map(String::as_bytes)) {
             Ok((_, reply)) => prop_assert_eq!(reply.message.calls().count(), 2),
-            Err(error) => prop_assert!(matches!(error.kind, ErrorKind::Truncated | ErrorKind::Unreadable), "{:?}", error),
+            Err(error) => prop_assert!(matches!(error.kind, ProviderErrorKind::Truncated | ProviderErrorKind::Unreadable), "{:?}", error),
         }
     }
 }

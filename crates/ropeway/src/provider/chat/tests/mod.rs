@@ -11,12 +11,12 @@ mod writing_results;
 use serde_json::{Value, json};
 
 use super::Decoder;
-use crate::lowering::Lowered;
-use crate::message::{Dialect, Speaker};
+use crate::lowering::LoweredTools;
+use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::{ProviderError, Reply, ReplyEvent};
 
-fn speaker() -> Speaker {
-    Speaker { dialect: Dialect::Chat, endpoint: "http://127.0.0.1:8080".to_owned(), model: "m".to_owned() }
+fn speaker() -> ModelEndpoint {
+    ModelEndpoint { dialect: Dialect::Chat, endpoint: "http://127.0.0.1:8080".to_owned(), model: "m".to_owned() }
 }
 
 /// A chunk that holds a delta.
@@ -31,7 +31,7 @@ fn finish(reason: &str) -> Value {
 
 /// What a decoder makes of frames, be the last word said or not.
 fn read_frames<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<ReplyEvent>, Reply), ProviderError> {
-    let mut decoder = Decoder::new(speaker(), std::sync::Arc::new(Lowered::default()));
+    let mut decoder = Decoder::new(speaker(), std::sync::Arc::new(LoweredTools::default()));
     let mut events = Vec::new();
     for frame in frames {
         decoder.frame(frame, &mut events)?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{delta, events, finish, parts, read, read_frames, reply, speaker, trouble};
 use crate::message::{AssistantMessage, AssistantPart, AssistantText};
-use crate::provider::{ErrorKind, Reply, ReplyEvent, StopReason, Usage};
+use crate::provider::{ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn usage(value: Value) -> Usage {
     reply(&[delta(json!({"content": "a"})), finish("stop"), json!({"choices": [], "usage": value})]).usage
@@ -86,7 +86,7 @@ fn the_stop_may_be_missing_when_the_last_word_was_said() {
     assert_eq!(events, [ReplyEvent::Text("a".to_owned()), ReplyEvent::Warning(warning.clone())]);
     assert_eq!((reply.stop, reply.warnings), (StopReason::EndTurn, vec![warning]));
     let nothing = trouble(&[delta(json!({"role": "assistant"}))]);
-    assert_eq!((nothing.kind, nothing.is_retryable()), (ErrorKind::Truncated, true));
+    assert_eq!((nothing.kind, nothing.is_retryable()), (ProviderErrorKind::Truncated, true));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_answer_that_breaks_off_is_truncated() {
         let error = read_frames(frames.iter().copied()).expect_err("no answer");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ErrorKind::Truncated, "the answer broke off before its end")
+            (ProviderErrorKind::Truncated, "the answer broke off before its end")
         );
     }
 }
@@ -171,7 +171,7 @@ fn frames_without_anything_in_them_are_passed_over() {
     assert_eq!((reply.message.to_text().as_str(), reply.id.as_deref()), ("a", Some("a1")));
     assert!(reply.message.extra.is_empty(), "{:?}", reply.message.extra);
     let frames = [b"".as_slice(), b"  ", b"[DONE]"];
-    assert_eq!(read_frames(frames).expect_err("no answer").kind, ErrorKind::Truncated);
+    assert_eq!(read_frames(frames).expect_err("no answer").kind, ProviderErrorKind::Truncated);
 }
 
 #[test]
@@ -243,17 +243,17 @@ fn an_error_in_mid_stream_is_an_error_of_its_kind() {
     let kind = |frame: Value| trouble(&[begun.clone(), frame]).kind;
     assert_eq!(
         kind(json!({"error": {"message": "Provider disconnected", "type": "server_error", "code": 502}})),
-        ErrorKind::Server
+        ProviderErrorKind::Server
     );
-    assert_eq!(kind(json!({"error": {"message": "slow down", "code": 429}})), ErrorKind::RateLimited);
-    assert_eq!(kind(json!({"error": "the prompt is too long"})), ErrorKind::ContextLength);
+    assert_eq!(kind(json!({"error": {"message": "slow down", "code": 429}})), ProviderErrorKind::RateLimited);
+    assert_eq!(kind(json!({"error": "the prompt is too long"})), ProviderErrorKind::ContextLength);
     let bare = json!({"object": "error", "message": "This model's maximum context length is 8 tokens", "code": 400});
-    assert_eq!(kind(bare), ErrorKind::ContextLength);
+    assert_eq!(kind(bare), ProviderErrorKind::ContextLength);
     let in_choice =
         json!({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "slow down"}}]});
-    assert_eq!(kind(in_choice), ErrorKind::RateLimited);
-    assert_eq!(kind(finish("error")), ErrorKind::Server);
-    assert_eq!(kind(finish("insufficient_system_resource")), ErrorKind::Overloaded);
+    assert_eq!(kind(in_choice), ProviderErrorKind::RateLimited);
+    assert_eq!(kind(finish("error")), ProviderErrorKind::Server);
+    assert_eq!(kind(finish("insufficient_system_resource")), ProviderErrorKind::Overloaded);
     let words = trouble(&[json!({"error": {"message": "Provider disconnected"}})]).to_string();
     assert!(words.contains("Provider disconnected"), "{words}");
     let no_error = reply(&[json!({"error": null, "choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]})]);
@@ -268,7 +268,7 @@ fn a_frame_that_is_no_chunk_is_unreadable() {
     for frame in ["<html>", "{\"choices\":[", "12", "{\"choices\":5}", "\"\\ud800\""] {
         let error = read_frames([frame.as_bytes()]).expect_err("no answer");
         let words = "the answer holds a frame that is no chunk of a chat completion";
-        assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unreadable, words), "{frame}");
+        assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Unreadable, words), "{frame}");
         assert!(std::error::Error::source(&error).is_some(), "{frame}");
     }
 }

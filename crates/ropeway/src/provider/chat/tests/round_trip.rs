@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{delta, finish, speaker};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Dialect, ToolResult};
-use crate::provider::{ChatRequest, Settings, encode};
+use crate::provider::{ChatRequest, ProviderSettings, encode};
 use crate::tool::ToolDefinition;
 
 /// The message that a server streamed, as it stands in the next request to it; and in one to somebody else.
@@ -16,7 +16,7 @@ fn sent_back(chunks: &[Value]) -> (Value, Value) {
     let conversation = Conversation::new().with("hi").with(reply.message).with(results);
     let conversation: Conversation = serde_json::from_value(json!(conversation)).expect("a conversation");
     let written = |base_url: &str| {
-        let settings = Settings::new(Dialect::Chat).with_base_url(base_url);
+        let settings = ProviderSettings::new(Dialect::Chat).with_base_url(base_url);
         let encoded = encode(&settings, &ChatRequest::new("m", &conversation)).expect("a request");
         let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
         body["messages"][1].clone()
@@ -102,7 +102,7 @@ fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
     let tools = Toolset::new([ToolDefinition::new("look")]);
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_tools(&tools);
-    let mut decoder = encode(&Settings::new(Dialect::Chat), &request).expect("a request").decoder();
+    let mut decoder = encode(&ProviderSettings::new(Dialect::Chat), &request).expect("a request").decoder();
     let call = json!({"index": 0, "id": "c1", "function": {"name": "made_up", "arguments": "{}"}});
     let mut events = Vec::new();
     for chunk in [delta(json!({ "tool_calls": [call] })), finish("tool_calls")] {
@@ -122,7 +122,7 @@ fn a_refusal_goes_back_as_one_and_abroad_as_text() {
 #[test]
 fn a_tool_is_called_by_its_name_here_and_by_a_legal_one_there() {
     let tools = Toolset::new([ToolDefinition::new("files/look.up")]);
-    let settings = Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1");
+    let settings = ProviderSettings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1");
     let mut conversation = Conversation::new().with("hi");
     let first = encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request");
     let body: Value = serde_json::from_slice(&first.request.body).expect("JSON");

@@ -5,27 +5,29 @@ use serde_json::{Value, json};
 use crate::content::ContentPart;
 use crate::lowering::Toolset;
 use crate::message::{AssistantMessage, Conversation, Dialect};
-use crate::provider::{ChatRequest, Effort, Encoded, ErrorKind, Quirks, Settings, ToolChoice, encode};
+use crate::provider::{
+    ChatRequest, EncodedRequest, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice, encode,
+};
 use crate::tool::ToolDefinition;
 
-fn local() -> Settings {
-    Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1/")
+fn local() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1/")
 }
 
-fn openai() -> Settings {
-    Settings::new(Dialect::Chat).with_key("sk-1")
+fn openai() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Chat).with_key("sk-1")
 }
 
 fn hello() -> Conversation {
     Conversation::new().with_system("Be brief.").with("hi")
 }
 
-fn body(encoded: &Encoded) -> Value {
+fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
 /// The body of a request without tools.
-fn written(settings: &Settings, change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
+fn written(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
     let conversation = hello();
     let mut request = ChatRequest::new("m", &conversation);
     change(&mut request);
@@ -37,7 +39,7 @@ fn tools() -> Toolset {
 }
 
 /// The body of a request with tools.
-fn written_with_tools(settings: &Settings, choice: ToolChoice, several: Option<bool>) -> Value {
+fn written_with_tools(settings: &ProviderSettings, choice: ToolChoice, several: Option<bool>) -> Value {
     let (conversation, tools) = (hello(), tools());
     let mut request = ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice);
     request.parallel_calls = several;
@@ -45,7 +47,7 @@ fn written_with_tools(settings: &Settings, choice: ToolChoice, several: Option<b
 }
 
 /// What a request says of tools: the choice, and their names.
-fn about_tools(settings: &Settings, choice: ToolChoice) -> Value {
+fn about_tools(settings: &ProviderSettings, choice: ToolChoice) -> Value {
     let body = written_with_tools(settings, choice, None);
     let tools = body["tools"].as_array().expect("tools");
     let names: Vec<&Value> = tools.iter().map(|tool| &tool["function"]["name"]).collect();
@@ -75,7 +77,7 @@ fn a_plain_request_says_no_more_than_it_must() {
 #[test]
 fn openai_itself_is_spoken_to_in_its_own_words() {
     let conversation = hello();
-    let request = ChatRequest::new("m", &conversation).with_max_tokens(9).with_effort(Effort::Max);
+    let request = ChatRequest::new("m", &conversation).with_max_tokens(9).with_effort(ReasoningEffort::Max);
     let encoded = encode(&openai(), &request).expect("a request");
     assert_eq!(encoded.request.url, "https://api.openai.com/v1/chat/completions");
     let key = encoded.request.headers.iter().find(|(name, _)| name == "authorization").expect("a key");
@@ -90,7 +92,7 @@ fn openai_itself_is_spoken_to_in_its_own_words() {
 
 #[test]
 fn a_server_may_be_said_to_be_like_openai_or_not() {
-    let said = |settings: &Settings| {
+    let said = |settings: &ProviderSettings| {
         let body = written(settings, |request| request.max_tokens = Some(9));
         json!([body["messages"][0]["role"], body["max_tokens"], body["max_completion_tokens"]])
     };
@@ -106,7 +108,7 @@ fn settings_of_the_request_have_their_fields() {
         request.temperature = Some(0.5);
         request.top_p = Some(0.9);
         request.stop_sequences = vec!["END".to_owned()];
-        request.effort = Some(Effort::Off);
+        request.effort = Some(ReasoningEffort::Off);
         request.parallel_calls = Some(false);
     });
     let expected = json!({
@@ -120,7 +122,14 @@ fn settings_of_the_request_have_their_fields() {
 #[test]
 fn efforts_have_words() {
     let word = |effort| written(&local(), |request| request.effort = Some(effort))["reasoning_effort"].clone();
-    let efforts = [Effort::Off, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max];
+    let efforts = [
+        ReasoningEffort::Off,
+        ReasoningEffort::Minimal,
+        ReasoningEffort::Low,
+        ReasoningEffort::Medium,
+        ReasoningEffort::High,
+        ReasoningEffort::Max,
+    ];
     assert_eq!(efforts.map(word), ["none", "minimal", "low", "medium", "high", "high"]);
 }
 
@@ -182,7 +191,7 @@ fn a_tool_that_is_not_offered_cannot_be_forced() {
     for request in [ChatRequest::new("m", &conversation), ChatRequest::new("m", &conversation).with_tools(&tools)] {
         let error = encode(&local(), &request.with_tool_choice(choice.clone())).expect_err("no request");
         let words = "the tool `fly` must be called, but it is not offered";
-        assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unusable, words));
+        assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Unusable, words));
     }
 }
 

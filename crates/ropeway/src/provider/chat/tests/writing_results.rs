@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::content::ContentPart;
 use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall, ToolResult};
-use crate::provider::{ChatRequest, Media, Quirks, Settings, encode};
+use crate::provider::{ChatRequest, MediaSupport, ProviderSettings, Quirks, encode};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
 
@@ -36,7 +36,7 @@ fn text(text: &str) -> Value {
 
 /// The messages after the calls.
 fn messages(conversation: &Conversation, quirks: Quirks) -> Value {
-    let settings = Settings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1").with_quirks(quirks);
+    let settings = ProviderSettings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1").with_quirks(quirks);
     let encoded = encode(&settings, &ChatRequest::new("m", conversation)).expect("a request");
     let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
     let messages = body["messages"].as_array().expect("messages");
@@ -129,7 +129,7 @@ fn pictures_come_first_in_what_the_person_says_next() {
 #[test]
 fn pictures_are_only_told_of_where_nobody_could_see_them() {
     let conversation = Conversation::new().with("hi").with(calls(["c1"])).with(vec![result("c1", json!([image()]))]);
-    let quirks = Quirks { in_words: Media::PICTURES, ..Quirks::default() };
+    let quirks = Quirks { in_words: MediaSupport::PICTURES, ..Quirks::default() };
     let told = json!([tool("c1", "[image, image/png, 16 bytes: it cannot be shown here]")]);
     assert_eq!(messages(&conversation, quirks), told);
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{decoder, finish, parts, read};
 use crate::message::{AssistantPart, CallArguments};
-use crate::provider::{Decoder, ErrorKind, Reply, ReplyEvent, StopReason, Usage};
+use crate::provider::{Decoder, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn reply(frames: &[Value]) -> Reply {
     read(frames).expect("an answer").0
@@ -127,7 +127,7 @@ fn the_first_of_several_answers_is_the_answer() {
     ]});
     let other = json!({"candidates": [{"content": {"parts": [{"text": "other"}]}, "index": 1}]});
     assert_eq!(said(&[both.clone(), other, finish("STOP")]), json!([{"type": "text", "text": "one"}]));
-    assert_eq!(read(&[both]).expect_err("no end").kind, ErrorKind::Truncated);
+    assert_eq!(read(&[both]).expect_err("no end").kind, ProviderErrorKind::Truncated);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_answer_that_does_not_say_why_it_ended_broke_off() {
         let error = read(&frames).expect_err("no end");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ErrorKind::Truncated, "the answer broke off: it did not say why it ended")
+            (ProviderErrorKind::Truncated, "the answer broke off: it did not say why it ended")
         );
         assert!(error.is_retryable());
     }
@@ -337,7 +337,7 @@ fn an_answer_goes_on_with_the_token_until_it_ends() {
     let mut broken = decoder();
     frame(&mut broken, &paused("a", Some("t1")));
     assert_eq!(broken.continuation().as_deref(), Some("t1"));
-    assert_eq!(broken.end(&mut Vec::new()).expect_err("no end").kind, ErrorKind::Truncated);
+    assert_eq!(broken.end(&mut Vec::new()).expect_err("no end").kind, ProviderErrorKind::Truncated);
 
     let mut without = decoder();
     frame(&mut without, &paused("a", None));
@@ -367,7 +367,7 @@ fn a_frame_that_cannot_be_understood_is_unreadable() {
         let error = decoder().frame(frame, &mut Vec::new()).expect_err("not understood");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ErrorKind::Unreadable, "a frame of the answer is not what gemini sends")
+            (ProviderErrorKind::Unreadable, "a frame of the answer is not what gemini sends")
         );
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{decoder, finish, parts, read};
-use crate::provider::{ErrorKind, ProviderError, Reply, ReplyEvent};
+use crate::provider::{ProviderError, ProviderErrorKind, Reply, ReplyEvent};
 use crate::web::SseParser;
 
 /// A stream of everything, as it goes over the wire.
@@ -48,7 +48,7 @@ fn a_stream_that_is_cut_anywhere_is_truncated_or_whole() {
                 complete += 1;
                 assert_eq!((reply.message, reply.stop), (whole.message.clone(), whole.stop.clone()));
             }
-            Err(error) => assert_eq!(error.kind, ErrorKind::Truncated, "{end}"),
+            Err(error) => assert_eq!(error.kind, ProviderErrorKind::Truncated, "{end}"),
         }
     }
     // Only the last frame may be missing, which tells nothing but the usage, and the newline before it.

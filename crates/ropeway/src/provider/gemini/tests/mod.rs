@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 use crate::content::ContentPart;
 use crate::lowering::Toolset;
-use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, Speaker, ToolCall};
-use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings, encode};
+use crate::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ModelEndpoint, ToolCall};
+use crate::provider::{
+    ChatRequest, Decoder, EncodedRequest, ProviderError, ProviderSettings, Reply, ReplyEvent, encode,
+};
 use crate::tool::ToolDefinition;
 
 /// The signature of a call that has none.
@@ -24,16 +26,16 @@ const GIF: &str = "R0lGODlhAQABAAAA";
 const WAV: &str = "UklGRiQAAABXQVZF";
 const PDF: &str = "JVBERi0xLjcKJeLj";
 
-fn settings() -> Settings {
-    Settings::new(Dialect::Gemini).with_key("k")
+fn settings() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Gemini).with_key("k")
 }
 
 /// Writes a request that must be possible.
-fn encoded(settings: &Settings, request: &ChatRequest<'_>) -> Encoded {
+fn encoded(settings: &ProviderSettings, request: &ChatRequest<'_>) -> EncodedRequest {
     encode(settings, request).expect("a request")
 }
 
-fn body(encoded: &Encoded) -> Value {
+fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
@@ -43,7 +45,7 @@ fn contents(model: &str, conversation: &Conversation) -> Value {
 }
 
 /// Who says what our settings bring.
-fn speaker(model: &str) -> Speaker {
+fn speaker(model: &str) -> ModelEndpoint {
     settings().speaker(model)
 }
 

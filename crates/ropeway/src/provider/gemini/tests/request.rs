@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{NEW, OLD, body, encoded, settings, toolset};
 use crate::lowering::{Lower, lower_output};
 use crate::message::{Conversation, Dialect};
-use crate::provider::{ChatRequest, Effort, ErrorKind, Quirks, Settings, ToolChoice, encode};
+use crate::provider::{ChatRequest, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice, encode};
 
 #[test]
 fn a_request_goes_to_the_model_whatever_the_base_url_ends_in() {
@@ -43,7 +43,7 @@ fn a_request_goes_to_the_model_whatever_the_base_url_ends_in() {
 #[test]
 fn the_key_is_in_a_header_and_nowhere_else() {
     let conversation = Conversation::new().with("hi");
-    let settings = Settings::new(Dialect::Gemini).with_key("sesame");
+    let settings = ProviderSettings::new(Dialect::Gemini).with_key("sesame");
     let request = encoded(&settings, &ChatRequest::new(NEW, &conversation)).request;
     let key: Vec<&str> =
         request.headers.iter().filter(|(_, value)| value.expose() == "sesame").map(|(name, _)| name.as_str()).collect();
@@ -68,7 +68,7 @@ fn everything_that_can_be_asked_for_has_its_place() {
         .with_tools(&toolset)
         .with_max_tokens(9)
         .with_temperature(0.5)
-        .with_effort(Effort::Low)
+        .with_effort(ReasoningEffort::Low)
         .with_output("answer", schema.clone());
     request.top_p = Some(0.25);
     request.stop_sequences = vec!["END".to_owned()];
@@ -100,7 +100,7 @@ fn everything_that_can_be_asked_for_has_its_place() {
 #[test]
 fn what_the_caller_says_wins_field_by_field() {
     let conversation = Conversation::new().with("hi");
-    let mut request = ChatRequest::new(NEW, &conversation).with_max_tokens(9).with_effort(Effort::High);
+    let mut request = ChatRequest::new(NEW, &conversation).with_max_tokens(9).with_effort(ReasoningEffort::High);
     request.extra.insert("generationConfig".to_owned(), json!({"topK": 40, "maxOutputTokens": 7}));
     request.extra.insert("contents".to_owned(), json!([]));
     let mut found = body(&encoded(&settings(), &request));
@@ -115,7 +115,7 @@ fn what_the_caller_says_wins_field_by_field() {
 #[test]
 fn an_effort_is_a_level_or_a_budget_by_the_model() {
     let conversation = Conversation::new().with("hi");
-    let thinking = |model: &str, effort: Effort| {
+    let thinking = |model: &str, effort: ReasoningEffort| {
         let request = encoded(&settings(), &ChatRequest::new(model, &conversation).with_effort(effort));
         (body(&request)["generationConfig"]["thinkingConfig"].clone(), request.warnings)
     };
@@ -123,27 +123,27 @@ fn an_effort_is_a_level_or_a_budget_by_the_model() {
     let budget = |budget: u32| (json!({"includeThoughts": true, "thinkingBudget": budget}), vec![]);
     let quiet = |config: Value| (config, Vec::<String>::new());
     for model in [NEW, "gemini-3.1-pro", "gemini-4-argon", "gemini-flash-latest", "my-alias", "gemini-12-pro"] {
-        assert_eq!(thinking(model, Effort::Off), quiet(json!({"thinkingLevel": "LOW"})), "{model}");
-        assert_eq!(thinking(model, Effort::Minimal), level("LOW"), "{model}");
-        assert_eq!(thinking(model, Effort::Low), level("LOW"), "{model}");
-        assert_eq!(thinking(model, Effort::Medium), level("MEDIUM"), "{model}");
-        assert_eq!(thinking(model, Effort::High), level("HIGH"), "{model}");
-        assert_eq!(thinking(model, Effort::Max), level("HIGH"), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Off), quiet(json!({"thinkingLevel": "LOW"})), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Minimal), level("LOW"), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Low), level("LOW"), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Medium), level("MEDIUM"), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::High), level("HIGH"), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Max), level("HIGH"), "{model}");
     }
-    assert_eq!(thinking("gemini-3-flash", Effort::Minimal), level("MINIMAL"));
-    assert_eq!(thinking("gemini-3.1-flash-lite", Effort::Off), quiet(json!({"thinkingLevel": "MINIMAL"})));
+    assert_eq!(thinking("gemini-3-flash", ReasoningEffort::Minimal), level("MINIMAL"));
+    assert_eq!(thinking("gemini-3.1-flash-lite", ReasoningEffort::Off), quiet(json!({"thinkingLevel": "MINIMAL"})));
     for model in [OLD, "models/gemini-2.5-flash-lite", "google/gemini-2.5-flash"] {
-        assert_eq!(thinking(model, Effort::Off), quiet(json!({"thinkingBudget": 0})), "{model}");
-        assert_eq!(thinking(model, Effort::Minimal), budget(512), "{model}");
-        assert_eq!(thinking(model, Effort::Low), budget(1024), "{model}");
-        assert_eq!(thinking(model, Effort::Medium), budget(8192), "{model}");
-        assert_eq!(thinking(model, Effort::Max), budget(24_576), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Off), quiet(json!({"thinkingBudget": 0})), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Minimal), budget(512), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Low), budget(1024), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Medium), budget(8192), "{model}");
+        assert_eq!(thinking(model, ReasoningEffort::Max), budget(24_576), "{model}");
     }
-    assert_eq!(thinking("gemini-2.5-pro", Effort::Off), quiet(json!({"thinkingBudget": 128})));
-    assert_eq!(thinking("gemini-2.5-pro", Effort::Max), budget(32_768));
+    assert_eq!(thinking("gemini-2.5-pro", ReasoningEffort::Off), quiet(json!({"thinkingBudget": 128})));
+    assert_eq!(thinking("gemini-2.5-pro", ReasoningEffort::Max), budget(32_768));
     let warning = "the effort is not said: `gemini-2.0-flash` does not think".to_owned();
-    assert_eq!(thinking("gemini-2.0-flash", Effort::High), (Value::Null, vec![warning]));
-    assert_eq!(thinking("gemini-1.5-pro", Effort::Off), quiet(Value::Null));
+    assert_eq!(thinking("gemini-2.0-flash", ReasoningEffort::High), (Value::Null, vec![warning]));
+    assert_eq!(thinking("gemini-1.5-pro", ReasoningEffort::Off), quiet(Value::Null));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_tool_that_must_be_called_must_be_offered() {
     for request in [request.clone(), request.with_tools(&toolset)] {
         let error = encode(&settings(), &request).expect_err("no such tool");
         let words = "the tool `gone` must be called, but it is not offered";
-        assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Unusable, words));
+        assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Unusable, words));
     }
 }
 

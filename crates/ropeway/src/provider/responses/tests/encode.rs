@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{body, conversation, encode, input, local, openai, tools};
 use crate::message::Conversation;
-use crate::provider::{ChatRequest, Effort, ErrorKind, Quirks, ToolChoice};
+use crate::provider::{ChatRequest, ProviderErrorKind, Quirks, ReasoningEffort, ToolChoice};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
 
@@ -76,10 +76,17 @@ fn what_is_asked_for_has_the_names_of_this_dialect() {
 fn efforts_have_the_words_of_this_dialect() {
     let conversation = Conversation::new().with("hi");
     let sent = |effort| body(&local(), &ChatRequest::new("m", &conversation).with_effort(effort))["reasoning"].take();
-    let words = [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max].map(sent);
+    let words = [
+        ReasoningEffort::Minimal,
+        ReasoningEffort::Low,
+        ReasoningEffort::Medium,
+        ReasoningEffort::High,
+        ReasoningEffort::Max,
+    ]
+    .map(sent);
     let expected = ["minimal", "low", "medium", "high", "xhigh"].map(|word| json!({"effort": word, "summary": "auto"}));
     assert_eq!(words, expected);
-    assert_eq!(sent(Effort::Off), json!({"effort": "none"}));
+    assert_eq!(sent(ReasoningEffort::Off), json!({"effort": "none"}));
 }
 
 #[test]
@@ -95,7 +102,7 @@ fn stop_sequences_are_left_out_and_that_is_told() {
 #[test]
 fn what_the_caller_says_himself_wins() {
     let conversation = Conversation::new().with("hi");
-    let mut request = ChatRequest::new("m", &conversation).with_effort(Effort::Low);
+    let mut request = ChatRequest::new("m", &conversation).with_effort(ReasoningEffort::Low);
     request.extra = serde_json::from_value(
         json!({"store": true, "include": [], "reasoning": {"effort": "max"}, "prompt_cache_key": "k"}),
     )
@@ -108,7 +115,7 @@ fn what_the_caller_says_himself_wins() {
 #[test]
 fn a_choice_is_said_in_the_way_that_the_server_understands() {
     let (conversation, tools) = (Conversation::new().with("hi"), tools());
-    let sent = |settings: &crate::provider::Settings, choice: ToolChoice| {
+    let sent = |settings: &crate::provider::ProviderSettings, choice: ToolChoice| {
         let sent = body(settings, &ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice));
         let names: Vec<String> =
             sent["tools"].as_array().expect("tools").iter().map(|tool| tool["name"].to_string()).collect();
@@ -144,7 +151,7 @@ fn a_schema_that_cannot_be_used_is_an_error_at_once() {
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_output("answer", json!({"type": "string"}));
     let error = crate::provider::encode(&openai(), &request).expect_err("no schema");
-    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(error.kind, ProviderErrorKind::Unusable);
     assert!(error.to_string().starts_with("the answer cannot be asked for: "), "{error}");
 }
 
@@ -153,7 +160,7 @@ fn a_tool_that_is_not_offered_cannot_be_called_for() {
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_tool_choice(ToolChoice::Tool("gone".to_owned()));
     let error = crate::provider::encode(&openai(), &request).expect_err("no tool");
-    assert_eq!(error.kind, ErrorKind::Unusable);
+    assert_eq!(error.kind, ProviderErrorKind::Unusable);
     assert_eq!(error.to_string(), "the tool `gone` must be called, but it is not offered");
 }
 

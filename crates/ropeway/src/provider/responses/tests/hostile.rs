@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::stream::CAREFUL;
 use super::{call, completed, decoder, delta, message, reply, text, told};
-use crate::provider::{ErrorKind, Usage};
+use crate::provider::{ProviderErrorKind, Usage};
 use crate::web::SseParser;
 
 #[test]
@@ -46,7 +46,7 @@ fn an_error_in_the_middle_is_an_error_in_whatever_shape_it_comes() {
         let error = reply.expect_err("an error");
         assert_eq!(
             (error.kind, error.code.as_deref(), text(&events).as_str()),
-            (ErrorKind::RateLimited, Some(rate), "Hel"),
+            (ProviderErrorKind::RateLimited, Some(rate), "Hel"),
             "{shape}"
         );
         assert!(error.to_string().ends_with("slow down"), "{error}");
@@ -55,7 +55,7 @@ fn an_error_in_the_middle_is_an_error_in_whatever_shape_it_comes() {
     let error = silent.expect_err("an error");
     assert_eq!(
         (error.kind, error.to_string().as_str()),
-        (ErrorKind::Server, "the provider failed and did not say why")
+        (ProviderErrorKind::Server, "the provider failed and did not say why")
     );
     let too_long = json!({"type": "error", "code": "context_length_exceeded", "message": "too long"});
     assert!(told(&[too_long]).1.expect_err("an error").is_context_length());
@@ -67,7 +67,7 @@ fn after_an_error_there_is_no_answer() {
     decoder.frame(b"{\"type\":\"error\",\"message\":\"x\"}", &mut events).expect_err("an error");
     assert!(decoder.is_over());
     decoder.frame(completed(json!([])).to_string().as_bytes(), &mut events).expect("passed over");
-    assert_eq!(decoder.end(&mut events).expect_err("no answer").kind, ErrorKind::Truncated);
+    assert_eq!(decoder.end(&mut events).expect_err("no answer").kind, ProviderErrorKind::Truncated);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_is_no_json_cannot_be_read() {
         let error = decoder().frame(data, &mut Vec::new()).expect_err("unreadable");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ErrorKind::Unreadable, "a piece of the answer is not JSON")
+            (ProviderErrorKind::Unreadable, "a piece of the answer is not JSON")
         );
     }
     decoder().frame(b" ", &mut Vec::new()).expect("nothing");
@@ -96,7 +96,7 @@ fn done_is_taken_for_the_end_of_the_stream_and_not_of_the_answer() {
     assert!(!cut.is_over());
     cut.frame(b"[DONE]", &mut events).expect("the end");
     assert!(cut.is_over());
-    assert_eq!(cut.end(&mut events).expect_err("no answer").kind, ErrorKind::Truncated);
+    assert_eq!(cut.end(&mut events).expect_err("no answer").kind, ProviderErrorKind::Truncated);
 }
 
 /// A stream as bytes.
@@ -118,7 +118,7 @@ fn a_stream_that_is_cut_anywhere_is_truncated_or_whole() {
         parser.push(&stream[..end], |event| decoder.frame(&event.data, &mut events).expect("a frame"));
         match decoder.end(&mut events) {
             Ok(reply) => assert_eq!((reply, end), (whole.clone(), stream.len())),
-            Err(error) => assert_eq!(error.kind, ErrorKind::Truncated),
+            Err(error) => assert_eq!(error.kind, ProviderErrorKind::Truncated),
         }
     }
 }
@@ -172,7 +172,7 @@ proptest! {
         let is_over = frames.iter().any(|frame| matches!(frame["type"].as_str(), Some("response.completed" | "response.incomplete")));
         match reply {
             Ok(_) => prop_assert!(is_over),
-            Err(error) => prop_assert_eq!((error.kind, is_over), (ErrorKind::Truncated, false)),
+            Err(error) => prop_assert_eq!((error.kind, is_over), (ProviderErrorKind::Truncated, false)),
         }
     }
 }

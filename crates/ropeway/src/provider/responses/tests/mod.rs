@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Dialect};
-use crate::provider::{ChatRequest, Decoder, Encoded, ProviderError, Reply, ReplyEvent, Settings};
+use crate::provider::{ChatRequest, Decoder, EncodedRequest, ProviderError, ProviderSettings, Reply, ReplyEvent};
 use crate::tool::ToolDefinition;
 
-fn openai() -> Settings {
-    Settings::new(Dialect::Responses).with_key("sk-test")
+fn openai() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Responses).with_key("sk-test")
 }
 
-fn local() -> Settings {
-    Settings::new(Dialect::Responses).with_base_url("http://127.0.0.1:18082/v1")
+fn local() -> ProviderSettings {
+    ProviderSettings::new(Dialect::Responses).with_base_url("http://127.0.0.1:18082/v1")
 }
 
-fn encode(settings: &Settings, request: &ChatRequest<'_>) -> Encoded {
+fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> EncodedRequest {
     crate::provider::encode(settings, request).expect("a request")
 }
 
-fn body(settings: &Settings, request: &ChatRequest<'_>) -> Value {
+fn body(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Value {
     serde_json::from_slice(&encode(settings, request).request.body).expect("JSON")
 }
 
 /// The items of a conversation.
-fn input(settings: &Settings, conversation: &Conversation) -> Value {
+fn input(settings: &ProviderSettings, conversation: &Conversation) -> Value {
     body(settings, &ChatRequest::new("m", conversation))["input"].take()
 }
 
@@ -47,7 +47,7 @@ fn tools() -> Toolset {
 }
 
 fn decoder() -> Decoder {
-    static ENCODED: LazyLock<Encoded> = LazyLock::new(|| {
+    static ENCODED: LazyLock<EncodedRequest> = LazyLock::new(|| {
         let (conversation, tools) = (Conversation::new().with("hi"), tools());
         encode(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools))
     });

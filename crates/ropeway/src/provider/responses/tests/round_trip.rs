@@ -7,7 +7,7 @@ use super::stream::{CAREFUL, Style};
 use super::{body, conversation, encode, input, local, message, openai, reply, text, told, tools};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
-use crate::provider::{ChatRequest, ReplyEvent, Settings};
+use crate::provider::{ChatRequest, ProviderSettings, ReplyEvent};
 use crate::tool::ToolDefinition;
 
 /// Everything that an answer may hold.
@@ -28,7 +28,7 @@ fn everything() -> Vec<Value> {
 }
 
 /// What goes back of an answer, the results of its calls left out.
-fn sent_back(settings: &Settings, conversation: &Conversation) -> Vec<Value> {
+fn sent_back(settings: &ProviderSettings, conversation: &Conversation) -> Vec<Value> {
     let items = input(settings, conversation);
     let is_answer = |item: &&Value| item["role"] != "user" && item["type"] != "function_call_output";
     items.as_array().expect("items").iter().filter(is_answer).cloned().collect()
