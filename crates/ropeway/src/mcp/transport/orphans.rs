@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, waitid, waitpid,
+};
 
 use super::groups::groups;
 
@@ -51,7 +53,7 @@ impl Mark {
 
     /// Is there a process with this mark?
     pub(super) fn is_carried(&self) -> bool {
-        processes().any(|pid| is_marked(pid, |mark| mark == self.0))
+        processes().into_iter().any(|pid| is_marked(pid, |mark| mark == self.0))
     }
 
     /// Ends each process with this mark, at once.
@@ -75,7 +77,7 @@ fn kill_marked(is_meant: impl Fn(&str) -> bool) {
 }
 
 fn signal_marked(is_meant: impl Fn(&str) -> bool, signal: Signal) -> bool {
-    let found: Vec<Pid> = processes().filter(|pid| is_marked(*pid, &is_meant)).collect();
+    let found: Vec<Pid> = processes().into_iter().filter(|pid| is_marked(*pid, &is_meant)).collect();
     for pid in &found {
         send(*pid, signal, |pid| is_marked(pid, &is_meant));
     }
@@ -116,11 +118,52 @@ fn reap(pid: Pid) {
     }
 }
 
-/// All processes but this one; none where there is no `/proc`.
-fn processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| *pid != getpid())
+/// Returns the processes that a server may have started, without this one. Returns none where `/proc` is missing.
+///
+/// Orphans of a subreaper stay its descendants, so that only those are read. Otherwise an orphan can be any process.
+fn processes() -> Vec<Pid> {
+    let adopted = ADOPTS.load(Ordering::Relaxed).then(descendants).flatten();
+    adopted.unwrap_or_else(all_processes)
+}
+
+fn all_processes() -> Vec<Pid> {
+    numbers("/proc").filter_map(Pid::from_raw).filter(|pid| *pid != getpid()).collect()
+}
+
+/// Returns the descendants of this process, or `None` if the kernel does not list children
+/// ([`CONFIG_PROC_CHILDREN`](https://man7.org/linux/man-pages/man5/proc_tid_children.5.html)).
+fn descendants() -> Option<Vec<Pid>> {
+    let mut found = Vec::new();
+    let mut parents = vec![getpid()];
+    while let Some(parent) = parents.pop() {
+        let tasks = format!("/proc/{}/task", parent.as_raw_nonzero());
+        for task in numbers(&tasks) {
+            let children = match fs::read_to_string(format!("{tasks}/{task}/children")) {
+                Ok(children) => children,
+                // A thread of this process may have ended; if it is the main thread, the file does not exist at all.
+                Err(_) if parent == getpid() && task == getpid().as_raw_nonzero().get() => return None,
+                Err(_) => continue,
+            };
+            let children = children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+            let children: Vec<Pid> = children.filter(|pid| !found.contains(pid)).collect();
+            found.extend(&children);
+            parents.extend(children);
+        }
+    }
+    // The list of children can miss one while another one ends; an empty list is believed only if there are none.
+    (!found.is_empty() || !has_children()).then_some(found)
+}
+
+/// Returns `true` if this process has a child, running or not waited for.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
+}
+
+/// Returns the entries of a folder whose names are numbers.
+fn numbers(folder: &str) -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn is_marked(pid: Pid, is_meant: impl Fn(&str) -> bool) -> bool {
@@ -184,7 +227,7 @@ fn start_reaper() -> io::Result<()> {
 pub fn end_descendants() {
     for _ in 0..MOST_PASSES {
         // The children of one that ends become ours, and are found in the next pass.
-        let children: Vec<Pid> = processes().filter(|pid| is_child(*pid)).collect();
+        let children: Vec<Pid> = processes().into_iter().filter(|pid| is_child(*pid)).collect();
         if children.is_empty() {
             return;
         }
@@ -205,7 +248,7 @@ fn is_child(pid: Pid) -> bool {
 fn zombies() -> Vec<Pid> {
     let is_zombie = |pid: &Pid| parent_and_state(*pid).is_some_and(|(_, state)| state == 'Z');
     let is_server = |pid: &Pid| groups().contains(&pid.as_raw_nonzero().get());
-    processes().filter(|pid| is_child(*pid) && is_zombie(pid) && !is_server(pid)).collect()
+    processes().into_iter().filter(|pid| is_child(*pid) && is_zombie(pid) && !is_server(pid)).collect()
 }
 
 fn parent_and_state(pid: Pid) -> Option<(i32, char)> {
@@ -221,6 +264,28 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn descendants_are_found_without_reading_other_processes() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60.5 & wait"]).stdin(Stdio::null());
+        let mut shell = shell.spawn().expect("it starts");
+        let id = Pid::from_raw(shell.id().cast_signed()).expect("a number");
+        let is_child_of_shell =
+            |pid: &Pid| parent_and_state(*pid).is_some_and(|(parent, _)| parent == id.as_raw_nonzero().get());
+        let grandchild = (0..1000).find_map(|_| {
+            let found = descendants().expect("the kernel lists children");
+            assert!(!found.contains(&getpid()));
+            let grandchild = found.iter().copied().find(is_child_of_shell).filter(|_| found.contains(&id));
+            if grandchild.is_none() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            grandchild
+        });
+        let _ = kill_process(grandchild.expect("the shell's child"), Signal::KILL);
+        shell.kill().expect("it is alive");
+        shell.wait().expect("it ends");
+    }
 
     #[test]
     fn a_process_in_a_session_of_its_own_is_found_by_its_mark_and_others_are_not() {
