@@ -20,7 +20,7 @@ use super::{
     TurnOutcome, trace,
 };
 use crate::envelope::Envelope;
-use crate::mcp::is_seen;
+use crate::mcp::is_recorded;
 use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
     ChatRequest, OutputFormat, Provider, ProviderError, ReasoningEffort, Reply, ReplyEvent, StopReason, Usage,
@@ -139,7 +139,7 @@ impl Crew {
     pub(super) async fn play(self: &Arc<Self>, scene: &Scene<'_>) -> Result<TurnOutcome, AgentError> {
         let span = trace::of_turn(self);
         // All calls of a turn are in one trace, also where nobody said in which.
-        let own = || is_seen(&span).then(TraceParent::random);
+        let own = || is_recorded(&span).then(TraceParent::random);
         let traceparent = scene.traceparent.or_else(own);
         span.record("traceparent", traceparent.map(tracing::field::display));
         let scene = &Scene { traceparent, ..*scene };

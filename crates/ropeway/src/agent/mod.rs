@@ -233,7 +233,7 @@ impl Agent {
 
     /// What happens from now on to the servers that are the agent's own.
     pub fn events(&self) -> EventStream {
-        self.inner.events.listen()
+        self.inner.events.subscribe()
     }
 
     /// How each server stands.

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::lock;
 use super::wish::Wish;
-use crate::mcp::{Refusal, SamplingRequest, chain};
+use crate::mcp::{HandlerError, SamplingRequest, chain};
 use crate::protocol::code;
 use crate::provider::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
 use crate::tool::{Alias, BoxError, BoxFuture};
@@ -132,11 +132,11 @@ impl SamplingHandler {
         }
     }
 
-    async fn answer(&self, request: SamplingRequest) -> Result<Value, Refusal> {
+    async fn answer(&self, request: SamplingRequest) -> Result<Value, HandlerError> {
         // A person is not asked about what cannot be done.
         if is_longer(&request.params, self.max_bytes) {
             let message = format!("the messages have more than {} bytes", self.max_bytes);
-            return Err(Refusal { code: code::INVALID_PARAMS, message });
+            return Err(HandlerError { code: code::INVALID_PARAMS, message });
         }
         let wish = Wish::read(&request.params)?;
         let server = request.server.clone();
@@ -148,7 +148,7 @@ impl SamplingHandler {
         if let Some(approve) = &self.approve
             && !approve(request).await
         {
-            return Err(Refusal { code: REJECTED, message: "the user rejected the sampling request".to_owned() });
+            return Err(HandlerError { code: REJECTED, message: "the user rejected the sampling request".to_owned() });
         }
         self.count(&server)?;
         let mut chat = ChatRequest::new(&self.model, &wish.conversation);
@@ -166,22 +166,22 @@ impl SamplingHandler {
     }
 
     /// The permits of a server that has not asked too often.
-    fn asked(&self, server: &Alias) -> Result<Arc<Semaphore>, Refusal> {
+    fn asked(&self, server: &Alias) -> Result<Arc<Semaphore>, HandlerError> {
         self.with_asked(server, |asked| asked.permits.clone())
     }
 
     /// Counts a request that is let through.
-    fn count(&self, server: &Alias) -> Result<(), Refusal> {
+    fn count(&self, server: &Alias) -> Result<(), HandlerError> {
         self.with_asked(server, |asked| asked.count += 1)
     }
 
-    fn with_asked<T>(&self, server: &Alias, then: impl FnOnce(&mut Asked) -> T) -> Result<T, Refusal> {
+    fn with_asked<T>(&self, server: &Alias, then: impl FnOnce(&mut Asked) -> T) -> Result<T, HandlerError> {
         let mut servers = lock(&self.servers);
         let none = || Asked { count: 0, permits: Arc::new(Semaphore::new(self.concurrency)) };
         let asked = servers.entry(server.clone()).or_insert_with(none);
         if asked.count >= self.most {
             let message = format!("no more than {} sampling requests are answered", self.most);
-            return Err(Refusal { code: code::INTERNAL, message });
+            return Err(HandlerError { code: code::INTERNAL, message });
         }
         Ok(then(asked))
     }
@@ -231,7 +231,7 @@ fn result(reply: &Reply, model: &str) -> Value {
 }
 
 /// What a server is told when the model has no answer. The provider's own words are for the host.
-fn refusal(error: &ProviderError) -> Refusal {
+fn refusal(error: &ProviderError) -> HandlerError {
     let (code, message) = match error.kind {
         ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge => {
             (code::INVALID_PARAMS, "the messages are longer than the model takes")
@@ -244,7 +244,7 @@ fn refusal(error: &ProviderError) -> Refusal {
         }
         _ => (code::INTERNAL, "the model could not be asked"),
     };
-    Refusal { code, message: message.to_owned() }
+    HandlerError { code, message: message.to_owned() }
 }
 
 #[cfg(test)]
@@ -278,7 +278,7 @@ mod tests {
 
     async fn ask(sampling: &SamplingHandler, params: Value) -> Result<Value, (i64, String)> {
         let answer = sampling.handler()(SamplingRequest::new("peer", params)).await;
-        answer.map_err(|error| match error.downcast::<Refusal>() {
+        answer.map_err(|error| match error.downcast::<HandlerError>() {
             Ok(refusal) => (refusal.code, refusal.message),
             Err(error) => panic!("{error}"),
         })

@@ -181,7 +181,7 @@ impl ServerSource {
     }
 
     fn mark(&self) -> Mark {
-        (*self.mcp.tools_version().borrow(), self.mcp.tools_told())
+        (*self.mcp.tools_version().borrow(), self.mcp.tools_notified())
     }
 
     async fn look(&self) {
@@ -206,12 +206,12 @@ impl ServerSource {
         };
         // The first list belongs to the first try: the connection's own clocks are for it.
         let listed = match is_first {
-            true => Ok(self.mcp.loose_tools().await),
-            false => tokio::time::timeout(PATIENCE, self.mcp.loose_tools()).await,
+            true => Ok(self.mcp.detached_tools().await),
+            false => tokio::time::timeout(PATIENCE, self.mcp.detached_tools()).await,
         };
         match listed {
             Ok(Ok(tools)) => {
-                let life = self.mcp.tools_life().map(|life| Instant::now() + life.max(PAUSE));
+                let life = self.mcp.tools_ttl().map(|life| Instant::now() + life.max(PAUSE));
                 self.take(tools, Look::Listed(mark, life));
             }
             // A connection that is lost says so itself.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::content::ContentPart;
-use crate::mcp::Refusal;
+use crate::mcp::HandlerError;
 use crate::message::{AssistantMessage, AssistantPart, AssistantText, Conversation, Message};
 use crate::protocol::code;
 
@@ -20,14 +20,14 @@ pub(super) struct Wish {
     pub(super) stop_sequences: Vec<String>,
 }
 
-fn odd(message: impl Into<String>) -> Refusal {
-    Refusal { code: code::INVALID_PARAMS, message: message.into() }
+fn odd(message: impl Into<String>) -> HandlerError {
+    HandlerError { code: code::INVALID_PARAMS, message: message.into() }
 }
 
 impl Wish {
     /// Reads the parameters of `sampling/createMessage`. Which model, which context and which fields of the provider's request
     /// a server would like is passed over: it may wish for them, and the host has chosen.
-    pub(super) fn read(params: &Value) -> Result<Self, Refusal> {
+    pub(super) fn read(params: &Value) -> Result<Self, HandlerError> {
         let Value::Object(params) = params else { return Err(odd("the parameters must be an object")) };
         let field = |name: &str| params.get(name).filter(|value| !value.is_null());
         for name in ["tools", "toolChoice"] {
@@ -68,12 +68,12 @@ fn tokens(value: &Value) -> Option<u32> {
     }
 }
 
-fn temperature(value: &Value) -> Result<f64, Refusal> {
+fn temperature(value: &Value) -> Result<f64, HandlerError> {
     let number = value.as_f64().filter(|number| (0.0..=2.0).contains(number));
     number.ok_or_else(|| odd("`temperature` must be a number from 0 to 2"))
 }
 
-fn stop_sequences(value: &Value) -> Result<Vec<String>, Refusal> {
+fn stop_sequences(value: &Value) -> Result<Vec<String>, HandlerError> {
     let texts = value.as_array().map(|texts| texts.iter().map(|text| text.as_str().map(str::to_owned)).collect());
     let texts: Option<Vec<String>> = texts.flatten();
     let texts = texts.ok_or_else(|| odd("`stopSequences` must be an array of strings"))?;

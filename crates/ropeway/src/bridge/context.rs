@@ -68,8 +68,8 @@ pub(super) async fn of(slot: &Arc<Slot>) -> Vec<ContextItem> {
 
 async fn resources(slot: &Arc<Slot>, mcp: &Mcp, info: &ServerInfo, settings: &ResourceSettings) -> Vec<ContextItem> {
     // What a server cannot tell the changes of is asked for anew each time.
-    let tells_list = info.can(&["resources", "listChanged"]);
-    let tells_contents = info.can(&["resources", "subscribe"]);
+    let tells_list = info.has_capability(&["resources", "listChanged"]);
+    let tells_contents = info.has_capability(&["resources", "subscribe"]);
     if tells_list || tells_contents {
         slot.shelf().listen(slot, mcp);
     }

@@ -572,7 +572,7 @@ impl Change {
         changes.spawn(stop_all(self.old));
         while changes.join_next().await.is_some() {}
         let ReloadReport { started, stopped, restarted, .. } = self.reloaded;
-        self.roof.events.tell(Event::Reloaded { started, stopped, restarted });
+        self.roof.events.emit(Event::Reloaded { started, stopped, restarted });
     }
 }
 

@@ -87,7 +87,7 @@ impl Lease {
         match self.give_back() {
             true => self.mcp.close().await,
             // The connection stays, but not for us.
-            false => self.events.tell(Event::Closed { server: self.alias.clone() }),
+            false => self.events.emit(Event::Closed { server: self.alias.clone() }),
         }
     }
 

@@ -138,13 +138,13 @@ impl Roof {
     pub(super) fn listen(&self) -> EventStream {
         let notices = lock(&self.notices);
         let earlier = if notices.are_told { notices.events.clone() } else { Vec::new() };
-        self.events.listen_after(earlier)
+        self.events.subscribe_after(earlier)
     }
 
     /// Tells an oddity that was dealt with.
     pub(super) fn warn(&self, server: Option<&Alias>, message: String) {
         tracing::warn!(server = server.map(Alias::as_str), "{message}");
-        self.events.tell(Event::Warning { server: server.cloned(), message });
+        self.events.emit(Event::Warning { server: server.cloned(), message });
     }
 }
 
@@ -361,7 +361,7 @@ impl Slot {
                 *phase = match may_sleep.then(|| self.recall(config)).flatten() {
                     Some(remembered) => {
                         let Remembered { tools, has_resources, prompts } = remembered;
-                        let tools = tools.into_iter().map(|definition| lease.mcp().loose_tool(definition)).collect();
+                        let tools = tools.into_iter().map(|definition| lease.mcp().detached_tool(definition)).collect();
                         self.hand_out(Found { tools, has_resources, prompts, problem: None });
                         Phase::Asleep(lease)
                     }
@@ -386,7 +386,7 @@ impl Slot {
         if let Some(info) = lease.mcp().server_info() {
             // Somebody else has made the connection: we have not heard it being made.
             let (server, protocol_version) = (self.alias().clone(), info.protocol_version.clone());
-            self.events().tell(Event::Ready { server, protocol_version });
+            self.events().emit(Event::Ready { server, protocol_version });
         }
         let follower = tokio::spawn(follow(Arc::downgrade(self), lease.mcp().clone())).abort_handle();
         Phase::Running { lease, follower }
@@ -453,7 +453,7 @@ impl Slot {
                 let before = self.progress.send_replace(Progress::Listed);
                 // At the first try whoever started it is told by the verdict.
                 if is_new && !matches!(before, Progress::Trying) {
-                    self.events().tell(Event::ToolsChanged { server: self.alias().clone() });
+                    self.events().emit(Event::ToolsChanged { server: self.alias().clone() });
                 }
             }
             Err(error) => {
@@ -486,7 +486,7 @@ impl Slot {
     /// Warns about tools whose input schemas cannot be compiled, if anyone listens. Compiling takes a while, so it happens in the
     /// background and stops when the slot is gone.
     fn check_schemas(self: &Arc<Self>) {
-        if !self.events().heard() {
+        if !self.events().has_listeners() {
             return;
         }
         let (slot, tools) = (Arc::downgrade(self), self.tools());
@@ -606,7 +606,7 @@ impl Slot {
             }
             standing => standing,
         };
-        let note = self.mcp().and_then(|mcp| mcp.tools_cut()).filter(|_| are_listed);
+        let note = self.mcp().and_then(|mcp| mcp.tools_truncation()).filter(|_| are_listed);
         View { outcome, tools: if are_listed { tools } else { 0 }, version, note }
     }
 
@@ -752,7 +752,7 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
                 slot.take(found);
             }
             again = match failures {
-                0 => mcp.tools_life().map(|life| life.max(SHORTEST_LIFE)),
+                0 => mcp.tools_ttl().map(|life| life.max(SHORTEST_LIFE)),
                 _ => Some(FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE)),
             };
         }
@@ -783,8 +783,8 @@ async fn follow(slot: Weak<Slot>, mcp: Mcp) {
 
 /// What the server has: as the connection knows it, or asked for.
 async fn find(mcp: &Mcp, wants_prompts: bool) -> Result<Found, CallError> {
-    let tools = mcp.settled_tools().await?;
-    let has_resources = mcp.server_info().is_some_and(|info| info.can(&["resources"]));
+    let tools = mcp.cached_tools().await?;
+    let has_resources = mcp.server_info().is_some_and(|info| info.has_capability(&["resources"]));
     let prompts = if wants_prompts { mcp.list_prompts().await } else { Ok(Vec::new()) };
     // Without its prompts a server is still worth having.
     let problem = prompts.as_ref().err().map(|error| chain(error));

@@ -53,7 +53,7 @@ impl BridgeTool {
     /// The connection itself tells of calls that reach it.
     fn tell(&self, slot: &Slot, cx: &CallContext, error: &CallError) {
         if let Origin::Server { server, tool } = &self.definition().origin {
-            slot.events().tell(Event::ToolFailed {
+            slot.events().emit(Event::ToolFailed {
                 server: server.clone(),
                 tool: tool.to_string(),
                 call: cx.id().clone(),

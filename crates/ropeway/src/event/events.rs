@@ -13,12 +13,12 @@ use crate::tool::Alias;
 ///
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub struct Events(Arc<Teller>);
+pub struct Events(Arc<EventBus>);
 
 #[derive(Debug)]
-struct Teller {
+struct EventBus {
     own: broadcast::Sender<Event>,
-    relays: RwLock<Vec<Onward>>,
+    relays: RwLock<Vec<RelayTarget>>,
     /// How many relays there are, so that the many tellers without one need no lock.
     count: AtomicUsize,
     /// What tools are called with and what they answer is told as well.
@@ -27,7 +27,7 @@ struct Teller {
 
 /// Where else events are told, and under which name of the server.
 #[derive(Debug)]
-struct Onward {
+struct RelayTarget {
     number: u64,
     alias: Alias,
     to: Events,
@@ -43,7 +43,7 @@ impl Events {
     /// Keeps up to `capacity` events for a slow listener.
     pub fn new(capacity: usize) -> Self {
         let own = broadcast::Sender::new(capacity.max(1));
-        Self(Arc::new(Teller {
+        Self(Arc::new(EventBus {
             own,
             relays: RwLock::default(),
             count: AtomicUsize::new(0),
@@ -61,40 +61,40 @@ impl Events {
     /// Does anybody who listens want to know what tools are called with and what they answer?
     #[cfg(feature = "mcp")]
     pub(crate) fn wants_payloads(&self) -> bool {
-        (self.0.tells_payloads() && self.0.own.receiver_count() > 0)
+        (self.0.has_payloads() && self.0.own.receiver_count() > 0)
             || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.wants_payloads()))
     }
 
     /// Tells an event to everybody who listens now.
-    pub fn tell(&self, event: Event) {
+    pub fn emit(&self, event: Event) {
         if self.0.is_relayed() {
             // That tools have changed is told by whoever has the new ones ready.
             let is_passed_on = !matches!(event, Event::ToolsChanged { .. });
-            for onward in self.0.relays().iter().filter(|onward| is_passed_on && onward.to.heard()) {
-                onward.to.tell(event.clone().renamed(&onward.alias));
+            for onward in self.0.relays().iter().filter(|onward| is_passed_on && onward.to.has_listeners()) {
+                onward.to.emit(event.clone().renamed(&onward.alias));
             }
         }
         // Who did not ask for them is not told them, though somebody else may be.
-        let plain = event.has_payload() && !self.0.tells_payloads();
+        let plain = event.has_payload() && !self.0.has_payloads();
         // An error only says that nobody listens.
         let _ = self.0.own.send(if plain { event.without_payload() } else { event });
     }
 
     /// Is anybody listening? Spares the making of an event that nobody would hear.
-    pub fn heard(&self) -> bool {
+    pub fn has_listeners(&self) -> bool {
         self.0.own.receiver_count() > 0
-            || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.heard()))
+            || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.has_listeners()))
     }
 
     /// Listens from now on.
-    pub fn listen(&self) -> EventStream {
+    pub fn subscribe(&self) -> EventStream {
         EventStream { earlier: VecDeque::new(), receiver: self.0.own.subscribe() }
     }
 
     /// Listens from now on, after some events that were told before.
     #[cfg(feature = "bridge")]
-    pub(crate) fn listen_after(&self, earlier: impl IntoIterator<Item = Event>) -> EventStream {
-        EventStream { earlier: earlier.into_iter().collect(), ..self.listen() }
+    pub(crate) fn subscribe_after(&self, earlier: impl IntoIterator<Item = Event>) -> EventStream {
+        EventStream { earlier: earlier.into_iter().collect(), ..self.subscribe() }
     }
 
     /// From now on tells every event to somebody else as well, whose name for the server is `alias`.
@@ -105,13 +105,13 @@ impl Events {
     pub(crate) fn relay(&self, alias: Alias, to: Self) -> Relay {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.0.change(|relays| relays.push(Onward { number, alias, to }));
+        self.0.change(|relays| relays.push(RelayTarget { number, alias, to }));
         Relay { from: Arc::downgrade(&self.0), number }
     }
 }
 
-impl Teller {
-    fn tells_payloads(&self) -> bool {
+impl EventBus {
+    fn has_payloads(&self) -> bool {
         self.payloads.load(Ordering::Acquire)
     }
 
@@ -119,11 +119,11 @@ impl Teller {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    fn relays(&self) -> RwLockReadGuard<'_, Vec<Onward>> {
+    fn relays(&self) -> RwLockReadGuard<'_, Vec<RelayTarget>> {
         self.relays.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Onward>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<RelayTarget>)) {
         let mut relays = self.relays.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut relays);
         self.count.store(relays.len(), Ordering::Release);
@@ -133,7 +133,7 @@ impl Teller {
 /// A relay of events. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    from: Weak<Teller>,
+    from: Weak<EventBus>,
     number: u64,
 }
 
@@ -200,9 +200,9 @@ mod tests {
     #[tokio::test]
     async fn a_slow_listener_loses_old_events_and_is_told_how_many() {
         let events = Events::new(2);
-        let mut slow = events.listen();
+        let mut slow = events.subscribe();
         for name in ["a", "b", "c", "d"] {
-            events.tell(closed(name));
+            events.emit(closed(name));
         }
         assert_eq!(slow.next().await, Some(Event::Lagged { missed: 2 }));
         assert_eq!(slow.next().await, Some(closed("c")));
@@ -214,28 +214,28 @@ mod tests {
     #[test]
     fn telling_without_a_listener_is_fine() {
         let events = Events::default();
-        assert!(!events.heard());
-        events.tell(closed("a"));
+        assert!(!events.has_listeners());
+        events.emit(closed("a"));
     }
     #[test]
     fn a_relay_tells_events_under_its_own_name_until_it_is_dropped() {
         let (shared, one, two) = (Events::default(), Events::default(), Events::default());
         let relay = shared.relay("one".into(), one.clone());
         let _other = shared.relay("two".into(), two.clone());
-        assert!(!shared.heard());
-        let mut at_one = one.listen();
-        assert!(shared.heard());
-        let mut at_two = two.listen();
+        assert!(!shared.has_listeners());
+        let mut at_one = one.subscribe();
+        assert!(shared.has_listeners());
+        let mut at_two = two.subscribe();
         let general = Event::Warning { server: None, message: "general".into() };
-        shared.tell(closed("shared"));
-        shared.tell(general.clone());
+        shared.emit(closed("shared"));
+        shared.emit(general.clone());
         drop(relay);
-        shared.tell(closed("shared"));
+        shared.emit(closed("shared"));
         let all = |stream: &mut EventStream| std::iter::from_fn(|| stream.try_next()).collect::<Vec<_>>();
         assert_eq!(all(&mut at_one), [closed("one"), general.clone()]);
         assert_eq!(all(&mut at_two), [closed("two"), general, closed("two")]);
         drop(at_two);
-        assert!(!shared.heard());
+        assert!(!shared.has_listeners());
     }
 
     #[test]
@@ -251,12 +251,12 @@ mod tests {
         };
         let (shared, plain, full) = (Events::default(), Events::default(), Events::default().with_payloads());
         let _relays = [shared.relay("one".into(), plain.clone()), shared.relay("one".into(), full.clone())];
-        let (mut at_shared, mut at_plain) = (shared.listen(), plain.listen());
+        let (mut at_shared, mut at_plain) = (shared.subscribe(), plain.subscribe());
         assert!(!shared.wants_payloads());
-        let mut at_full = full.listen();
+        let mut at_full = full.subscribe();
         assert!(shared.wants_payloads());
         let secret = Some(Value::from("private"));
-        shared.tell(called(secret.clone()));
+        shared.emit(called(secret.clone()));
         assert_eq!(at_shared.try_next(), Some(called(None)));
         assert_eq!(at_plain.try_next(), Some(called(None)));
         assert_eq!(at_full.try_next(), Some(called(secret)));
@@ -266,7 +266,7 @@ mod tests {
     fn a_relay_may_outlive_what_it_relays_from() {
         let (shared, one) = (Events::default(), Events::default());
         let relay = shared.relay("one".into(), one.clone());
-        let mut listener = one.listen();
+        let mut listener = one.subscribe();
         drop((shared, one));
         drop(relay);
         assert_eq!(listener.try_next(), None);

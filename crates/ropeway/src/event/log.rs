@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{Event, EventStream, Events};
 
 /// How long a log that is dropped may take for its last lines: a disk that hangs must not hang the host.
-const LAST_LINES: Duration = Duration::from_secs(2);
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes events down as lines of JSON: `{"time": …, "event": …}`, and what else the event says.
 ///
@@ -33,7 +33,7 @@ impl EventLog {
         let (telling, outcome) = oneshot::channel();
         let (living, over) = mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let stream = events.listen();
+        let stream = events.subscribe();
         std::thread::Builder::new().name("event-log".to_owned()).spawn(move || {
             let _living = living;
             let outcome = runtime.block_on(write(stream, to, stopped));
@@ -60,12 +60,12 @@ impl Drop for EventLog {
     fn drop(&mut self) {
         self.stop = None;
         // Nothing is ever sent: it ends with the thread, or with our patience.
-        let _ = self.over.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(LAST_LINES);
+        let _ = self.over.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(DROP_TIMEOUT);
     }
 }
 
 async fn write(mut events: EventStream, to: impl Write, mut stopped: oneshot::Receiver<()>) -> io::Result<()> {
-    let mut to = Lines(to);
+    let mut to = LineWriter(to);
     loop {
         tokio::select! {
             biased;
@@ -84,9 +84,9 @@ async fn write(mut events: EventStream, to: impl Write, mut stopped: oneshot::Re
     Ok(())
 }
 
-struct Lines<W>(W);
+struct LineWriter<W>(W);
 
-impl<W: Write> Lines<W> {
+impl<W: Write> LineWriter<W> {
     fn write(&mut self, event: &Event) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Line { time: &timestamp(SystemTime::now()), event })?;
         line.push(b'\n');
@@ -204,15 +204,15 @@ mod tests {
     async fn what_was_told_is_written_when_the_log_is_closed_or_dropped() {
         let (events, paper) = (Events::default(), Paper::default());
         let log = EventLog::start(&events, paper.clone()).expect("a thread");
-        events.tell(closed("a"));
-        events.tell(closed("b"));
+        events.emit(closed("a"));
+        events.emit(closed("b"));
         log.close().await.expect("all is written");
         assert_eq!(paper.lines(), [line("a"), line("b")]);
         assert_eq!(paper.0.lock().expect("no panic").1, 2);
-        assert!(!events.heard());
+        assert!(!events.has_listeners());
 
         let log = EventLog::start(&events, paper.clone()).expect("a thread");
-        events.tell(closed("c"));
+        events.emit(closed("c"));
         drop(log);
         assert_eq!(paper.lines(), [line("a"), line("b"), line("c")]);
     }
@@ -223,7 +223,7 @@ mod tests {
         let (allow, allowed) = mpsc::channel();
         let log = EventLog::start(&events, Slow(allowed, paper.clone())).expect("a thread");
         for name in ["a", "b", "c", "d", "e"] {
-            events.tell(closed(name));
+            events.emit(closed(name));
         }
         drop(allow);
         log.close().await.expect("all is written");
@@ -241,16 +241,16 @@ mod tests {
     async fn a_full_disk_ends_the_log_and_nothing_else() {
         let events = Events::default();
         let log = EventLog::start(&events, Full).expect("a thread");
-        events.tell(closed("a"));
+        events.emit(closed("a"));
         assert_eq!(log.close().await.expect_err("no room").kind(), io::ErrorKind::StorageFull);
-        assert!(!events.heard());
+        assert!(!events.has_listeners());
     }
 
     #[tokio::test]
     async fn the_log_ends_by_itself_when_nobody_can_tell_any_more() {
         let (events, paper) = (Events::default(), Paper::default());
         let mut log = EventLog::start(&events, paper.clone()).expect("a thread");
-        events.tell(closed("a"));
+        events.emit(closed("a"));
         drop(events);
         log.outcome.take().expect("an outcome").await.expect("no panic").expect("all is written");
         assert_eq!(paper.lines(), [line("a")]);

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call;
-use super::prompts::texts;
-use super::shared::Shared;
+use super::connection::Connection;
+use super::prompts::to_text_arguments;
 use crate::protocol::code;
-use crate::protocol::field::{count, list, take, truth};
+use crate::protocol::field::{boolean, count, list, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
 /// What an argument that is being written belongs to.
@@ -58,18 +58,18 @@ pub struct Completion {
 
 /// Asks what an argument could become. A server that does not know the question has nothing to say.
 pub(crate) async fn complete(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     reference: &CompletionReference,
     argument: Value,
     context: Arguments,
     cx: &CallContext,
 ) -> Result<Completion, CallError> {
     let mut params = Map::from_iter([("ref".to_owned(), json!(reference)), ("argument".to_owned(), argument)]);
-    let context = texts(context);
+    let context = to_text_arguments(context);
     if !context.is_empty() {
         params.insert("context".to_owned(), json!({"arguments": context}));
     }
-    match call::request(shared, "completion/complete", params, cx).await {
+    match call::request(connection, "completion/complete", params, cx).await {
         Ok(result) => Ok(Completion::read(result)),
         Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) => Ok(Completion::default()),
         Err(error) => Err(error),
@@ -90,7 +90,7 @@ impl Completion {
         Self {
             values: values.into_iter().filter_map(text).collect(),
             total: take(&mut fields, "total", count),
-            has_more: take(&mut fields, "hasMore", truth).unwrap_or_default(),
+            has_more: take(&mut fields, "hasMore", boolean).unwrap_or_default(),
         }
     }
 }

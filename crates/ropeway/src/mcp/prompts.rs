@@ -6,11 +6,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::call;
-use super::pages::{self, Paged};
-use super::shared::Shared;
+use super::connection::Connection;
+use super::pages::{self, PagedList};
 use crate::content::ContentPart;
 use crate::message::{AssistantMessage, Message, UserMessage};
-use crate::protocol::field::{brief, keyed, list as items, object, string, take, truth};
+use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
 /// A prompt that a server lists.
@@ -115,7 +115,7 @@ impl PromptRole {
 
 /// In whose name words of a prompt are said to a model.
 #[derive(Clone, Copy, PartialEq)]
-enum Speaker<'a> {
+enum PromptSpeaker<'a> {
     User,
     Model,
     /// The user's, with a line that says whose words they are.
@@ -129,30 +129,30 @@ impl Serialize for PromptRole {
 }
 
 /// All prompts that the server lists.
-pub(crate) async fn list(shared: &Arc<Shared>) -> Result<Vec<Prompt>, CallError> {
-    let list = Paged { method: "prompts/list", key: "prompts", noun: "prompt" };
-    let read = |entry| Prompt::read(entry, |why| shared.host.warn(why));
-    pages::entries(shared, list, "prompts", read).await
+pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Prompt>, CallError> {
+    let list = PagedList { method: "prompts/list", key: "prompts", noun: "prompt" };
+    let read = |entry| Prompt::read(entry, |why| connection.host.warn(why));
+    pages::entries(connection, list, "prompts", read).await
 }
 
 /// Fills the gaps of a prompt.
 pub(crate) async fn get(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     name: &str,
     arguments: Arguments,
     cx: &CallContext,
 ) -> Result<PromptResult, CallError> {
     let mut params = Map::from_iter([("name".to_owned(), name.into())]);
-    let arguments = texts(arguments);
+    let arguments = to_text_arguments(arguments);
     if !arguments.is_empty() {
         params.insert("arguments".to_owned(), Value::Object(arguments));
     }
-    let result = call::request(shared, "prompts/get", params, cx).await?;
-    Ok(PromptResult::read(result, |why| shared.host.warn(&format!("prompt `{name}` holds {why}"))))
+    let result = call::request(connection, "prompts/get", params, cx).await?;
+    Ok(PromptResult::read(result, |why| connection.host.warn(&format!("prompt `{name}` holds {why}"))))
 }
 
 /// The arguments as the protocol wants them: all of them text. A `null` is as good as nothing.
-pub(crate) fn texts(arguments: Arguments) -> Arguments {
+pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
     let text = |value| match value {
         Value::Null => None,
         text @ Value::String(_) => Some(text),
@@ -169,7 +169,7 @@ impl Prompt {
     }
 
     fn read(entry: Value, warn: impl Fn(&str)) -> Result<Self, String> {
-        let (name, mut entry) = keyed(entry, "name", "prompt")?;
+        let (name, mut entry) = split_key(entry, "name", "prompt")?;
         let mut arguments = Vec::new();
         for argument in take(&mut entry, "arguments", items).unwrap_or_default() {
             match PromptArgument::read(argument) {
@@ -190,8 +190,8 @@ impl Prompt {
 
 impl PromptArgument {
     fn read(entry: Value) -> Result<Self, String> {
-        let (name, mut entry) = keyed(entry, "name", "prompt argument")?;
-        let required = take(&mut entry, "required", truth);
+        let (name, mut entry) = split_key(entry, "name", "prompt argument")?;
+        let required = take(&mut entry, "required", boolean);
         // An odd word for it must not stand twice.
         entry.shift_remove("required");
         Ok(Self {
@@ -210,12 +210,12 @@ impl PromptResult {
     /// A model's mouth takes only text. What else a server puts there, and what speakers say whom no model knows, is handed to
     /// the model as the user's, behind a line that names the speaker. Nothing is left out.
     pub fn to_messages(&self) -> Vec<Message> {
-        let mut said: Vec<(Speaker<'_>, Vec<&ContentPart>)> = Vec::new();
+        let mut said: Vec<(PromptSpeaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {
             let speaker = match role {
-                PromptRole::User => Speaker::User,
-                PromptRole::Assistant if content.as_text().is_some() => Speaker::Model,
-                other => Speaker::Quoted(other.as_str()),
+                PromptRole::User => PromptSpeaker::User,
+                PromptRole::Assistant if content.as_text().is_some() => PromptSpeaker::Model,
+                other => PromptSpeaker::Quoted(other.as_str()),
             };
             match said.last_mut() {
                 Some((last, parts)) if *last == speaker => parts.push(content),
@@ -226,17 +226,17 @@ impl PromptResult {
         let mut quoted = false;
         for (speaker, parts) in said {
             let name = match speaker {
-                Speaker::Model => {
+                PromptSpeaker::Model => {
                     let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_text()).collect();
                     messages.push(AssistantMessage::text(texts.join("\n\n")).into());
                     quoted = false;
                     continue;
                 }
-                Speaker::Quoted(name) => Some(name),
+                PromptSpeaker::Quoted(name) => Some(name),
                 // Behind somebody else's words it must be seen that these are not.
-                Speaker::User => quoted.then_some(PromptRole::User.as_str()),
+                PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
-            quoted = matches!(speaker, Speaker::Quoted(_));
+            quoted = matches!(speaker, PromptSpeaker::Quoted(_));
             let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
             let content = line.into_iter().chain(parts.into_iter().cloned());
             match messages.last_mut() {
@@ -367,6 +367,6 @@ mod tests {
     fn arguments_are_sent_as_text() {
         let arguments = json!({"a": "x", "b": 3, "c": null, "d": [1]});
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        assert_eq!(Value::Object(texts(arguments)), json!({"a": "x", "b": "3", "d": "[1]"}));
+        assert_eq!(Value::Object(to_text_arguments(arguments)), json!({"a": "x", "b": "3", "d": "[1]"}));
     }
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call;
-use super::pages::{self, Paged};
-use super::shared::Shared;
+use super::connection::Connection;
+use super::pages::{self, PagedList};
 use crate::content::{ContentPart, EmbeddedResource};
-use crate::protocol::field::{brief, count, keyed, object, string, take};
+use crate::protocol::field::{brief, count, object, split_key, string, take};
 use crate::tool::{CallContext, CallError};
 
 /// A resource that a server lists.
@@ -74,31 +74,31 @@ pub struct ResourceTemplate {
 }
 
 /// All resources that the server lists.
-pub(crate) async fn list(shared: &Arc<Shared>) -> Result<Vec<Resource>, CallError> {
-    let list = Paged { method: "resources/list", key: "resources", noun: "resource" };
-    pages::entries(shared, list, "resources", Resource::read).await
+pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Resource>, CallError> {
+    let list = PagedList { method: "resources/list", key: "resources", noun: "resource" };
+    pages::entries(connection, list, "resources", Resource::read).await
 }
 
 /// All families of resources that the server lists.
-pub(crate) async fn list_templates(shared: &Arc<Shared>) -> Result<Vec<ResourceTemplate>, CallError> {
-    let list = Paged { method: "resources/templates/list", key: "resourceTemplates", noun: "resource template" };
-    pages::entries(shared, list, "resources", ResourceTemplate::read).await
+pub(crate) async fn list_templates(connection: &Arc<Connection>) -> Result<Vec<ResourceTemplate>, CallError> {
+    let list = PagedList { method: "resources/templates/list", key: "resourceTemplates", noun: "resource template" };
+    pages::entries(connection, list, "resources", ResourceTemplate::read).await
 }
 
 /// Reads a resource. What cannot be read of it is a warning.
 pub(crate) async fn read(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     uri: &str,
     cx: &CallContext,
 ) -> Result<Vec<EmbeddedResource>, CallError> {
     let params = Map::from_iter([("uri".to_owned(), uri.into())]);
-    let mut result = call::request(shared, "resources/read", params, cx).await?;
+    let mut result = call::request(connection, "resources/read", params, cx).await?;
     let contents = match result["contents"].take() {
         Value::Array(contents) => contents,
         // One that is not in a list is one all the same.
         one @ Value::Object(_) => vec![one],
         odd => {
-            shared.host.warn(&format!("`{uri}` has no contents but {}", brief(&odd)));
+            connection.host.warn(&format!("`{uri}` has no contents but {}", brief(&odd)));
             Vec::new()
         }
     };
@@ -113,7 +113,7 @@ pub(crate) async fn read(
                 }
                 resources.push(resource);
             }
-            _ => shared.host.warn(&format!("`{uri}` holds something that is neither text nor a blob: {words}")),
+            _ => connection.host.warn(&format!("`{uri}` holds something that is neither text nor a blob: {words}")),
         }
     }
     Ok(resources)
@@ -121,7 +121,7 @@ pub(crate) async fn read(
 
 impl Resource {
     fn read(entry: Value) -> Result<Self, String> {
-        let (uri, mut entry) = keyed(entry, "uri", "resource")?;
+        let (uri, mut entry) = split_key(entry, "uri", "resource")?;
         let name = name(&mut entry, &uri);
         Ok(Self {
             uri,
@@ -139,7 +139,7 @@ impl Resource {
 
 impl ResourceTemplate {
     fn read(entry: Value) -> Result<Self, String> {
-        let (uri_template, mut entry) = keyed(entry, "uriTemplate", "resource template")?;
+        let (uri_template, mut entry) = split_key(entry, "uriTemplate", "resource template")?;
         let name = name(&mut entry, &uri_template);
         Ok(Self {
             uri_template,

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::transport::stdio::end_children_for_good;
+use super::transport::child::end_children_for_good;
 
 /// Whether SIGINT is for another program.
 static INTERRUPTS_IGNORED: AtomicBool = AtomicBool::new(false);

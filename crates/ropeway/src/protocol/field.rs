@@ -80,7 +80,7 @@ pub(crate) fn list(value: Value) -> Result<Vec<Value>, Value> {
     }
 }
 
-pub(crate) fn truth(value: Value) -> Result<bool, Value> {
+pub(crate) fn boolean(value: Value) -> Result<bool, Value> {
     value.as_bool().ok_or(value)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn count(value: Value) -> Result<u64, Value> {
 }
 
 /// An entry without its key, which it cannot do without, and that key; the words tell why it is no such entry.
-pub(crate) fn keyed(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
+pub(crate) fn split_key(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
     let Value::Object(mut entry) = entry else {
         return Err(format!("a {noun} that is not an object: {}", brief(&entry)));
     };

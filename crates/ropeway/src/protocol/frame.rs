@@ -12,13 +12,13 @@ use crate::json;
 use crate::web::HeadTail;
 
 /// How many messages of one batch are read.
-const MOST_OF_BATCH: usize = 10_000;
+const MAX_BATCH: usize = 10_000;
 
 /// A message from the other side, its parts still raw JSON of the bytes it was read from.
 #[derive(Debug)]
 pub enum Incoming<'a> {
     /// The answer to a request of ours; without an id when the other side did not say to which.
-    Answer {
+    Response {
         /// Our number for the request.
         id: Option<u64>,
         /// The result, or the error.
@@ -67,7 +67,7 @@ pub enum FrameError {
 
 /// The top level of a message; each part is looked at later, when it is known what it should be.
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct RawMessage<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -89,7 +89,7 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), FrameError> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
-            let (batch, _) = first_entries(text, MOST_OF_BATCH).map_err(FrameError::NotJson)?;
+            let (batch, _) = first_entries(text, MAX_BATCH).map_err(FrameError::NotJson)?;
             // One odd message does not spoil the others.
             let messages = batch.iter().filter_map(|raw| incoming(serde_json::from_str(raw.get()).ok()?).ok());
             let mut none = true;
@@ -110,7 +110,7 @@ pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<()
 ///
 /// Two layouts: the result last, or the result first and the id last. The bytes found are the result if the text is
 /// JSON and has no further fields; whoever reads them finds that out, and then [`read`] has the last word.
-pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
+pub fn quick_response(text: &[u8]) -> Option<(u64, Range<usize>)> {
     if let Some(rest) = text.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) {
         let (id, rest) = leading_number(rest)?;
         let result = rest.strip_prefix(br#","result":"#)?.strip_suffix(b"}")?;
@@ -140,8 +140,8 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, FrameError> {
-    let Wire { id, method, params, result, error } = wire;
+fn incoming(wire: RawMessage<'_>) -> Result<Incoming<'_>, FrameError> {
+    let RawMessage { id, method, params, result, error } = wire;
     // An id of `null` names no request.
     let id = id.filter(|id| id.get() != "null");
     match (method, error, result) {
@@ -149,8 +149,8 @@ fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, FrameError> {
             Some(id) => Incoming::Request { id, method, params },
             None => Incoming::Notification { method, params },
         }),
-        (None, Some(error), _) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
-        (None, None, Some(result)) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Ok(result) }),
+        (None, Some(error), _) => Ok(Incoming::Response { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
+        (None, None, Some(result)) => Ok(Incoming::Response { id: id.and_then(number), outcome: Ok(result) }),
         (None, None, None) => Err(FrameError::NotRpc),
     }
 }
@@ -184,25 +184,25 @@ fn rpc_error(raw: &RawValue) -> RpcError {
 
 /// What is kept of a message that is too large to be kept: enough to tell which request it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains(HeadTail);
+pub struct TruncatedMessage(HeadTail);
 
-impl From<HeadTail> for Remains {
+impl From<HeadTail> for TruncatedMessage {
     fn from(ends: HeadTail) -> Self {
         Self(ends)
     }
 }
 
-impl Remains {
-    /// The ends of a message that could not be read.
+impl TruncatedMessage {
+    /// Keeps the beginning and the end of a message.
     pub fn of(message: &[u8]) -> Self {
-        let mut remains = Self::default();
-        remains.take(message);
-        remains
+        let mut truncated = Self::default();
+        truncated.push(message);
+        truncated
     }
 
-    /// Takes the next part of the message.
-    pub fn take(&mut self, part: &[u8]) {
-        self.0.take(part);
+    /// Appends the next part of the message.
+    pub fn push(&mut self, part: &[u8]) {
+        self.0.push(part);
     }
 
     /// The number of the request that the message answers, if that can be told.
@@ -225,7 +225,7 @@ impl Remains {
     }
 
     /// Is it an answer? What has a method or parameters is a message of the other side's own.
-    pub fn is_answer(&self) -> bool {
+    pub fn is_response(&self) -> bool {
         let find = |key: &[u8]| memchr::memmem::find(self.0.head(), key).unwrap_or(usize::MAX);
         let own = find(b"\"method\"").min(find(b"\"params\""));
         own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
@@ -233,14 +233,14 @@ impl Remains {
 }
 
 /// Writes the answer to a request of the other side.
-pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
+pub fn encode_result(id: &RawValue, result: &Value) -> Vec<u8> {
     // The id goes back as it came: not every JSON text that can be an id can be a `Value`.
     let id = json::compact(id.get());
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
 /// Writes the refusal of a request of the other side.
-pub fn encode_refusal(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
+pub fn encode_error(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
     let (id, message) = (json::compact(id.get()), Value::from(message));
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
@@ -265,7 +265,7 @@ mod tests {
 
     fn answer(text: &str) -> (Option<u64>, Result<String, RpcError>) {
         match all(text.as_bytes()).expect("a message").remove(0) {
-            Incoming::Answer { id, outcome } => (id, outcome.map(|raw| raw.get().to_owned())),
+            Incoming::Response { id, outcome } => (id, outcome.map(|raw| raw.get().to_owned())),
             other => panic!("an answer, not {other:?}"),
         }
     }
@@ -310,9 +310,9 @@ mod tests {
             let id = id.replace(' ', "");
             let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-            assert_eq!(text(encode_answer(found, &serde_json::json!({}))), answer);
+            assert_eq!(text(encode_result(found, &serde_json::json!({}))), answer);
             let refusal = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"\"no\""}}}}"#);
-            assert_eq!(text(encode_refusal(found, -1, "\"no\"")), refusal);
+            assert_eq!(text(encode_error(found, -1, "\"no\"")), refusal);
         }
     }
 
@@ -320,14 +320,14 @@ mod tests {
     fn a_batch_is_read_message_by_message() {
         let batch = all(br#" [7,{},{"id":1,"result":{}},{"method":"notifications/x"},{"id":"a","method":"ping"}]"#)
             .expect("a batch");
-        assert!(matches!(batch[0], Incoming::Answer { id: Some(1), .. }));
+        assert!(matches!(batch[0], Incoming::Response { id: Some(1), .. }));
         assert!(matches!(&batch[1], Incoming::Notification { method, .. } if method == "notifications/x"));
         assert!(matches!(&batch[2], Incoming::Request { id, .. } if id.get() == "\"a\""));
     }
 
     #[test]
     fn the_result_of_a_usual_answer_is_found_without_reading_it() {
-        let found = |text: &str| quick_answer(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
+        let found = |text: &str| quick_response(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
         let result = || r#"{"content":[]}"#.to_owned();
         assert_eq!(found(r#"{"jsonrpc":"2.0","id":17,"result":{"content":[]}}"#), Some((17, result())));
         assert_eq!(found(r#"{"result":{"content":[]},"jsonrpc":"2.0","id":17}"#), Some((17, result())));
@@ -354,7 +354,7 @@ mod tests {
                 true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
                 false => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
             };
-            let (quick, range) = quick_answer(line.as_bytes()).expect("a usual answer");
+            let (quick, range) = quick_response(line.as_bytes()).expect("a usual answer");
             let (full, outcome) = answer(&line);
             proptest::prop_assert_eq!((Some(u64::from(id)), Some(quick)), (full, full));
             proptest::prop_assert_eq!(&line[range], outcome.expect("a result"));
@@ -362,7 +362,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_a_quick_look_panic(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..60)) {
-            let _ = quick_answer(&text);
+            let _ = quick_response(&text);
         }
     }
 
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_request_of_a_broken_message_is_found_in_its_head_or_its_tail() {
-        let id = |message: &str| Remains::of(message.as_bytes()).request_id();
+        let id = |message: &str| TruncatedMessage::of(message.as_bytes()).request_id();
         let long = "x".repeat(100_000);
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","id": 17,"result":{{"id":3,"a":"{long}"#)), Some(17));
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"}},"id":"18"}}"#)), Some(18));
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_told_by_its_head() {
-        let is_answer = |message: &[u8]| Remains::of(message).is_answer();
+        let is_answer = |message: &[u8]| TruncatedMessage::of(message).is_response();
         assert!(is_answer(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
         assert!(is_answer(br#"{"error":{"code":1,"data":{"params":"#));
         assert!(is_answer(br#"{"jsonrpc":"2.0","id":1"#));

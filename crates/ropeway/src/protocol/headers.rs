@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 /// How deep a schema is looked through for header parameters.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The largest integer that every JSON reader keeps exactly.
-const EXACT: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// Which arguments of a tool go into which headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,10 @@ impl HeaderParams {
             let text = match value {
                 Value::String(text) => header_value(text),
                 Value::Bool(flag) => flag.to_string(),
-                Value::Number(number) => {
-                    number.as_i64().filter(|number| (-EXACT..=EXACT).contains(number))?.to_string()
-                }
+                Value::Number(number) => number
+                    .as_i64()
+                    .filter(|number| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(number))?
+                    .to_string(),
                 _ => return None,
             };
             Some((format!("Mcp-Param-{}", param.header), text))
@@ -64,7 +65,7 @@ impl HeaderParams {
         depth: usize,
     ) -> Result<(), HeaderError> {
         let Value::Object(schema) = schema else { return Ok(()) };
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Ok(());
         }
         if let Some(mark) = schema.get("x-mcp-header") {

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::field::{first_entries, keyed, object, string, take};
+use super::field::{first_entries, object, split_key, string, take};
 use crate::json;
 use crate::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
@@ -78,11 +78,11 @@ impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
 /// Odd fields do not spoil the tool: they are kept among its `extra` fields.
 pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinition, String> {
     let (entry, schemas) = match json::from_str(entry.get()) {
-        Ok(Entry { fields, schemas }) => (Value::Object(fields), schemas),
+        Ok(ToolEntry { fields, schemas }) => (Value::Object(fields), schemas),
         // It is JSON, so it is no object, or one that is nested too deeply.
         Err(_) => (json::from_str(entry.get()).unwrap_or_default(), Schemas::default()),
     };
-    let (name, mut entry) = keyed(entry, "name", "tool")?;
+    let (name, mut entry) = split_key(entry, "name", "tool")?;
     let mut tool = ToolDefinition::new(name);
     tool.origin = Origin::Server { server: server.clone(), tool: tool.name.as_str().into() };
     tool.title = take(&mut entry, "title", string);
@@ -96,7 +96,7 @@ pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinitio
 }
 
 /// An entry of `tools/list`, whose schemas stay text.
-struct Entry {
+struct ToolEntry {
     fields: Map<String, Value>,
     schemas: Schemas,
 }
@@ -107,23 +107,23 @@ struct Schemas {
     output: Option<Schema>,
 }
 
-impl<'de> Deserialize<'de> for Entry {
+impl<'de> Deserialize<'de> for ToolEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntryVisitor)
+        deserializer.deserialize_map(ToolEntryVisitor)
     }
 }
 
-struct EntryVisitor;
+struct ToolEntryVisitor;
 
-impl<'de> Visitor<'de> for EntryVisitor {
-    type Value = Entry;
+impl<'de> Visitor<'de> for ToolEntryVisitor {
+    type Value = ToolEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an entry of a list of tools")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
-        let mut entry = Entry { fields: Map::new(), schemas: Schemas::default() };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolEntry, A::Error> {
+        let mut entry = ToolEntry { fields: Map::new(), schemas: Schemas::default() };
         while let Some(key) = map.next_key::<String>()? {
             let schema = match key.as_str() {
                 "inputSchema" => &mut entry.schemas.input,

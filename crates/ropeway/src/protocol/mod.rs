@@ -7,7 +7,8 @@ mod list;
 mod version;
 
 pub use frame::{
-    FrameError, Incoming, Remains, RpcError, encode_answer, encode_notification, encode_refusal, quick_answer, read,
+    FrameError, Incoming, RpcError, TruncatedMessage, encode_error, encode_notification, encode_result, quick_response,
+    read,
 };
 pub use headers::{HeaderError, HeaderParams, header_value};
 pub use list::{Page, tool_definition, wire_definition};

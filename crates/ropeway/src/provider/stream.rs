@@ -18,7 +18,7 @@ use super::{
 };
 use crate::json;
 use crate::message::Dialect;
-use crate::web::{SseEvent, SseParser, brief, looks_like_events};
+use crate::web::{SseEvent, SseParser, brief, looks_like_sse};
 
 /// How large one event of an answer may be: pictures come in one piece.
 const LARGEST_EVENT: usize = 64 << 20;
@@ -307,7 +307,7 @@ impl Work {
             let bare = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
             match bare.first() {
                 Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
-                Some(_) if exchange.promises_events() || looks_like_events(bare) => return Ok((start, blank)),
+                Some(_) if exchange.promises_events() || looks_like_sse(bare) => return Ok((start, blank)),
                 // The longest beginning that tells an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
@@ -370,7 +370,7 @@ impl Work {
         let mut events = Vec::new();
         let mut outcome = Ok(());
         for frame in &frames {
-            if frame.remains.is_some() {
+            if frame.truncated.is_some() {
                 let message = format!("an event of the answer is larger than {} MiB", LARGEST_EVENT >> 20);
                 outcome = Err(self.unreadable(message));
             } else if !frame.data.trim_ascii().is_empty() {

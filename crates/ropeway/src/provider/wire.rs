@@ -16,7 +16,7 @@ use crate::duration::format_duration;
 use crate::message::Dialect;
 use crate::secret::Redactor;
 use crate::tool::BoxError;
-use crate::web::{self, Broken};
+use crate::web::{self, TransportError};
 
 /// How much is read of an answer that is none.
 const REFUSAL: usize = 64 << 10;
@@ -202,13 +202,13 @@ fn broken(error: reqwest::Error, message: &str, dialect: Dialect, mask: &Redacto
         source: Some(source),
         ..ProviderError::new(ProviderErrorKind::Connection, dialect, message)
     };
-    match Broken::of(error, mask) {
+    match TransportError::from_reqwest(error, mask) {
         // A certificate does not get better.
-        Broken::Tls { trouble: tls, source } => ProviderError {
+        TransportError::Tls { trouble: tls, source } => ProviderError {
             should_retry: (tls != web::TlsError::Other).then_some(false),
             ..trouble("no secure connection to the provider could be made", source)
         },
-        Broken::Other(source) => trouble(message, source),
+        TransportError::Other(source) => trouble(message, source),
     }
 }
 

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use crate::secret::Redactor;
 
 /// How many bytes of a body are looked at.
-const MOST: usize = 16 << 10;
+const MAX_SCANNED: usize = 16 << 10;
 
 /// The beginning of a body in one line; of a page only what a person would read.
 pub(crate) fn brief(body: &[u8], mask: &Redactor) -> String {
     let text = String::from_utf8_lossy(body);
     // Hidden before anything is cut or left out: half a secret would not be found.
-    let text = match text.len() > MOST {
-        true => mask.hide_cut(&text[..text.floor_char_boundary(MOST)]),
+    let text = match text.len() > MAX_SCANNED {
+        true => mask.hide_cut(&text[..text.floor_char_boundary(MAX_SCANNED)]),
         false => mask.hide(&text),
     };
     let text = &text[..text.floor_char_boundary(4000)];
@@ -32,7 +32,7 @@ pub(crate) fn readable(text: &str) -> Cow<'_, str> {
 }
 
 /// What a stream begins with that was not said to be one.
-pub(crate) fn looks_like_events(start: &[u8]) -> bool {
+pub(crate) fn looks_like_sse(start: &[u8]) -> bool {
     let start = start.trim_ascii_start();
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ends::HeadTail;
+use super::head_tail::HeadTail;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct SseEvent {
     /// How long to wait before going on.
     pub retry: Option<Duration>,
     /// What is left of the data of an event that was too large; the data is empty then.
-    pub remains: Option<HeadTail>,
+    pub truncated: Option<HeadTail>,
 }
 
 /// Takes chunks of bytes and gives events.
@@ -38,7 +38,7 @@ pub struct SseParser {
 /// An event that is too large, as it goes by.
 #[derive(Debug, Default)]
 struct Skipping {
-    remains: HeadTail,
+    truncated: HeadTail,
     /// The current line is empty so far: its end would be the event's.
     line_is_empty: bool,
 }
@@ -95,16 +95,16 @@ impl SseParser {
     fn part(&mut self, part: &[u8]) {
         if self.skipping.is_none() && self.line.len() + part.len() + self.data_len() > self.limit {
             let mut skipping = Skipping::default();
-            skipping.remains.take(&self.data.take().map(Data::into_bytes).unwrap_or_default());
+            skipping.truncated.push(&self.data.take().map(Data::into_bytes).unwrap_or_default());
             // The name of the field is no part of the data.
             let line = std::mem::take(&mut self.line);
-            skipping.remains.take(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
+            skipping.truncated.push(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
             self.skipping = Some(skipping);
         }
         match &mut self.skipping {
             Some(skipping) => {
                 skipping.line_is_empty &= part.is_empty();
-                skipping.remains.take(part);
+                skipping.truncated.push(part);
             }
             None => self.line.extend_from_slice(part),
         }
@@ -116,8 +116,8 @@ impl SseParser {
                 let line = std::mem::take(&mut self.line);
                 self.line(line)
             }
-            Some(Skipping { line_is_empty: true, remains }) => {
-                Some(SseEvent { remains: Some(remains), ..std::mem::take(&mut self.event) })
+            Some(Skipping { line_is_empty: true, truncated }) => {
+                Some(SseEvent { truncated: Some(truncated), ..std::mem::take(&mut self.event) })
             }
             Some(skipping) => {
                 self.skipping = Some(Skipping { line_is_empty: true, ..skipping });
@@ -234,9 +234,9 @@ mod tests {
                 }
                 let [large, small] = found.as_slice() else { panic!("two events, not {found:?}") };
                 assert_eq!(large.id.as_deref(), Some("3"));
-                let remains = large.remains.as_ref().expect("what is left of it");
-                assert!(memchr::memmem::find(remains.head(), b"{\"id\":17").is_some(), "{remains:?}");
-                assert!(remains.tail().ends_with(b",0123456789012345"), "{remains:?}");
+                let truncated = large.truncated.as_ref().expect("what is left of it");
+                assert!(memchr::memmem::find(truncated.head(), b"{\"id\":17").is_some(), "{truncated:?}");
+                assert!(truncated.tail().ends_with(b",0123456789012345"), "{truncated:?}");
                 assert_eq!(small, &data("b"));
             }
         }

@@ -32,12 +32,12 @@ impl std::fmt::Display for TlsError {
 }
 
 /// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
-pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+pub(super) fn find_tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
-    error.downcast_ref().or_else(|| tls_error(wrapped()?))
+    error.downcast_ref().or_else(|| find_tls_error(wrapped()?))
 }
 
-pub(super) fn tls_trouble(error: &rustls::Error) -> TlsError {
+pub(super) fn classify_tls_error(error: &rustls::Error) -> TlsError {
     use rustls::CertificateError as Certificate;
     match error {
         rustls::Error::InvalidCertificate(error) => match error {

@@ -244,7 +244,7 @@ fn a_server_of_the_future_is_named_by_its_versions() {
         );
         let server = Mcp::new(hasty(scripted.in_process()));
         let told = cannot_connect(&server).await;
-        let expected = "the server speaks protocol version 2099-01-01, which we do not";
+        let expected = "the server only supports protocol version 2099-01-01";
         assert_eq!(told, format!("could not connect to server `peer`: {expected}"));
         server.close().await;
     });
@@ -402,7 +402,7 @@ fn what_a_server_says_about_itself_can_be_read() {
             let info = server.server_info().expect("a connected server");
             assert_eq!((info.name.as_str(), info.version.as_str()), ("scripted", "1.0.0"));
             assert_eq!(info.instructions.as_deref(), Some("Be kind."));
-            assert!(info.can(&["tools", "listChanged"]) && !info.can(&["sampling"]));
+            assert!(info.has_capability(&["tools", "listChanged"]) && !info.has_capability(&["sampling"]));
             server.close().await;
             assert_eq!(server.server_info(), None);
         }

@@ -301,7 +301,7 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
             spoiled(EraChoice::Modern, ResponseFormat::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: the answer is a web page, not MCP: `Please log in`"
+            "server `peer` broke the protocol: the response is a web page, not MCP: `Please log in`"
         );
         still_works(&server).await;
         server.close().await;

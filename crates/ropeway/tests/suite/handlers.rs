@@ -268,7 +268,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
         config.limits.input_rounds = 3;
         let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
         let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
-        assert_eq!(chain(&error), "server `peer` broke the protocol: it asked for input 4 times");
+        assert_eq!(chain(&error), "server `peer` broke the protocol: the server asked for input 4 times");
         assert_eq!(scripted.received_of("tools/call").len(), 4);
         still_works(&server).await;
         server.close().await;

@@ -69,7 +69,7 @@ fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
         assert_eq!(names(&server).await, ["echo", "add"]);
         assert_eq!(lists(&scripted), 2);
         let warnings = warnings(&mut events);
-        assert!(warnings.iter().any(|it| it.contains("repeats its cursor `page-1`")), "{warnings:?}");
+        assert!(warnings.iter().any(|it| it.contains("repeats the cursor `page-1`")), "{warnings:?}");
         server.close().await;
     });
 }

@@ -141,7 +141,7 @@ fn all_lists_are_followed_page_by_page() {
         let (_scripted, server) = in_process(script).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await.len(), 2);
-        assert_eq!(warnings(&mut events), ["the resource list repeats its cursor `page-1`: the rest is left out"]);
+        assert_eq!(warnings(&mut events), ["truncated the resource list: it repeats the cursor `page-1`"]);
         server.close().await;
 
         let lost = error(-32000, "lost my place");
@@ -149,7 +149,8 @@ fn all_lists_are_followed_page_by_page() {
         let (_scripted, server) = in_process(script.fault(FaultTrigger::method("resources/list").nth(2), lost)).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await, ["test://hello"]);
-        let expected = "page 2 of the resource list is missing: server `peer` answered error -32000: lost my place";
+        let expected =
+            "could not fetch page 2 of the resource list: server `peer` answered error -32000: lost my place";
         assert_eq!(warnings(&mut events), [expected]);
         assert_eq!(uris(&server).await.len(), 3);
         server.close().await;
@@ -176,11 +177,11 @@ fn one_odd_entry_does_not_spoil_the_others() {
         assert_eq!(read, [text, ("a:d".to_owned(), ResourceContents::Blob("AAAA".into()))]);
         assert_eq!(json!(server.list_prompts().await.expect("prompts")), json!([{"name": "p"}]));
         let expected = [
-            "the resource list holds a resource that is not an object: 3",
-            "the resource list holds a resource without a uri: null",
-            "`a:b` holds something that is neither text nor a blob: {\"uri\":\"a:c\"}",
-            "`a:b` holds something that is neither text nor a blob: 3",
-            "the prompt list holds a prompt that is not an object: null",
+            "the resource list contains a resource that is not an object: 3",
+            "the resource list contains a resource without a uri: null",
+            "skipped content of `a:b` that is neither text nor a blob: {\"uri\":\"a:c\"}",
+            "skipped content of `a:b` that is neither text nor a blob: 3",
+            "the prompt list contains a prompt that is not an object: null",
             "prompt `p` has a prompt argument without a name: null",
         ];
         assert_eq!(warnings(&mut events), expected);

@@ -146,7 +146,7 @@ fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
     light.seen.push(format!("{config:?} {config:#?}"));
     let events = Events::default();
     let server = Mcp::with_host(config.clone(), Handlers::new(), events.clone());
-    (server, events.listen())
+    (server, events.subscribe())
 }
 
 #[test]

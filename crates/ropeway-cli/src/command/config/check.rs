@@ -147,7 +147,7 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
         let until = session.deadline.as_ref().map(Deadline::at);
         let question = async |server: Mcp| {
             let tools = server.list_tools(None).await?;
-            let can = |what: &str| server.server_info().is_some_and(|info| info.can(&[what]));
+            let can = |what: &str| server.server_info().is_some_and(|info| info.has_capability(&[what]));
             let (has_prompts, has_resources) = (can("prompts"), can("resources"));
             let prompts = match wants_prompts && has_prompts {
                 true => server.list_prompts().await.ok(),

@@ -24,16 +24,16 @@ static ADOPTS: AtomicBool = AtomicBool::new(false);
 
 /// The mark of one server process, on it and on whatever it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark(String);
+pub(super) struct ProcessMark(String);
 
-impl Mark {
+impl ProcessMark {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(format!("{}{}", Self::of_all(), NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self(format!("{}{}", Self::prefix(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// What the marks of all servers of this process begin with.
-    fn of_all() -> &'static str {
+    fn prefix() -> &'static str {
         static OURS: OnceLock<String> = OnceLock::new();
         OURS.get_or_init(|| format!("{:016x}.", fastrand::u64(..)))
     }
@@ -50,7 +50,7 @@ impl Mark {
     }
 
     /// Is there a process with this mark?
-    pub(super) fn is_carried(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         processes().any(|pid| is_marked(pid, |mark| mark == self.0))
     }
 
@@ -62,7 +62,7 @@ impl Mark {
 
 /// Ends each process with a mark of this process, at once.
 pub(super) fn kill_all() {
-    kill_marked(|mark| mark.starts_with(Mark::of_all()));
+    kill_marked(|mark| mark.starts_with(ProcessMark::prefix()));
 }
 
 fn kill_marked(is_meant: impl Fn(&str) -> bool) {
@@ -224,16 +224,16 @@ mod tests {
 
     #[test]
     fn a_process_in_a_session_of_its_own_is_found_by_its_mark_and_others_are_not() {
-        let mark = Mark::new();
-        let sleeping = |mark: &Mark| {
+        let mark = ProcessMark::new();
+        let sleeping = |mark: &ProcessMark| {
             let (name, value) = mark.variable();
             let mut command = Command::new("setsid");
             command.args(["sleep", "60.25"]).env(name, value).stdin(Stdio::null()).spawn().expect("it starts")
         };
-        let (mut ours, mut other) = (sleeping(&mark), sleeping(&Mark::new()));
+        let (mut ours, mut other) = (sleeping(&mark), sleeping(&ProcessMark::new()));
         let id = |child: &std::process::Child| Pid::from_raw(child.id().cast_signed()).expect("a number");
         // While a program takes the place of another one, its environment reads as empty.
-        let is_ours = || is_marked(id(&ours), |found| found == mark.0) && mark.is_carried();
+        let is_ours = || is_marked(id(&ours), |found| found == mark.0) && mark.is_alive();
         let found = (0..1000).any(|_| {
             let is_ours = is_ours();
             if !is_ours {

@@ -9,7 +9,7 @@ use super::chunks::ways;
 use crate::content::ContentPart;
 use crate::mcp::fuzz::answers;
 use crate::protocol::{
-    HeaderParams, Incoming, Page, Remains, encode_answer, encode_refusal, header_value, quick_answer, read,
+    HeaderParams, Incoming, Page, TruncatedMessage, encode_error, encode_result, header_value, quick_response, read,
     tool_definition, wire_definition,
 };
 use crate::tool::{Alias, ToolOutput};
@@ -67,24 +67,24 @@ pub(super) fn frame(data: &[u8]) {
     let mut messages = Vec::new();
     let outcome = read(data, |message| messages.push(message));
     assert!(outcome.is_ok() != messages.is_empty(), "{} messages, {outcome:?}", messages.len());
-    if let Some((id, range)) = quick_answer(data) {
+    if let Some((id, range)) = quick_response(data) {
         let result = &data[range];
         // Whoever takes the quick way reads the result next; only then is the quick look meant to be right.
-        if let (Ok(result), [Incoming::Answer { id: full, outcome: Ok(raw) }]) =
+        if let (Ok(result), [Incoming::Response { id: full, outcome: Ok(raw) }]) =
             (std::str::from_utf8(result), messages.as_slice())
             && serde_json::from_str::<&RawValue>(result).is_ok()
         {
             assert_eq!((Some(id), result.trim_ascii()), (*full, raw.get()));
         }
     }
-    let remains = Remains::of(data);
-    let mut parts = Remains::default();
-    data.chunks(7).for_each(|part| parts.take(part));
-    assert_eq!(remains, parts);
-    let _ = (remains.request_id(), remains.is_answer());
+    let message = TruncatedMessage::of(data);
+    let mut parts = TruncatedMessage::default();
+    data.chunks(7).for_each(|part| parts.push(part));
+    assert_eq!(message, parts);
+    let _ = (message.request_id(), message.is_response());
     for message in &messages {
         if let Incoming::Request { id, .. } = message {
-            for sent in [encode_answer(id, &Value::Null), encode_refusal(id, -32601, "no")] {
+            for sent in [encode_result(id, &Value::Null), encode_error(id, -32601, "no")] {
                 let sent: Sent<'_> = serde_json::from_slice(&sent).expect("a message is JSON");
                 assert_eq!(sent.id.get(), id.get());
             }

@@ -14,7 +14,7 @@ pub(super) fn sse(data: &[u8]) {
         let whole = events(&[data], limit);
         for event in &whole {
             assert!(event.data.len() <= limit, "an event of {} bytes", event.data.len());
-            assert!(event.remains.is_none() || limit == SMALL, "an event was cut below the limit");
+            assert!(event.truncated.is_none() || limit == SMALL, "an event was cut below the limit");
         }
         for chunks in ways(data) {
             assert_eq!(summary(&events(&chunks, limit)), summary(&whole), "limit {limit}, chunks {chunks:?}");
@@ -34,8 +34,10 @@ fn events(chunks: &[&[u8]], limit: usize) -> Vec<SseEvent> {
 /// What must not depend on the chunks. Of an event that is too large, which bytes remain may: it is dropped at the chunk that exceeds
 /// the limit.
 fn summary(events: &[SseEvent]) -> Vec<SseEvent> {
-    let whole =
-        |event: &SseEvent| SseEvent { remains: event.remains.as_ref().map(|_| HeadTail::default()), ..event.clone() };
+    let whole = |event: &SseEvent| SseEvent {
+        truncated: event.truncated.as_ref().map(|_| HeadTail::default()),
+        ..event.clone()
+    };
     events.iter().map(whole).collect()
 }
 

@@ -142,7 +142,7 @@ fn a_server_removed_while_a_call_runs_lets_the_call_end() {
         ];
         let (model, builder) = listening(sayings).await;
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let agent = builder.events(events).mcp(hasty(scripted.in_process())).build().expect("an agent");
         let turn = agent.send("q");
         scripted.heard("tools/call", 1).await;

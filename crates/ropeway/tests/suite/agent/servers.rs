@@ -102,7 +102,7 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
             let is_modern = script == Script::modern();
             let scripted = ScriptedServer::new(script);
             let events = Events::default();
-            let mut told = events.listen();
+            let mut told = events.subscribe();
             let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
             source.ready().await;
             if is_modern {
@@ -128,7 +128,7 @@ fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::connect(), Fault::exit()));
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         assert_eq!(names(&source), [""; 0]);
@@ -232,7 +232,7 @@ fn a_connection_of_the_agent_ends_with_it() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]));
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         let registry = source.registry();

@@ -205,7 +205,7 @@ fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
             saying.and_call(*alias, format!("mcp_{alias}_echo"), json!({"message": alias}))
         });
         let events = Events::default();
-        let mut gathered = events.listen();
+        let mut gathered = events.subscribe();
         let agent =
             agent(Dialect::Chat, [calls, ScriptedReply::text("fine")]).events(events).build().expect("an agent");
         let mut own = agent.events();

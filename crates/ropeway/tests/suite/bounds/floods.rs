@@ -190,7 +190,7 @@ fn a_server_that_talks_without_end_pushes_out_no_events_of_others() {
         };
         let http = chattering(log(10_000_000), log(100)).await;
         let events = Events::new(4096);
-        let mut heard = events.listen();
+        let mut heard = events.subscribe();
         let before = memory("VmRSS");
         let began = Instant::now();
         let bad = Mcp::with_host(legacy(HttpServer::new(http.url())), Handlers::new(), events.clone());

@@ -119,7 +119,7 @@ fn the_verdict_on_a_server_says_that_its_list_was_cut() {
         config.limits.list_entries = 3;
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(config))).expect("a bridge");
         bridge.start().await.expect("a start");
-        let expected = "server `bad` is ready with 3 tools; the tool list has reached its limit of 3 entries (`list_entries`): the rest is left out";
+        let expected = "server `bad` is ready with 3 tools; truncated the tool list: it has reached the limit of 3 entries (`list_entries`)";
         assert_eq!(bridge.tools().verdicts[0].to_string(), expected);
         assert_eq!(bridge.tools().registry.len(), 3);
         assert_eq!(http.count("tools/list"), 3);
@@ -157,7 +157,7 @@ fn an_entry_that_is_too_large_is_left_out_and_the_others_are_used() {
         assert_eq!(names, ["t0"]);
         let warnings = warnings(&mut events);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].ends_with("those over 500 are left out"), "{warnings:?}");
+        assert!(warnings[0].ends_with("the limit is 500 bytes"), "{warnings:?}");
         server.close().await;
     });
 }
@@ -212,13 +212,13 @@ fn what_a_server_says_about_itself_is_cut() {
         let mut events = server.events();
         server.connect().await.expect("a connection");
         let info = server.server_info().expect("what it says");
-        assert!(info.can(&["tools", "listChanged"]));
+        assert!(info.has_capability(&["tools", "listChanged"]));
         assert_eq!((info.name.len(), info.version.len()), (1024, 1024));
         assert_eq!(info.instructions.as_ref().map(String::len), Some(64 << 10));
         let kept = Value::from(info.capabilities.clone()).to_string().len();
         assert!(kept < 400_000, "{kept} bytes of capabilities");
         let warnings = warnings(&mut events);
-        assert_eq!(warnings, ["its instructions have 2097152 bytes: those after 65536 are left out"]);
+        assert_eq!(warnings, ["instructions of 2097152 bytes were truncated to 65536"]);
         server.close().await;
     });
 }
@@ -232,7 +232,7 @@ fn a_session_id_that_is_too_long_is_refused() {
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
         let told = cannot_connect(&server).await;
-        assert!(told.ends_with("the answer cannot be read: a session id of 5000 bytes"), "{told}");
+        assert!(told.ends_with("invalid response: a session id of 5000 bytes"), "{told}");
         server.close().await;
     });
 }
@@ -251,7 +251,7 @@ fn a_small_definition_keeps_no_large_page_alive() {
             }
             let server = Mcp::new(legacy(HttpServer::new(http.url())));
             server.connect().await.expect("a connection");
-            // The entry of 15 MB is left out.
+            // The entry of 15 MB is skipped.
             assert_eq!(server.list_tools(None).await.expect("tools").len(), 1);
             servers.push(server);
         }

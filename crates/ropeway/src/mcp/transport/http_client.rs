@@ -1,4 +1,4 @@
-//! What both HTTP transports share: the client, the headers, the reading of answers.
+//! The HTTP client of both HTTP transports: headers, error responses and response bodies.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,20 +12,20 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::HttpServer;
-use crate::mcp::fault::{ConnectErrorKind, Fault, hidden};
+use crate::mcp::error::{ConnectErrorKind, RequestError, redact_error};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Redactor;
 use crate::tool::BoxError;
-use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
+use crate::web::{SseEvent, SseParser, TransportError, brief, client, looks_like_sse, retry_after};
 
-/// How much of a refusal's body is read.
-const REFUSAL: usize = 64 << 10;
+/// Number of bytes of an error body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// What an answer may be.
-const ANSWERS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// The accepted response types.
+const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-/// A server's URL and all that goes with every request to it.
-pub(crate) struct Web {
+/// Sends requests to one server, with its configured headers.
+pub(crate) struct HttpClient {
     client: RwLock<Client>,
     pub(crate) url: Url,
     headers: HeaderMap,
@@ -33,40 +33,43 @@ pub(crate) struct Web {
     pub(crate) mask: Redactor,
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("url", &self.mask.hide(self.url.as_str())).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("url", &self.mask.hide(self.url.as_str())).finish_non_exhaustive()
     }
 }
 
-impl Web {
-    /// A way to a server; `mask` hides what must not be seen of it and of what it says.
+impl HttpClient {
+    /// Creates a client. `mask` redacts errors and response texts.
     pub(crate) fn new(server: &HttpServer, limit: usize, mask: Redactor) -> Result<Self, ConnectErrorKind> {
-        let unusable = |what: &str, source: BoxError| unusable(&mask.hide(what), source);
-        let url = Url::parse(&server.url).map_err(|error| unusable(&server.url, error.into()))?;
+        let invalid_address = |what: &str, source: BoxError| invalid_address(&mask.hide(what), source);
+        let url = Url::parse(&server.url).map_err(|error| invalid_address(&server.url, error.into()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(unusable(&server.url, "only http and https are spoken here".into()));
+            return Err(invalid_address(&server.url, "only http and https are supported".into()));
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &server.headers {
-            let header = HeaderName::try_from(name).map_err(|error| unusable(name, error.into()))?;
-            headers.append(header, secret(name, value.expose())?);
+            let header = HeaderName::try_from(name).map_err(|error| invalid_address(name, error.into()))?;
+            headers.append(header, sensitive_header(name, value.expose())?);
         }
         if let Some(token) = &server.bearer {
-            headers.insert(AUTHORIZATION, secret("authorization", &format!("Bearer {}", token.expose()))?);
+            headers.insert(AUTHORIZATION, sensitive_header("authorization", &format!("Bearer {}", token.expose()))?);
         }
-        let client = client(&url).build().map_err(|error| unusable("the HTTP client", error.into()))?;
+        let client = client(&url).build().map_err(|error| invalid_address("the HTTP client", error.into()))?;
         Ok(Self { client: RwLock::new(client), url, headers, limit, mask })
     }
 
-    /// A request for an event stream.
+    /// Creates a GET request for an event stream.
     pub(crate) fn get(&self) -> RequestBuilder {
         self.request(Method::GET, self.url.clone()).header(ACCEPT, "text/event-stream")
     }
 
-    /// A message for the server.
+    /// Creates a POST request with a message.
     pub(crate) fn post(&self, url: Url, message: Bytes) -> RequestBuilder {
-        self.request(Method::POST, url).header(ACCEPT, ANSWERS).header(CONTENT_TYPE, "application/json").body(message)
+        self.request(Method::POST, url)
+            .header(ACCEPT, ACCEPTED_TYPES)
+            .header(CONTENT_TYPE, "application/json")
+            .body(message)
     }
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
@@ -74,60 +77,59 @@ impl Web {
         client.request(method, url).headers(self.headers.clone())
     }
 
-    /// Reads the body of an answer.
-    pub(crate) async fn body(&self, response: Response) -> Result<Body, Fault> {
-        Body::read(response, self.limit, &self.mask).await
+    /// Reads the body of a response.
+    pub(crate) async fn body(&self, response: Response) -> Result<ResponseBody, RequestError> {
+        ResponseBody::read(response, self.limit, &self.mask).await
     }
 
-    /// Reads what there is to know of a refusal.
-    pub(crate) async fn refused(&self, response: Response) -> Refused {
-        Refused::read(response, &self.mask).await
+    /// Reads an error response.
+    pub(crate) async fn error_response(&self, response: Response) -> ErrorResponse {
+        ErrorResponse::read(response, &self.mask).await
     }
 
-    /// What went wrong on the way to the server.
-    pub(crate) fn broken(&self, error: reqwest::Error) -> ConnectErrorKind {
-        broken(error, &self.mask)
+    /// Converts the error of a request.
+    pub(crate) fn connect_error(&self, error: reqwest::Error) -> ConnectErrorKind {
+        connect_error(error, &self.mask)
     }
 
-    /// Lets go of all kept connections. When one breaks, the server may have gone, and the others with it: the next
-    /// request must not meet one of them.
-    pub(crate) fn forget_connections(&self) {
+    /// Drops all pooled connections. When one fails, the server may have restarted, and the others would fail as well.
+    pub(crate) fn reset_connections(&self) {
         if let Ok(fresh) = client(&self.url).build() {
             *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
 }
 
-fn unusable(what: &str, source: BoxError) -> ConnectErrorKind {
+fn invalid_address(what: &str, source: BoxError) -> ConnectErrorKind {
     ConnectErrorKind::Address { what: what.to_owned(), source }
 }
 
-fn secret(name: &str, value: &str) -> Result<HeaderValue, ConnectErrorKind> {
-    let mut value = HeaderValue::try_from(value).map_err(|error| unusable(name, error.into()))?;
+fn sensitive_header(name: &str, value: &str) -> Result<HeaderValue, ConnectErrorKind> {
+    let mut value = HeaderValue::try_from(value).map_err(|error| invalid_address(name, error.into()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn broken(error: reqwest::Error, mask: &Redactor) -> ConnectErrorKind {
-    match Broken::of(error, mask) {
-        Broken::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
-        Broken::Other(source) => ConnectErrorKind::Broken(source),
+fn connect_error(error: reqwest::Error, mask: &Redactor) -> ConnectErrorKind {
+    match TransportError::from_reqwest(error, mask) {
+        TransportError::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
+        TransportError::Other(source) => ConnectErrorKind::Broken(source),
     }
 }
 
-/// An answer with a status that says no.
+/// A response with an error status.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct ErrorResponse {
     pub(crate) status: StatusCode,
     pub(crate) challenge: Option<String>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) rpc: Option<RpcError>,
-    /// Which request of ours that error answers, when it says so.
-    pub(crate) answers: Option<u64>,
+    /// The id of the request that the error answers, if it has one.
+    pub(crate) request_id: Option<u64>,
     pub(crate) body: String,
 }
 
-impl Refused {
+impl ErrorResponse {
     async fn read(mut response: Response, mask: &Redactor) -> Self {
         let status = response.status();
         let header =
@@ -138,71 +140,71 @@ impl Refused {
         let mut body = Vec::new();
         let read = async {
             while let Ok(Some(chunk)) = response.chunk().await
-                && body.len() < REFUSAL
+                && body.len() < MAX_ERROR_BODY
             {
                 body.extend_from_slice(&chunk);
             }
         };
-        // The status is known; a body that does not come is not waited for.
+        // The status is known, so a slow body is not waited for.
         let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
-        body.truncate(REFUSAL);
-        let (mut rpc, mut answers) = (None, None);
+        body.truncate(MAX_ERROR_BODY);
+        let (mut rpc, mut request_id) = (None, None);
         let _ = protocol::read(&body, |message| {
-            if let Incoming::Answer { id, outcome: Err(error) } = message {
-                rpc = Some(hidden(error, mask));
-                answers = id;
+            if let Incoming::Response { id, outcome: Err(error) } = message {
+                rpc = Some(redact_error(error, mask));
+                request_id = id;
             }
         });
         let body = match location {
             Some(location) if status.is_redirection() => format!("a redirect to {}", mask.hide(&location)),
             _ => brief(&body, mask),
         };
-        Self { status, challenge, retry_after, rpc, answers, body }
+        Self { status, challenge, retry_after, rpc, request_id, body }
     }
 
-    /// The server wants to know who is asking.
+    /// Returns `true` if the server requires authentication.
     pub(crate) fn needs_auth(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED || (self.status == StatusCode::FORBIDDEN && self.challenge.is_some())
     }
 
-    /// The server has too much to do right now.
+    /// Returns `true` if the server is overloaded.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// The refusal as the end of a request.
-    pub(crate) fn into_fault(self) -> Fault {
+    /// Converts the response to the error of a request.
+    pub(crate) fn into_request_error(self) -> RequestError {
         let busy = self.is_busy();
         if self.needs_auth() {
-            return Fault::Lost {
+            return RequestError::Disconnected {
                 started: false,
                 cause: Arc::new(ConnectErrorKind::NeedsAuth { challenge: self.challenge }),
             };
         }
         match self.rpc {
-            // The words of a server that is busy are about itself and not about the request.
-            Some(error) if !busy => Fault::Refused(error),
+            // The error of an overloaded server is not about the request.
+            Some(error) if !busy => RequestError::Refused(error),
             _ => {
                 let said = Some(self.body).filter(|body| !body.is_empty());
                 let cause = Arc::new(ConnectErrorKind::Status { status: self.status.as_u16(), said });
-                Fault::Lost { started: true, cause }
+                RequestError::Disconnected { started: true, cause }
             }
         }
     }
 }
 
-/// A body, told by its first bytes: servers lie about its type.
-pub(crate) enum Body {
-    /// Nothing at all.
+/// A response body, classified by its first bytes, because some servers send a wrong `Content-Type`.
+pub(crate) enum ResponseBody {
+    /// An empty body.
     Empty,
     /// One JSON text.
     Json(Bytes),
-    /// Events, as they come.
-    Events(Box<Events>),
+    /// An event stream.
+    Events(Box<SseStream>),
 }
 
-/// A stream of events.
-pub(crate) struct Events {
+/// A stream of server-sent events.
+pub(crate) struct SseStream {
     response: Response,
     parser: SseParser,
     ready: VecDeque<SseEvent>,
@@ -210,93 +212,93 @@ pub(crate) struct Events {
     mask: Redactor,
 }
 
-impl Body {
-    /// Reads a JSON body whole, and an event stream's beginning.
-    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Redactor) -> Result<Self, Fault> {
+impl ResponseBody {
+    /// Reads a whole JSON body, or the beginning of an event stream.
+    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Redactor) -> Result<Self, RequestError> {
         let said_events = response
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.trim_start().starts_with("text/event-stream"));
-        // Later it would be the length of the rest.
+        // Must be read before the first chunk.
         let length = response.content_length().and_then(|length| usize::try_from(length).ok());
         let mut start = Bytes::new();
         while start.trim_ascii().is_empty() {
             match response.chunk().await {
                 Ok(Some(chunk)) => start = chunk,
                 Ok(None) => {
-                    let none = || Self::Events(Box::new(Events::new(response, limit, true, mask)));
+                    let none = || Self::Events(Box::new(SseStream::new(response, limit, true, mask)));
                     return Ok(if said_events { none() } else { Self::Empty });
                 }
-                Err(error) => return Err(cut_off(error, mask)),
+                Err(error) => return Err(interrupted(error, mask)),
             }
         }
         match start.trim_ascii_start().first() {
-            Some(b'{' | b'[') => Ok(Self::Json(whole(response, start, length, limit, mask).await?)),
-            _ if said_events || looks_like_events(&start) => {
-                let mut events = Events::new(response, limit, false, mask);
-                events.take(&start);
+            Some(b'{' | b'[') => Ok(Self::Json(read_all(response, start, length, limit, mask).await?)),
+            _ if said_events || looks_like_sse(&start) => {
+                let mut events = SseStream::new(response, limit, false, mask);
+                events.parse(&start);
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
-                let body = whole(response, start, None, limit.min(REFUSAL), mask).await.unwrap_or_default();
+                let body = read_all(response, start, None, limit.min(MAX_ERROR_BODY), mask).await.unwrap_or_default();
                 let said = brief(&body, mask);
                 Err(if is_web_page(&body) {
-                    Fault::WebPage(said)
+                    RequestError::WebPage(said)
                 } else {
-                    Fault::Unreadable(format!("neither JSON nor an event stream: `{said}`"))
+                    RequestError::Unreadable(format!("neither JSON nor an event stream: `{said}`"))
                 })
             }
         }
     }
 }
 
-/// Returns true for HTML: a login page of a proxy, or a URL whose path is wrong.
+/// Returns `true` for HTML, such as the login page of a proxy or an error page for a wrong path.
 fn is_web_page(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start(), [b'<', tag, ..] if *tag == b'!' || tag.is_ascii_alphabetic())
 }
 
-async fn whole(
+async fn read_all(
     mut response: Response,
     start: Bytes,
     length: Option<usize>,
     limit: usize,
     mask: &Redactor,
-) -> Result<Bytes, Fault> {
+) -> Result<Bytes, RequestError> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
-        return Err(Fault::TooLarge { limit });
+        return Err(RequestError::TooLarge { limit });
     }
     if length == Some(start.len()) {
         return Ok(start);
     }
     let mut body = BytesMut::with_capacity(length.unwrap_or_default());
     body.extend_from_slice(&start);
-    while let Some(chunk) = response.chunk().await.map_err(|error| cut_off(error, mask))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(error, mask))? {
         if body.len() + chunk.len() > limit {
-            return Err(Fault::TooLarge { limit });
+            return Err(RequestError::TooLarge { limit });
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body.freeze())
 }
 
-fn cut_off(error: reqwest::Error, mask: &Redactor) -> Fault {
-    Fault::Lost { started: true, cause: Arc::new(broken(error, mask)) }
+fn interrupted(error: reqwest::Error, mask: &Redactor) -> RequestError {
+    RequestError::Disconnected { started: true, cause: Arc::new(connect_error(error, mask)) }
 }
 
-impl Events {
+impl SseStream {
     fn new(response: Response, limit: usize, ended: bool, mask: &Redactor) -> Self {
         let (parser, ready) = (SseParser::new(limit), VecDeque::new());
         Self { response, parser, ready, ended, mask: mask.clone() }
     }
 
-    fn take(&mut self, chunk: &[u8]) {
+    fn parse(&mut self, chunk: &[u8]) {
         let ready = &mut self.ready;
         self.parser.push(chunk, |event| ready.push_back(event));
     }
 
-    /// The next event; `None` at a clean end.
-    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, Fault> {
+    /// Returns the next event, or `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, RequestError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
@@ -305,17 +307,17 @@ impl Events {
                 return Ok(None);
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.take(&chunk),
+                Ok(Some(chunk)) => self.parse(&chunk),
                 Ok(None) => self.ended = true,
                 Err(error) => {
                     self.ended = true;
-                    return Err(cut_off(error, &self.mask));
+                    return Err(interrupted(error, &self.mask));
                 }
             }
         }
     }
 
-    /// Reads on for a moment after the answer, so that the TCP connection can be used again.
+    /// Reads the rest of the stream for a moment, to make the TCP connection reusable.
     pub(crate) async fn drain(mut self) {
         let rest = async { while let Ok(Some(_)) = self.next().await {} };
         let _ = tokio::time::timeout(Duration::from_millis(100), rest).await;
@@ -327,8 +329,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_that_is_not_http_is_refused_with_its_name() {
-        let web = |server: HttpServer| Web::new(&server, 1, Redactor::default());
+    fn an_invalid_url_is_named_in_the_error() {
+        let web = |server: HttpServer| HttpClient::new(&server, 1, Redactor::default());
         let error = web(HttpServer::new("ftp://example.com")).expect_err("not http");
         assert_eq!(error.to_string(), "`ftp://example.com` cannot be used");
         assert!(web(HttpServer::new("http://a").with_header("bad name", "x")).is_err());

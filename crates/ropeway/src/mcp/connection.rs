@@ -1,4 +1,4 @@
-//! What a connection's handle and its task share: the state, the session, the tool list.
+//! State that the handle of a connection shares with its supervisor: the session, the tool list, the last failure.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,68 +7,40 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::fault::{ConnectErrorKind, Fault};
+use super::error::{ConnectErrorKind, RequestError, chain};
 use super::host::Host;
-use super::inbox::Clocks;
-use super::session::{ServerInfo, Session};
-use super::tools::ToolList;
-use super::transport::Request;
+use super::raw_response::RawResponse;
+use super::request::Request;
+use super::session::Session;
+use super::state::ConnectionState;
+use super::timeouts::RequestTimeouts;
+use super::tool_list::ToolList;
 use crate::config::{A_YEAR, ServerConfig};
 use crate::event::Event;
 use crate::protocol::Era;
 use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
 
-/// The state of a connection.
-#[derive(Clone, Debug)]
-pub enum ConnectionState {
-    /// A connection is being made.
-    Connecting {
-        /// How many tries have failed in a row.
-        failures: u32,
-    },
-    /// Calls can be made.
-    Ready {
-        /// What the server says about itself.
-        server: Arc<ServerInfo>,
-    },
-    /// The server wants to know who is asking.
-    NeedsAuth {
-        /// The `WWW-Authenticate` header, when there was one.
-        challenge: Option<String>,
-    },
-    /// There is no connection.
-    Down {
-        /// Why.
-        cause: Arc<ConnectErrorKind>,
-        /// When it will be tried again; `None` when it will not.
-        retry_at: Option<std::time::Instant>,
-    },
-    /// `connect` was not called, or `close` was.
-    Closed,
-}
-
-/// The shortest wait before a second try in a row.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// Minimum delay before a second attempt in a row.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Connection {
     pub(crate) config: ServerConfig,
     pub(crate) host: Arc<Host>,
     pub(crate) state: watch::Sender<ConnectionState>,
-    /// A call waits for the connection: a long pause between two tries may be cut short.
+    /// Notified when a call waits for the connection, to shorten a long retry delay.
     pub(crate) wanted: Notify,
-    /// The resources that we want to hear of.
+    /// URIs of the subscribed resources.
     pub(crate) subscriptions: Mutex<BTreeSet<String>>,
     pub(crate) subscriptions_changed: Notify,
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
-    /// Counts the changes of the tool list.
+    /// Incremented when the tool list changes.
     pub(crate) tools_version: watch::Sender<u64>,
     era: Mutex<Option<Era>>,
-    /// Why the server was down last, and when that became known.
+    /// The last failure and its time.
     last_failure: Mutex<Option<(SystemTime, Arc<ConnectErrorKind>)>>,
-    /// The same while the server is not ready.
+    /// The last failure, until the server is ready again.
     outage: Mutex<Option<Arc<ConnectErrorKind>>>,
 }
 
@@ -76,12 +48,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl Connection {
     pub(crate) fn new(mut config: ServerConfig, host: Arc<Host>) -> Self {
         config.timeouts = config.timeouts.bounded();
-        // Without a wait, a server that ends as soon as it is ready would be started without end.
-        config.reconnect.first = config.reconnect.first.max(SHORTEST_PAUSE);
-        config.reconnect.longest = config.reconnect.longest.clamp(SHORTEST_PAUSE, A_YEAR);
+        // Without a delay, a server that exits as soon as it is ready would be restarted in a busy loop.
+        config.reconnect.first = config.reconnect.first.max(MIN_RETRY_DELAY);
+        config.reconnect.longest = config.reconnect.longest.clamp(MIN_RETRY_DELAY, A_YEAR);
         Self {
             config,
             host,
@@ -102,7 +74,7 @@ impl Shared {
         &self.config.alias
     }
 
-    /// Moves to a state and tells it.
+    /// Changes the state and emits the matching event.
     pub(crate) fn enter(&self, state: ConnectionState) {
         let server = self.alias().clone();
         let event = match &state {
@@ -118,7 +90,7 @@ impl Shared {
             }
             ConnectionState::Closed => Event::Closed { server },
         };
-        // A watch only holds the latest state: whoever looks too late would miss the reason.
+        // The watch only holds the latest state. A slow reader would miss the reason.
         match &state {
             ConnectionState::Down { cause, .. } => {
                 *lock(&self.last_failure) = Some((SystemTime::now(), cause.clone()));
@@ -129,17 +101,17 @@ impl Shared {
         }
         tracing::debug!(server = %self.alias(), "{event}");
         self.state.send_replace(state);
-        self.host.events().tell(event);
+        self.host.events().emit(event);
     }
 
-    /// Returns why the server was down last, and when that became known.
+    /// Returns the last failure and its time.
     #[cfg(feature = "bridge")]
     pub(crate) fn last_failure(&self) -> Option<(SystemTime, Arc<ConnectErrorKind>)> {
         lock(&self.last_failure).clone()
     }
 
-    /// The session that calls are made on, if there is one now.
-    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+    /// Returns the current session, if connected.
+    pub(crate) fn current_session(&self) -> Option<Arc<Session>> {
         lock(&self.session).clone()
     }
 
@@ -147,7 +119,7 @@ impl Shared {
         *lock(&self.session) = session;
     }
 
-    /// A session that cannot be used any more is not handed out again.
+    /// Removes a session that cannot be used anymore.
     fn discard(&self, session: &Session) {
         let mut current = lock(&self.session);
         if current.as_ref().is_some_and(|current| current.number == session.number) {
@@ -167,48 +139,48 @@ impl Shared {
         lock(&self.tools).clone()
     }
 
-    /// Keeps a new list, and tells whether it is another one than before.
+    /// Stores a new tool list and emits an event if it differs from the previous one.
     pub(crate) fn replace_tools(&self, tools: Arc<ToolList>) {
         let before = lock(&self.tools).replace(tools.clone());
         if before.is_some_and(|before| !before.same_as(&tools)) {
-            self.tell_tools_changed();
+            self.emit_tools_changed();
         }
     }
 
-    /// Tells that the tools are not what they were.
-    pub(crate) fn tell_tools_changed(&self) {
+    /// Emits an event for a changed tool list.
+    pub(crate) fn emit_tools_changed(&self) {
         self.tools_version.send_modify(|version| *version += 1);
-        self.host.events().tell(Event::ToolsChanged { server: self.alias().clone() });
+        self.host.events().emit(Event::ToolsChanged { server: self.alias().clone() });
     }
 
-    /// The clocks of a call that begins now.
-    pub(crate) fn clocks(&self, cx: &CallContext) -> Clocks {
+    /// Returns the timeouts of a call that starts now.
+    pub(crate) fn timeouts(&self, cx: &CallContext) -> RequestTimeouts {
         let started = Instant::now();
         let total = started + cx.total().unwrap_or(self.config.timeouts.total);
         let deadline = cx.deadline().map_or(total, |deadline| deadline.min(total));
         let idle = cx.idle_timeout().unwrap_or(self.config.timeouts.idle).min(A_YEAR);
-        Clocks { idle, deadline, started }
+        RequestTimeouts { idle, deadline, started }
     }
 
-    /// The session to make a call on. While the server is down, waits for it, but not for long.
-    pub(crate) async fn session(&self, cx: &CallContext, clocks: Clocks) -> Result<Arc<Session>, CallError> {
-        match self.current() {
+    /// Returns the session for a call. If the server is down, waits for it up to the configured grace period.
+    pub(crate) async fn session(&self, cx: &CallContext, timeouts: RequestTimeouts) -> Result<Arc<Session>, CallError> {
+        match self.current_session() {
             Some(session) => Ok(session),
-            None => Box::pin(self.next_session(cx, clocks, None)).await,
+            None => Box::pin(self.next_session(cx, timeouts, None)).await,
         }
     }
 
-    /// The next session, once it is there; `cause` is why there was to be a next one, as far as is known.
+    /// Waits for the next session. `cause` is the reason that the previous one ended, if known.
     async fn next_session(
         &self,
         cx: &CallContext,
-        clocks: Clocks,
+        timeouts: RequestTimeouts,
         mut cause: Option<Arc<ConnectErrorKind>>,
     ) -> Result<Arc<Session>, CallError> {
         let mut state = self.state.subscribe();
-        let patience = clocks.deadline.min(Instant::now() + self.config.timeouts.grace);
+        let patience = timeouts.deadline.min(Instant::now() + self.config.timeouts.grace);
         loop {
-            if let Some(session) = self.current() {
+            if let Some(session) = self.current_session() {
                 return Ok(session);
             }
             let server = self.alias().clone();
@@ -228,12 +200,12 @@ impl Shared {
                 changed = tokio::time::timeout_at(patience, state.changed()) => changed,
                 () = cx.cancelled() => return Err(CallError::Cancelled),
             };
-            if !matches!(changed, Ok(Ok(()))) && patience == clocks.deadline && cause.is_none() {
-                let after = clocks.deadline - clocks.started;
+            if !matches!(changed, Ok(Ok(()))) && patience == timeouts.deadline && cause.is_none() {
+                let after = timeouts.deadline - timeouts.started;
                 return Err(CallError::Timeout { server, after, clock: TimeoutKind::Total, hint: None });
             }
             if !matches!(changed, Ok(Ok(()))) {
-                // A try that is under way has no cause yet, but the one before may have had one.
+                // The current attempt has no cause yet, but the previous one may have had one.
                 let cause =
                     cause.or_else(|| lock(&self.outage).clone()).unwrap_or_else(|| Arc::new(self.not_in_time()));
                 return Err(CallError::Unavailable { server, source: Box::new(cause) });
@@ -245,39 +217,46 @@ impl Shared {
         ConnectErrorKind::Timeout { after: self.config.timeouts.grace, said: None }
     }
 
-    /// Sends a request on the session, or on the current one; one that was never begun is sent once more on the next.
+    /// Sends a request on `session`, or on the current one. A request that was never started is sent once more on the next
+    /// session.
     pub(crate) async fn request(
         &self,
         request: &Request<'_>,
         cx: &CallContext,
-        clocks: Clocks,
+        timeouts: RequestTimeouts,
         session: Option<Arc<Session>>,
-    ) -> Result<(Answer, Arc<Session>), CallError> {
+    ) -> Result<(RawResponse, Arc<Session>), CallError> {
         if cx.cancel().is_some_and(CancelToken::is_cancelled) {
             return Err(CallError::Cancelled);
         }
         let mut session = match session {
             Some(session) => session,
-            None => self.session(cx, clocks).await?,
+            None => self.session(cx, timeouts).await?,
         };
-        let mut fault = match session.request(request, cx, clocks).await {
-            Ok(answer) => return Ok((answer, session)),
-            Err(fault) => fault,
+        let mut error = match session.link.request(&session.prepare(request), cx, timeouts).await {
+            Ok(response) => return Ok((response, session)),
+            Err(error) => error,
         };
-        if let Fault::Lost { started: false, cause } = &fault
+        if let RequestError::Disconnected { started: false, cause } = &error
             && !is_final(cause)
         {
             self.discard(&session);
-            session = Box::pin(self.next_session(cx, clocks, Some(cause.clone()))).await?;
-            fault = match Box::pin(session.request(request, cx, clocks)).await {
-                Ok(answer) => return Ok((answer, session)),
-                Err(fault) => fault,
+            session = Box::pin(self.next_session(cx, timeouts, Some(cause.clone()))).await?;
+            error = match Box::pin(session.link.request(&session.prepare(request), cx, timeouts)).await {
+                Ok(response) => return Ok((response, session)),
+                Err(error) => error,
             };
         }
-        Err(fault.into_call_error(self.alias()))
+        Err(error.into_call_error(self.alias()))
     }
 
-    /// Waits until the state is no longer that of a try under way.
+    /// Returns the error of a call whose result could not be decoded.
+    pub(crate) fn decode_error(&self, error: serde_json::Error) -> CallError {
+        // The error may quote text of the server.
+        CallError::Protocol { server: self.alias().clone(), source: self.host.hide(&error.to_string()).into() }
+    }
+
+    /// Waits until the current connection attempt has finished.
     pub(crate) async fn settled(&self, state: &mut watch::Receiver<ConnectionState>) -> ConnectionState {
         match state.wait_for(|state| !matches!(state, ConnectionState::Connecting { .. })).await {
             Ok(state) => state.clone(),
@@ -285,8 +264,8 @@ impl Shared {
         }
     }
 
-    /// How long to wait before the next try after so many failures.
-    pub(crate) fn pause(&self, failures: u32) -> Duration {
+    /// Returns the delay before the next attempt, with jitter.
+    pub(crate) fn retry_delay(&self, failures: u32) -> Duration {
         let reconnect = &self.config.reconnect;
         match failures {
             0 => Duration::ZERO,
@@ -298,19 +277,7 @@ impl Shared {
     }
 }
 
-/// A new connection would meet the same refusal.
+/// Returns `true` if a new connection would fail for the same reason.
 fn is_final(cause: &ConnectErrorKind) -> bool {
     matches!(cause, ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Closed)
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    line
 }

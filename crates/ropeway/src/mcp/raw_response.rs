@@ -1,4 +1,4 @@
-//! An answer: the result of a request as the bytes that came, read when it is known what it should be.
+//! The result of a request as received bytes, decoded once its type is known.
 
 use std::hash::Hasher;
 
@@ -12,24 +12,24 @@ use crate::json;
 use crate::protocol::{self, Incoming};
 use crate::tool::ToolOutput;
 
-/// What a result can be read as.
-pub(crate) trait FromAnswer: DeserializeOwned {
-    /// Reads the result's JSON.
+/// A type that a result can be decoded as.
+pub(crate) trait FromResponse: DeserializeOwned {
+    /// Decodes the JSON of a result.
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 
-    /// Reads a result that was a part of another one.
+    /// Decodes a result that is part of another result.
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {
         serde_json::from_value(value)
     }
 }
 
-impl FromAnswer for Value {}
-impl FromAnswer for Map<String, Value> {}
-impl FromAnswer for Box<RawValue> {}
+impl FromResponse for Value {}
+impl FromResponse for Map<String, Value> {}
+impl FromResponse for Box<RawValue> {}
 
-impl FromAnswer for ToolOutput {
+impl FromResponse for ToolOutput {
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
         Self::read(json)
     }
@@ -42,41 +42,41 @@ impl FromAnswer for ToolOutput {
     }
 }
 
-/// A result that is not read yet.
+/// A result that is not decoded yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RawResponse {
     result: Bytes,
-    /// The whole message, where the result was found by a quick look that may have been mistaken.
+    /// The whole message, if the result was located by [`protocol::quick_response`], which may be wrong.
     message: Option<Bytes>,
 }
 
-impl Answer {
-    /// A result that was found by reading the message.
-    pub(crate) fn certain(result: Bytes) -> Self {
+impl RawResponse {
+    /// A result that was located by parsing the message.
+    pub(crate) fn parsed(result: Bytes) -> Self {
         Self { result, message: None }
     }
 
-    /// A result that was found by a quick look at the message.
-    pub(crate) fn likely(result: Bytes, message: Bytes) -> Self {
+    /// A result that was located by [`protocol::quick_response`].
+    pub(crate) fn unverified(result: Bytes, message: Bytes) -> Self {
         Self { result, message: Some(message) }
     }
 
-    /// Feeds the result, as it came, to a hasher: equal results are then told without reading them.
+    /// Hashes the bytes of the result, to compare results without decoding them.
     pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
         hasher.write(&self.result);
     }
 
-    /// Reads the result as what it should be.
-    pub(crate) fn read<T: FromAnswer>(&self, host: &Host) -> Result<T, serde_json::Error> {
+    /// Decodes the result.
+    pub(crate) fn read<T: FromResponse>(&self, host: &Host) -> Result<T, serde_json::Error> {
         match T::from_json(&self.result) {
             Ok(value) => Ok(value),
             Err(error) => self.read_repaired(host).unwrap_or(Err(error)),
         }
     }
 
-    /// Reads the result of a message that has to be repaired, or is laid out in an unusual way.
+    /// Decodes the result of a message that has to be repaired or has an unusual layout.
     #[cold]
-    fn read_repaired<T: FromAnswer>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
+    fn read_repaired<T: FromResponse>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
         let message = self.message.as_ref().unwrap_or(&self.result);
         let repaired = json::repair(message).map(Bytes::from);
         if std::str::from_utf8(message).is_err() {
@@ -88,7 +88,7 @@ impl Answer {
         let message = repaired.as_ref().unwrap_or(message);
         let mut found = None;
         protocol::read(message, |incoming| {
-            if let Incoming::Answer { outcome: Ok(result), .. } = incoming {
+            if let Incoming::Response { outcome: Ok(result), .. } = incoming {
                 found = Some(T::from_json(&message.slice_ref(result.get().as_bytes())));
             }
         })
@@ -103,24 +103,24 @@ mod tests {
 
     use super::*;
     use crate::event::Events;
-    use crate::mcp::host::Handlers;
+    use crate::mcp::handlers::Handlers;
     use crate::secret::Redactor;
 
     fn quick(message: &'static [u8]) -> Result<Value, serde_json::Error> {
-        let (_, range) = protocol::quick_answer(message).expect("a usual beginning");
+        let (_, range) = protocol::quick_response(message).expect("a usual layout");
         let message = Bytes::from_static(message);
         let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
-        Answer::likely(message.slice(range), message).read(&host)
+        RawResponse::unverified(message.slice(range), message).read(&host)
     }
 
     #[test]
-    fn a_result_with_further_fields_behind_it_is_read_all_the_same() {
+    fn a_result_followed_by_other_fields_is_decoded() {
         let message = br#"{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null,"x":[2]}"#;
         assert_eq!(quick(message).expect("a result"), json!({"a": 1}));
     }
 
     #[test]
-    fn a_result_that_is_not_quite_utf8_is_mended() {
+    fn invalid_utf8_in_a_result_is_replaced() {
         let message = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}";
         assert_eq!(quick(message).expect("a result"), json!({"a": "\u{fffd}"}));
     }

@@ -1,4 +1,4 @@
-//! Why a request on a link has no result, and why a link is no more.
+//! Errors of requests and of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, CallError, TimeoutKind};
 use crate::web::TlsError;
 
-/// Why there is no connection: it could not be made, or it was lost.
+/// Why a connection could not be established, or was lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
@@ -18,94 +18,94 @@ pub enum ConnectErrorKind {
     Spawn {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The process ended by itself.
+    /// The process exited.
     #[error("the process ended with {status}{}", saying(.said))]
     Exited {
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// The last line on its stderr.
+        /// The line of its stderr that explains the failure.
         said: Option<String>,
     },
     /// The server closed its side of the connection.
     #[error("the server closed the connection{}", saying(.said))]
     Hangup {
-        /// The last line on its stderr.
+        /// The line of its stderr that explains the failure.
         said: Option<String>,
     },
-    /// The pipe or socket broke, or no connection could be made.
+    /// The pipe or socket failed, or could not be opened.
     #[error("{}", broken(.0.as_ref()))]
     Broken(#[source] BoxError),
-    /// The other end cannot be trusted, or does not speak TLS.
+    /// The TLS handshake failed.
     #[error("{trouble}")]
     Tls {
-        /// What is in the way.
+        /// The kind of failure.
         trouble: TlsError,
-        /// What the TLS library said.
+        /// The error of the TLS library.
         #[source]
         source: BoxError,
     },
-    /// The server was not ready in time.
+    /// The handshake timed out.
     #[error("the server was not ready within {}{}", format_duration(*.after), saying(.said))]
     Timeout {
-        /// How long it was given.
+        /// The timeout.
         after: Duration,
-        /// The last line on its stderr.
+        /// The line of its stderr that explains the failure.
         said: Option<String>,
     },
-    /// The server wants to know who is asking.
+    /// The server requires authentication.
     #[error("the server needs authentication")]
     NeedsAuth {
-        /// The `WWW-Authenticate` header, when there was one.
+        /// The `WWW-Authenticate` header, if the server sent one.
         challenge: Option<String>,
     },
-    /// The server's URL, or a header for it, cannot be used.
+    /// The URL or a header in the configuration is invalid.
     #[error("`{what}` cannot be used")]
     Address {
-        /// Which part.
+        /// The invalid part.
         what: String,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: BoxError,
     },
-    /// The server answered the handshake with an error.
+    /// The server answered the handshake with a JSON-RPC error.
     #[error("the server refused the handshake")]
     Refused(#[source] RpcError),
-    /// The server answered with an HTTP status that is no answer.
+    /// The server answered with an HTTP error status.
     #[error("{}", refusal(*.status, .said))]
     Status {
-        /// The status.
+        /// The HTTP status code.
         status: u16,
         /// The beginning of the body.
         said: Option<String>,
     },
-    /// The server speaks none of our versions of the protocol.
-    #[error("the server speaks protocol version {theirs}, which we do not")]
+    /// The server supports none of the protocol versions that this client supports.
+    #[error("the server only supports protocol version {theirs}")]
     Version {
-        /// What it offers.
+        /// The versions that the server offers.
         theirs: String,
     },
-    /// The server does not know our session any more.
+    /// The server does not know the session anymore.
     #[error("the session has expired")]
     SessionExpired,
-    /// The server answered with a web page.
+    /// The server answered with an HTML page.
     #[error("the server answered with a web page, not MCP{}", saying(.said))]
     WebPage {
-        /// The beginning of its text.
+        /// The beginning of the page's text.
         said: Option<String>,
     },
-    /// The server's answer to the handshake is not one.
+    /// The server's handshake violates the protocol.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
-    /// The connection was closed by its owner.
+    /// The connection was closed by the client.
     #[error("the connection was closed")]
     Closed,
 }
 
-/// Returns what a broken connection is called: a port that is closed and a name that is unknown never were connections.
+/// Describes a failed connection. A closed port and an unknown host name get their own words.
 fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
     let kind = source.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     match kind {
@@ -122,16 +122,16 @@ fn refusal(status: u16, said: &Option<String>) -> String {
     }
 }
 
-/// How many bytes of an error's message are kept.
-const LONGEST_MESSAGE: usize = 64 << 10;
+/// Number of bytes of an error message that are kept.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// An error of the server as it may be seen.
-pub(crate) fn hidden(error: RpcError, mask: &Redactor) -> RpcError {
+/// Redacts and truncates an error of the server.
+pub(crate) fn redact_error(error: RpcError, mask: &Redactor) -> RpcError {
     let RpcError { code, message, mut data } = error;
     if let Some(data) = &mut data {
         mask.hide_json(data);
     }
-    RpcError { code, message: mask.hide_beginning(&message, LONGEST_MESSAGE), data }
+    RpcError { code, message: mask.hide_beginning(&message, MAX_MESSAGE_BYTES), data }
 }
 
 fn saying(line: &Option<String>) -> String {
@@ -140,48 +140,47 @@ fn saying(line: &Option<String>) -> String {
 
 /// Why a request has no result.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    /// The server answered with an error.
+pub(crate) enum RequestError {
+    /// The server answered with a JSON-RPC error.
     #[error(transparent)]
     Refused(RpcError),
-    /// The link is no more.
+    /// The link is closed.
     #[error("the connection was lost")]
-    Lost {
-        /// Whether the server may have begun to work on the request.
+    Disconnected {
+        /// Whether the server may have started to process the request.
         started: bool,
-        /// What happened.
         #[source]
         cause: Arc<ConnectErrorKind>,
     },
-    /// The answer was larger than the limit.
+    /// The response exceeds the size limit.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge { limit: usize },
-    /// The answer cannot be read.
-    #[error("the answer cannot be read: {0}")]
+    /// The response is not valid.
+    #[error("invalid response: {0}")]
     Unreadable(String),
-    /// The answer is a web page.
-    #[error("the answer is a web page, not MCP: `{0}`")]
+    /// The response is an HTML page.
+    #[error("the response is a web page, not MCP: `{0}`")]
     WebPage(String),
-    /// A clock ran out.
+    /// The request timed out.
     #[error("no answer within {}", format_duration(*.after))]
     Timeout {
         after: Duration,
         clock: TimeoutKind,
-        /// An error of the server that named no request.
+        /// The last error of the server without a request id.
         hint: Option<RpcError>,
     },
-    /// The caller gave up.
+    /// The caller cancelled the request.
     #[error("cancelled")]
     Cancelled,
 }
 
-impl Fault {
-    /// The fault as the answer to a call on the server.
+impl RequestError {
+    /// Converts the error to the error of a call.
     pub(crate) fn into_call_error(self, server: &Alias) -> CallError {
         let server = server.clone();
         match self {
             Self::Refused(RpcError { code, message, data }) => CallError::Refused { server, code, message, data },
-            Self::Lost { cause, .. } => match &*cause {
+            Self::Disconnected { cause, .. } => match &*cause {
                 ConnectErrorKind::NeedsAuth { challenge } => {
                     CallError::NeedsAuth { server, challenge: challenge.clone() }
                 }
@@ -198,10 +197,10 @@ impl Fault {
         }
     }
 
-    /// The fault as the end of a handshake.
+    /// Converts the error to the error of a handshake.
     pub(crate) fn into_connect_error(self) -> Arc<ConnectErrorKind> {
         match self {
-            Self::Lost { cause, .. } => cause,
+            Self::Disconnected { cause, .. } => cause,
             Self::Refused(error) => Arc::new(ConnectErrorKind::Refused(error)),
             Self::Timeout { after, .. } => Arc::new(ConnectErrorKind::Timeout { after, said: None }),
             Self::Cancelled => Arc::new(ConnectErrorKind::Closed),
@@ -213,4 +212,16 @@ impl Fault {
             }
         }
     }
+}
+
+/// Formats an error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    line
 }
