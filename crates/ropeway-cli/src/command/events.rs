@@ -184,11 +184,11 @@ mod tests {
         for (event, expected) in [
             (Event::Connecting { server: server.clone(), failures: 1 }, "connecting, after 1 failure"),
             (down(None), "down: no"),
-            (down(Some(Duration::ZERO)), "down, trying again at once: no"),
-            (down(Some(Duration::from_millis(1230))), "down, trying again in 1.2 s: no"),
+            (down(Some(Duration::ZERO)), "down, retrying now: no"),
+            (down(Some(Duration::from_millis(1230))), "down, retrying in 1.2 s: no"),
             (
                 Event::Reloaded { started: vec!["a".into()], stopped: vec![], restarted: vec!["b".into(), "c".into()] },
-                "the configuration was read again: started a; restarted b, c",
+                "configuration reloaded: started a; restarted b, c",
             ),
         ] {
             assert_eq!(event.to_string(), expected);

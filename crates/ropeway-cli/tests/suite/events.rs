@@ -52,11 +52,11 @@ fn a_server_that_is_killed_is_seen_to_come_back_and_a_changed_file_is_followed()
     for server in following.running.others() {
         signal("KILL", server);
     }
-    following.until(|line| line.contains("✗ web      down, trying again at once: the process ended with signal: 9"));
+    following.until(|line| line.contains("✗ web      down, retrying now: the process ended with signal: 9"));
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
 
     place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
-    following.until(|line| line.ends_with("● ropeway  the configuration was read again: started new"));
+    following.until(|line| line.ends_with("● ropeway  configuration reloaded: started new"));
     place.write("ropeway.yaml", "servers: [");
     following.until(|line| line.contains("◐ ropeway  the changed configuration is not used, the old one stays: "));
     following.end();

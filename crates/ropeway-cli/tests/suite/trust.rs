@@ -513,7 +513,7 @@ fn a_changed_project_file_is_followed_only_once_it_is_trusted_again() {
     project.configure(&format!("servers:\n{}{}", demo("mine"), demo("other")));
     until("is not trusted; run `ropeway trust`");
     project.run(&["trust"]).expect(0);
-    until("the configuration was read again: started other");
+    until("configuration reloaded: started other");
     assert!(!started.exists());
     crate::mark::signal("INT", running.child.id());
     running.end().expect(130);

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::connection::Connection;
-use super::error::chain;
 use super::request::Request;
 use super::round_trips::Call;
 use super::timeouts::RequestTimeouts;
 use super::trace::CallTrace;
+use crate::error_chain::chain;
 use crate::event::Event;
 use crate::protocol::{Era, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolOutput};

@@ -1,7 +1,7 @@
 //! The handle of a connection to one server.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -26,6 +26,7 @@ use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
+use crate::sync::lock;
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// The error of a failed [`Mcp::connect`].
@@ -325,7 +326,7 @@ impl Mcp {
     /// Subscribes to changes of a resource. The subscription is renewed after a reconnect.
     pub fn subscribe(&self, uri: impl Into<String>) {
         let connection = &self.inner.connection;
-        if connection.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.into()) {
+        if lock(&connection.subscriptions).insert(uri.into()) {
             connection.subscriptions_changed.notify_one();
         }
     }
@@ -333,7 +334,7 @@ impl Mcp {
     /// Ends the subscription to a resource.
     pub fn unsubscribe(&self, uri: &str) {
         let connection = &self.inner.connection;
-        if connection.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).remove(uri) {
+        if lock(&connection.subscriptions).remove(uri) {
             connection.subscriptions_changed.notify_one();
         }
     }

@@ -1,13 +1,13 @@
 //! State that the handle of a connection shares with its supervisor: the session, the tool list, the last failure.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::error::{ConnectErrorKind, RequestError, chain};
+use super::error::{ConnectErrorKind, RequestError};
 use super::host::Host;
 use super::raw_response::RawResponse;
 use super::request::Request;
@@ -16,8 +16,10 @@ use super::state::ConnectionState;
 use super::timeouts::RequestTimeouts;
 use super::tool_list::ToolList;
 use crate::config::{A_YEAR, ServerConfig};
+use crate::error_chain::chain;
 use crate::event::Event;
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
 
 /// Minimum delay before a second attempt in a row.
@@ -42,10 +44,6 @@ pub(crate) struct Connection {
     last_failure: Mutex<Option<(SystemTime, Arc<ConnectErrorKind>)>>,
     /// The last failure, until the server is ready again.
     outage: Mutex<Option<Arc<ConnectErrorKind>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connection {

@@ -1,12 +1,13 @@
 //! Limits the questions that a server may ask the user during calls.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::handlers::HandlerError;
 use crate::protocol::code;
+use crate::sync::lock;
 use crate::tool::{Alias, CallError};
 
 /// Counts the questions of one server.
@@ -97,7 +98,7 @@ impl ElicitationBudget {
     }
 
     fn state(&self) -> MutexGuard<'_, BudgetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

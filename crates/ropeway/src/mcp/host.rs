@@ -1,7 +1,7 @@
 //! The client side of a connection: events, warnings, limits, and the notifications of the server.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,6 +20,7 @@ use crate::event::{Event, Events};
 use crate::json;
 use crate::protocol::{Era, meta};
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::Alias;
 
 /// Number of bytes of a log message that are passed on. A slow listener buffers a thousand of them.
@@ -175,7 +176,7 @@ impl Host {
 
     /// Emits an event that the server caused, or counts it as dropped if there are too many.
     pub(crate) fn emit_limited(&self, event: impl FnOnce() -> Event) {
-        if self.rate_limit.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if lock(&self.rate_limit).take() {
             return self.events.emit(event());
         }
         if let Some(count) = self.dropped_events.add() {
@@ -195,12 +196,12 @@ impl Host {
 
     /// Sets the stderr of the current server process.
     pub(crate) fn set_stderr(&self, stderr: Arc<Stderr>) {
-        *self.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(stderr);
+        *lock(&self.stderr) = Some(stderr);
     }
 
     /// Waits until the server's processes have been idle for a while; forever if it has none.
     pub(crate) async fn until_idle(&self) {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         match stderr {
             Some(stderr) => stderr.until_idle().await,
             None => std::future::pending().await,
@@ -209,13 +210,13 @@ impl Host {
 
     /// Returns the line of the server's stderr that explains its failure.
     pub(crate) async fn stderr_reason(&self) -> Option<String> {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         stderr?.reason().await
     }
 
     /// Returns the last lines of the server's stderr.
     pub(crate) fn stderr_tail(&self) -> Vec<String> {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         stderr.map(|stderr| stderr.lines()).unwrap_or_default()
     }
 
@@ -233,7 +234,7 @@ impl Host {
 
     /// Aborts the handlers of all server requests, because their link is closed.
     pub(crate) fn abort_requests(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        lock(&self.requests).abort_all();
     }
 
     /// Returns the client capabilities for servers of an era.
@@ -305,7 +306,7 @@ impl DropCounter {
     /// Counts a dropped message. Returns the count if a warning is due.
     fn add(&self) -> Option<u64> {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned_at = lock(&self.warned_at);
         if warned_at.is_some_and(|at| at.elapsed() < DROP_WARNING_INTERVAL) {
             return None;
         }

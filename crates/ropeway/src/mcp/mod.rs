@@ -45,8 +45,6 @@ pub(crate) use self::backoff::Backoff;
 pub use self::client::{ConnectError, Mcp};
 pub use self::completion::{Completion, CompletionReference};
 pub use self::error::ConnectErrorKind;
-#[cfg(feature = "bridge")]
-pub(crate) use self::error::chain;
 #[cfg(feature = "agent")]
 pub(crate) use self::handlers::HandlerError;
 pub use self::handlers::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, SamplingRequest};
@@ -63,5 +61,7 @@ pub use self::state::ConnectionState;
 pub(crate) use self::trace::is_recorded;
 pub use self::transport::child::end_children;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
+#[cfg(feature = "bridge")]
+pub(crate) use crate::error_chain::chain;
 pub use crate::protocol::Era;
 pub use crate::web::TlsError;

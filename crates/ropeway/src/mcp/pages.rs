@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::error::chain;
 use super::redaction;
 use super::request::Request;
 use super::session::Session;
 use super::timeouts::RequestTimeouts;
 use crate::config::ServerLimits;
+use crate::error_chain::chain;
 use crate::json;
 use crate::protocol::{Page, code};
 use crate::tool::{CallContext, CallError};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use super::raw_response::RawResponse;
 use super::request::Request;
 use super::timeouts::RequestTimeouts;
 use crate::protocol::{RpcError, TruncatedMessage};
+use crate::sync::lock;
 use crate::tool::{CallContext, TimeoutKind};
 
 /// The pending requests of one link.
@@ -103,7 +104,7 @@ impl PendingRequests {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, PendingTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Registers a request and assigns its id, which is also its progress token.

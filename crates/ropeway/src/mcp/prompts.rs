@@ -1,4 +1,5 @@
-//! The prompts of one server: the list, and each with its gaps filled.
+//! The prompts of a server
+//! ([prompts](https://modelcontextprotocol.io/specification/2025-11-25/server/prompts)).
 
 use std::sync::Arc;
 
@@ -13,88 +14,88 @@ use crate::message::{AssistantMessage, Message, UserMessage};
 use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
-/// A prompt that a server lists.
+/// An entry of `prompts/list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The name that it is got by.
+    /// The name for [`Mcp::get_prompt`](super::Mcp::get_prompt).
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The gaps in it.
+    /// The arguments that the prompt takes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A gap in a prompt.
+/// An argument of a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What goes there.
+    /// The meaning of the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The prompt cannot be got without it.
+    /// Whether the argument is required.
     pub required: bool,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A prompt with its gaps filled.
+/// The result of [`Mcp::get_prompt`](super::Mcp::get_prompt).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptResult {
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it says.
+    /// The messages, in order.
     pub messages: Vec<PromptMessage>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// One message of a prompt.
+/// A message of a [`PromptResult`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// Who says it.
+    /// The author of the message.
     pub role: PromptRole,
-    /// What is said.
+    /// The content of the message.
     pub content: ContentPart,
 }
 
-/// Who says something in a conversation.
+/// The author of a [`PromptMessage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptRole {
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// Somebody whom the protocol does not know.
+    /// A role that the protocol does not define.
     Other(String),
 }
 
 impl PromptRole {
-    /// The word for it on the wire.
+    /// Returns the role as it is sent, such as `user`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::User => "user",
@@ -105,7 +106,7 @@ impl PromptRole {
 
     fn read(role: &Value) -> Self {
         match role.as_str() {
-            // Words without a speaker are the user's: it is the user who has chosen the prompt.
+            // Without a role, the message is the user's, who has chosen the prompt.
             Some("user" | "") | None => Self::User,
             Some("assistant") => Self::Assistant,
             Some(other) => Self::Other(other.to_owned()),
@@ -113,12 +114,12 @@ impl PromptRole {
     }
 }
 
-/// In whose name words of a prompt are said to a model.
+/// The role under which a message of a prompt is sent to a model.
 #[derive(Clone, Copy, PartialEq)]
 enum PromptSpeaker<'a> {
     User,
     Model,
-    /// The user's, with a line that says whose words they are.
+    /// The user's role, with a line that names the author.
     Quoted(&'a str),
 }
 
@@ -128,14 +129,14 @@ impl Serialize for PromptRole {
     }
 }
 
-/// All prompts that the server lists.
+/// Lists the prompts of a server.
 pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Prompt>, CallError> {
     let list = PagedList { method: "prompts/list", key: "prompts", noun: "prompt" };
     let read = |entry| Prompt::read(entry, |why| connection.host.warn(why));
     pages::entries(connection, list, "prompts", read).await
 }
 
-/// Fills the gaps of a prompt.
+/// Gets a prompt with its arguments filled in.
 pub(crate) async fn get(
     connection: &Arc<Connection>,
     name: &str,
@@ -148,10 +149,10 @@ pub(crate) async fn get(
         params.insert("arguments".to_owned(), Value::Object(arguments));
     }
     let result = call::request(connection, "prompts/get", params, cx).await?;
-    Ok(PromptResult::read(result, |why| connection.host.warn(&format!("prompt `{name}` holds {why}"))))
+    Ok(PromptResult::read(result, |why| connection.host.warn(&format!("prompt `{name}` contains {why}"))))
 }
 
-/// The arguments as the protocol wants them: all of them text. A `null` is as good as nothing.
+/// Converts arguments to strings, as the protocol requires. Drops `null` values.
 pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
     let text = |value| match value {
         Value::Null => None,
@@ -162,7 +163,7 @@ pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
 }
 
 impl Prompt {
-    /// A prompt that was written down before; the words tell why it is none.
+    /// Reads a prompt from a cache. The error is a description of the problem.
     #[cfg(feature = "bridge")]
     pub(crate) fn remembered(entry: Value) -> Result<Self, String> {
         Self::read(entry, |_| {})
@@ -192,7 +193,7 @@ impl PromptArgument {
     fn read(entry: Value) -> Result<Self, String> {
         let (name, mut entry) = split_key(entry, "name", "prompt argument")?;
         let required = take(&mut entry, "required", boolean);
-        // An odd word for it must not stand twice.
+        // An invalid value must not remain in `extra`.
         entry.shift_remove("required");
         Ok(Self {
             name,
@@ -205,10 +206,10 @@ impl PromptArgument {
 }
 
 impl PromptResult {
-    /// The prompt as the beginning of a conversation.
+    /// Converts the prompt to the first messages of a conversation.
     ///
-    /// A model's mouth takes only text. What else a server puts there, and what speakers say whom no model knows, is handed to
-    /// the model as the user's, behind a line that names the speaker. Nothing is left out.
+    /// Assistant messages can only contain text. Other assistant content, and messages of other roles, become part of a user
+    /// message, after a line that names the author. Nothing is dropped.
     pub fn to_messages(&self) -> Vec<Message> {
         let mut said: Vec<(PromptSpeaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {
@@ -233,7 +234,7 @@ impl PromptResult {
                     continue;
                 }
                 PromptSpeaker::Quoted(name) => Some(name),
-                // Behind somebody else's words it must be seen that these are not.
+                // After quoted content, the user's own content needs a line as well.
                 PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
             quoted = matches!(speaker, PromptSpeaker::Quoted(_));
@@ -255,7 +256,7 @@ impl PromptResult {
                 Value::Object(mut message) if message.contains_key("content") => {
                     let role = PromptRole::read(message.get("role").unwrap_or(&Value::Null));
                     let parts = match message.shift_remove("content").unwrap_or_default() {
-                        // The protocol has one part in each message; some servers put all of them into one.
+                        // The protocol allows one part per message. Some servers send several.
                         Value::Array(parts) => parts,
                         part => vec![part],
                     };
@@ -266,7 +267,7 @@ impl PromptResult {
             }
         }
         fields.shift_remove("messages");
-        // It only says that this is the result, which is known here.
+        // Only marks the result as final.
         fields.shift_remove("resultType");
         Self {
             description: take(&mut fields, "description", string),
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_goes_from_wire_to_wire_without_loss() {
+    fn a_prompt_is_serialized_as_it_was_received() {
         let full = json!({"name": "p", "title": "P", "description": "d", "_meta": {"m": 1}, "icons": [],
             "arguments": [{"name": "a", "title": "A", "description": "d", "required": true, "x": 1}]});
         let read = Prompt::read(full.clone(), |why| panic!("{why}")).expect("a prompt");
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_argument_does_not_spoil_the_prompt() {
+    fn an_invalid_argument_is_skipped() {
         let warnings = RefCell::new(Vec::new());
         let odd = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
         let read = Prompt::read(odd, |why| warnings.borrow_mut().push(why.to_owned())).expect("a prompt");
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_however_their_content_is_packed() {
+    fn messages_are_read_with_any_form_of_content() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let result = json!({"description": 3, "messages": [
             {"role": "user", "content": text("a")},
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_becomes_messages_and_nothing_of_it_is_lost() {
+    fn a_prompt_becomes_messages_without_loss() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let image = || json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         let resource = || json!({"type": "resource", "resource": {"uri": "file:///a", "text": "A"}});

@@ -1,4 +1,4 @@
-//! What a server says about its tools, resources and prompts, without secrets.
+//! Redacts entries of tool, resource and prompt lists.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::secret::Redactor;
 
-/// Fields of a schema whose words a call depends on.
-const DEPENDED_ON: [&str; 11] = [
+/// Schema keywords whose values a call depends on.
+const FUNCTIONAL_KEYWORDS: [&str; 11] = [
     "$anchor",
     "$dynamicAnchor",
     "$dynamicRef",
@@ -22,10 +22,10 @@ const DEPENDED_ON: [&str; 11] = [
     "required",
 ];
 
-/// An entry of a list without secrets; `None` if it holds one and cannot be rewritten.
+/// Redacts an entry of a list. Returns `None` if it contains a secret and cannot be rewritten.
 ///
-/// Names, URIs and what a call depends on in a schema (names of arguments, allowed values) are not words for people:
-/// names and URIs stay, and the rest is changed only where it holds a secret that is too long to be an ordinary word.
+/// Names and URIs are kept, because calls need them. Schema values that calls depend on, such as argument names and allowed
+/// values, are redacted only if the secret is too long to be an ordinary word.
 pub(crate) fn entry<'a>(mask: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
     if !mask.is_in(entry.get()) {
         return Some(Cow::Borrowed(entry));
@@ -47,7 +47,7 @@ pub(crate) fn entry<'a>(mask: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, 
     to_raw_value(&value).ok().map(Cow::Owned)
 }
 
-/// The arguments of a prompt, which have names.
+/// Redacts the arguments of a prompt, except for their names.
 fn hide_arguments(mask: &Redactor, arguments: &mut Value) {
     match arguments {
         Value::Array(arguments) => {
@@ -68,10 +68,11 @@ fn hide(mask: &Redactor, value: &mut Value) {
         Value::Object(fields) => {
             let certain = mask.unmistakable();
             for (key, field) in fields.iter_mut() {
-                // What is an object is the schema of an argument with such a name.
-                match DEPENDED_ON.contains(&key.as_str()) && !field.is_object() {
-                    true => certain.hide_document(field),
-                    false => hide(mask, field),
+                // An object is the schema of an argument with such a name.
+                if FUNCTIONAL_KEYWORDS.contains(&key.as_str()) && !field.is_object() {
+                    certain.hide_document(field);
+                } else {
+                    hide(mask, field);
                 }
             }
             mask.hide_field_names(fields);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_hidden_and_what_a_call_depends_on_only_where_a_secret_is_certain() {
+    fn values_that_calls_depend_on_are_redacted_only_for_long_secrets() {
         let token = "ghp_0123456789abcdef";
         let mask = Redactor::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
         let tool = json!({"name": "admin", "title": "as admin", "description": format!("uses {token}"), "inputSchema": {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_a_secret_stays_as_it_came_and_one_too_deep_is_refused() {
+    fn an_entry_without_a_secret_is_unchanged_and_a_deep_one_rejected() {
         let mask = Redactor::new([&Secret::new("s3cret")]);
         let raw: Box<RawValue> = serde_json::from_str("{\"a\" :  1e400}").expect("JSON");
         assert!(matches!(entry(&mask, &raw), Some(Cow::Borrowed(_))));

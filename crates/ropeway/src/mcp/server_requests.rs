@@ -2,8 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 
 use serde_json::value::RawValue;
@@ -13,6 +13,7 @@ use super::handlers::{Elicitation, ElicitationAnswer, ElicitationMode, HandlerEr
 use super::host::{Host, ReplySender};
 use crate::json;
 use crate::protocol::{self, code};
+use crate::sync::lock;
 use crate::tool::BoxError;
 
 /// Maximum number of server requests that are handled concurrently. Further ones are rejected.
@@ -42,7 +43,7 @@ impl Host {
             return reply.send(protocol::encode_result(id, &json!({})));
         }
         let size = params.map_or(0, |raw| raw.get().len());
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = lock(&self.requests);
         while requests.try_join_next().is_some() {}
         let in_progress = self.request_bytes.load(Ordering::Acquire);
         if requests.len() >= MAX_REQUESTS || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::error::{ConnectErrorKind, RequestError, chain};
+use super::error::{ConnectErrorKind, RequestError};
 use super::handshake;
 use super::request::Request;
 use super::session::Session;
@@ -17,7 +17,9 @@ use super::state::ConnectionState;
 use super::timeouts::RequestTimeouts;
 use super::tools;
 use crate::config::A_YEAR;
+use crate::error_chain::chain;
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::tool::CallContext;
 
 /// A session that lasted this long resets the retry delay.
@@ -207,7 +209,7 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
 }
 
 fn subscriptions(connection: &Connection) -> std::collections::BTreeSet<String> {
-    connection.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    lock(&connection.subscriptions).clone()
 }
 
 async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>) {

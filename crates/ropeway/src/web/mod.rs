@@ -1,4 +1,4 @@
-//! The web: what every part needs that speaks HTTP.
+//! HTTP building blocks: the client, server-sent events, error bodies and TLS errors.
 
 mod body;
 mod client;

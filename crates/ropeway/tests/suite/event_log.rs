@@ -66,7 +66,7 @@ fn around(calls: [Value; 2]) -> Vec<Value> {
 const CAUSE: &str = "server `peer` answered error -32000: the tool refuses";
 
 #[test]
-fn a_log_holds_neither_arguments_nor_results() {
+fn a_log_contains_no_payloads_by_default() {
     scene(|_| async {
         let expected = around([
             json!({"event": "mcp.tool_called", "server": "peer", "tool": "echo", "call": "one", "is_error": false}),
@@ -77,7 +77,7 @@ fn a_log_holds_neither_arguments_nor_results() {
 }
 
 #[test]
-fn a_log_that_is_asked_to_holds_them_without_secrets() {
+fn a_log_with_payloads_redacts_secrets() {
     scene(|_| async {
         let arguments = json!({"message": "open and ***"});
         let result = json!({"content": [{"type": "text", "text": "open and ***"}]});

@@ -76,7 +76,7 @@ async fn reads_what_was_cut(server: &Mcp) {
 }
 
 #[test]
-fn a_lone_surrogate_spoils_nothing_that_a_server_sends() {
+fn a_lone_surrogate_from_a_server_is_handled() {
     scene(|scene| async move {
         let stdio = connect(hasty(child(&scene, &cut()))).await;
         reads_what_was_cut(&stdio).await;
@@ -117,7 +117,7 @@ fn a_request_of_the_server_may_have_any_id() {
 }
 
 #[test]
-fn a_number_spoils_nothing_that_a_server_sends() {
+fn any_number_from_a_server_is_handled() {
     scene(|_| async {
         let output = format!(
             r#"{{"content":[{{"type":"text","text":"a","_meta":{NUMBERS}}},{{"type":"odd","n":{NUMBERS}}},1.10,-0],"structuredContent":{NUMBERS},"_meta":{NUMBERS},"isError":1.0,"more":1e+400}}"#
@@ -149,7 +149,7 @@ fn a_number_spoils_nothing_that_a_server_sends() {
 }
 
 #[test]
-fn numbers_of_a_definition_are_as_the_server_wrote_them() {
+fn numbers_in_a_definition_are_kept_exactly() {
     scene(|_| async {
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer","maximum":123456789012345678901234567890,"default":1e+2,"multipleOf":1.0}}}"#;
         let tools = format!(r#"{{"tools":[{{"name":"echo","inputSchema":{schema},"_meta":{NUMBERS}}}]}}"#);
@@ -166,7 +166,7 @@ fn numbers_of_a_definition_are_as_the_server_wrote_them() {
 }
 
 #[test]
-fn arguments_reach_the_server_as_they_were_given() {
+fn arguments_reach_the_server_unchanged() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let given: Value = json::from_str(&format!(r#"{{"message":"hi","n":{NUMBERS}}}"#)).expect("JSON");
@@ -222,7 +222,7 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
 }
 
 #[test]
-fn arguments_of_a_model_are_as_it_wrote_them() {
+fn arguments_of_a_model_are_kept_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
             // A number that a value cannot hold would be a problem that the model is told of.
@@ -254,7 +254,7 @@ fn arguments_of_a_model_are_as_it_wrote_them() {
 }
 
 #[test]
-fn numbers_of_a_result_reach_the_model_as_the_server_wrote_them() {
+fn numbers_in_a_result_reach_the_model_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
             let sayings =
@@ -287,7 +287,7 @@ fn json_text() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn any_structured_result_comes_out_with_the_tokens_that_went_in() {
+fn structured_results_keep_their_tokens() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });

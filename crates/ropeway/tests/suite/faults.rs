@@ -20,7 +20,7 @@ fn spoiled(fault: impl Into<Fault>) -> Script {
 }
 
 #[test]
-fn an_answer_that_bends_the_rules_is_understood() {
+fn a_response_with_minor_violations_is_accepted() {
     scene(|_| async {
         for fault in [
             Fault::ErrorNull,
@@ -52,7 +52,7 @@ fn an_answer_that_bends_the_rules_is_understood() {
 }
 
 #[test]
-fn an_error_is_told_whatever_it_looks_like() {
+fn an_error_of_any_shape_is_reported() {
     scene(|_| async {
         let refused = "server `peer` answered error";
         for (fault, told) in [
@@ -75,7 +75,7 @@ fn an_error_is_told_whatever_it_looks_like() {
 }
 
 #[test]
-fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
+fn an_error_without_an_id_explains_a_timeout() {
     scene(|_| async {
         let script =
             Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::idless_error(-32600, "which one?"));
@@ -96,7 +96,7 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
 }
 
 #[test]
-fn an_answer_that_is_cut_off_fails_its_call_at_once() {
+fn a_truncated_response_fails_its_call_at_once() {
     scene(|_| async {
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
@@ -125,7 +125,7 @@ fn an_answer_that_is_cut_off_fails_its_call_at_once() {
 }
 
 #[test]
-fn a_result_is_read_by_what_was_asked_and_not_by_its_shape() {
+fn a_result_is_decoded_by_its_request_not_its_shape() {
     scene(|_| async {
         let block = json!([{"type": "text", "text": "hi"}]);
         for extra in [
@@ -167,7 +167,7 @@ fn a_result_without_content_is_an_empty_output() {
 }
 
 #[test]
-fn a_result_that_is_no_object_breaks_the_protocol() {
+fn a_result_that_is_not_an_object_is_a_protocol_error() {
     scene(|_| async {
         for result in [json!(null), json!(7), json!("fine"), json!([])] {
             let (_scripted, server) = in_process(spoiled(Fault::Result(result.clone()))).await;
@@ -180,7 +180,7 @@ fn a_result_that_is_no_object_breaks_the_protocol() {
 }
 
 #[test]
-fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
+fn an_unknown_result_type_is_an_error_in_the_modern_era_only() {
     scene(|_| async {
         let fault = Fault::set("/result/resultType", "hologram");
         let (_scripted, server) = in_process(spoiled(fault.clone())).await;
@@ -195,7 +195,7 @@ fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
 }
 
 #[test]
-fn one_odd_block_does_not_spoil_the_others() {
+fn an_invalid_content_block_does_not_affect_the_others() {
     scene(|_| async {
         for block in odd::blocks() {
             let good = json!({"type": "text", "text": "good"});
@@ -212,7 +212,7 @@ fn one_odd_block_does_not_spoil_the_others() {
 }
 
 #[test]
-fn an_unknown_request_of_the_server_is_refused_in_its_own_words() {
+fn an_unknown_server_request_gets_an_error_with_its_id() {
     scene(|_| async {
         let (scripted, server) = in_process(spoiled(Fault::unknown_request())).await;
         still_works(&server).await;
@@ -240,7 +240,7 @@ fn a_ping_is_answered_with_its_own_id() {
 }
 
 #[test]
-fn a_refusal_of_the_tool_is_an_answer_and_an_error_of_the_server_is_not() {
+fn a_tool_error_is_a_result_and_a_json_rpc_error_is_not() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let failed = call(&server, "fail", json!({"message": "no luck"})).await.expect("an output");
@@ -254,7 +254,7 @@ fn a_refusal_of_the_tool_is_an_answer_and_an_error_of_the_server_is_not() {
 }
 
 #[test]
-fn bytes_may_come_in_any_portion_with_any_line_end() {
+fn any_chunks_and_line_endings_are_accepted() {
     scene(|_| async {
         for writing in [
             WriteStyle { split: Some(1), ..WriteStyle::default() },
@@ -278,7 +278,7 @@ fn bytes_may_come_in_any_portion_with_any_line_end() {
 }
 
 #[test]
-fn noise_in_the_middle_of_everything_changes_nothing() {
+fn noise_between_messages_is_ignored() {
     scene(|_| async {
         let noisy = Script::default()
             .fault(FaultTrigger::connect(), StdoutNoise::Text("Welcome!".to_owned()))
@@ -295,7 +295,7 @@ fn noise_in_the_middle_of_everything_changes_nothing() {
 }
 
 #[test]
-fn a_line_that_is_not_utf8_is_mended_and_told() {
+fn invalid_utf8_is_replaced_with_a_warning() {
     scene(|_| async {
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
@@ -326,7 +326,7 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
 }
 
 #[test]
-fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
+fn a_panicking_progress_listener_does_not_end_the_reading() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let mut events = server.events();
@@ -339,7 +339,7 @@ fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
 }
 
 #[test]
-fn progress_is_heard_in_order_whatever_else_is_said_of_it() {
+fn progress_is_reported_in_order() {
     scene(|_| async {
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("sleep"), Fault::OddProgress)).await;

@@ -46,7 +46,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn a_form_is_answered_with_the_defaults_of_what_was_left_out() {
+fn a_form_is_answered_with_defaults_for_missing_values() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let asked: Arc<Mutex<Vec<Elicitation>>> = Arc::default();
@@ -69,7 +69,7 @@ fn a_form_is_answered_with_the_defaults_of_what_was_left_out() {
 }
 
 #[test]
-fn what_the_user_did_reaches_the_server() {
+fn the_users_answer_reaches_the_server() {
     scene(|_| async {
         let content = arguments(json!({"name": "Ada"}));
         for (did, told) in [
@@ -88,7 +88,7 @@ fn what_the_user_did_reaches_the_server() {
 }
 
 #[test]
-fn a_page_to_open_needs_no_id_and_no_content() {
+fn a_url_elicitation_needs_no_id_and_no_content() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|asked| async move {
@@ -105,7 +105,7 @@ fn a_page_to_open_needs_no_id_and_no_content() {
 }
 
 #[test]
-fn sampling_and_roots_are_answered_by_the_host() {
+fn sampling_and_roots_are_answered_by_handlers() {
     scene(|_| async {
         let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}});
         over_every_way(Script::default(), async |_, _, config| {
@@ -132,7 +132,7 @@ fn sampling_and_roots_are_answered_by_the_host() {
 }
 
 #[test]
-fn what_has_no_handler_is_not_declared() {
+fn capabilities_without_a_handler_are_not_declared() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
             let server = connect(config.clone()).await;
@@ -178,7 +178,7 @@ fn what_has_no_handler_is_not_declared() {
 }
 
 #[test]
-fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
+fn a_failing_handler_is_reported_or_ends_the_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, _, config| {
             let handlers = Handlers::new()
@@ -208,7 +208,7 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
 }
 
 #[test]
-fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
+fn a_panicking_handler_is_reported_as_an_error() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
@@ -228,7 +228,7 @@ fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
 }
 
 #[test]
-fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
+fn each_input_round_carries_the_previous_state() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
             let asked = Arc::new(AtomicUsize::new(0));
@@ -261,7 +261,7 @@ fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
 }
 
 #[test]
-fn a_server_that_never_stops_asking_is_stopped() {
+fn endless_input_rounds_fail_the_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let mut config = hasty(scripted.in_process());
@@ -276,7 +276,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
 }
 
 #[test]
-fn questions_to_the_user_are_bounded_for_each_call() {
+fn elicitations_are_limited_per_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
             config.limits.questions = 3;
@@ -304,7 +304,7 @@ fn questions_to_the_user_are_bounded_for_each_call() {
 }
 
 #[test]
-fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
+fn an_unanswered_elicitation_ends_at_the_deadline() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
             config.timeouts.total = ms(1000);
@@ -329,7 +329,7 @@ fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
 }
 
 #[test]
-fn a_question_holds_up_no_other_call() {
+fn an_elicitation_does_not_delay_other_calls() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|_| async {
@@ -353,7 +353,7 @@ fn a_question_holds_up_no_other_call() {
 }
 
 #[test]
-fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
+fn concurrent_server_requests_are_limited() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_roots(|| async {
@@ -376,7 +376,7 @@ fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
 }
 
 #[test]
-fn questions_of_a_server_that_is_lost_are_dropped() {
+fn elicitations_of_a_lost_server_are_dropped() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
@@ -397,7 +397,7 @@ fn questions_of_a_server_that_is_lost_are_dropped() {
 // Tasks.
 
 #[test]
-fn a_task_is_followed_to_its_end_in_both_eras() {
+fn a_task_is_polled_to_its_end_in_both_eras() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, config| {
             let server = connect(config).await;
@@ -413,7 +413,7 @@ fn a_task_is_followed_to_its_end_in_both_eras() {
 }
 
 #[test]
-fn a_server_of_before_tasks_just_takes_its_time() {
+fn a_server_without_tasks_answers_directly() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
@@ -425,7 +425,7 @@ fn a_server_of_before_tasks_just_takes_its_time() {
 }
 
 #[test]
-fn a_task_asks_the_host() {
+fn a_task_can_send_input_requests() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let handlers = answering(ElicitationAnswer::Accept(arguments(json!({"answer": "yes"}))));
@@ -439,7 +439,7 @@ fn a_task_asks_the_host() {
 }
 
 #[test]
-fn a_task_whose_caller_has_left_is_cancelled() {
+fn a_task_is_cancelled_when_its_caller_is_dropped() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, mut config| {
             config.timeouts.total = ms(1000);
@@ -478,7 +478,7 @@ fn a_task_whose_caller_has_left_is_cancelled() {
 }
 
 #[test]
-fn a_legacy_server_without_a_way_to_ask_over_json_asks_over_the_standing_stream() {
+fn a_legacy_json_server_asks_over_the_standalone_stream() {
     scene(|_| async {
         let http = HttpScript { answers: ropeway::testing::ResponseFormat::Json, ..HttpScript::default() };
         let http = listening(Script { http, ..Script::legacy() }).await;

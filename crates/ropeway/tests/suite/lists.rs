@@ -18,7 +18,7 @@ fn lists(scripted: &ScriptedServer) -> usize {
 }
 
 #[test]
-fn pages_are_followed_to_the_end() {
+fn all_pages_are_fetched() {
     scene(|_| async {
         let (_scripted, whole) = in_process(Script::default()).await;
         let all = names(&whole).await;
@@ -31,7 +31,7 @@ fn pages_are_followed_to_the_end() {
 }
 
 #[test]
-fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
+fn a_numeric_cursor_is_sent_back_as_a_string() {
     scene(|_| async {
         let next = Fault::set("/result/nextCursor", 7);
         let (scripted, server) =
@@ -44,7 +44,7 @@ fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
 }
 
 #[test]
-fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
+fn an_endless_list_is_truncated_with_a_warning() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { page_size: Some(2), paging: PagingStyle::Endless, ..Script::default() });
@@ -61,7 +61,7 @@ fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
 }
 
 #[test]
-fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
+fn a_repeated_cursor_ends_the_list_with_a_warning() {
     scene(|_| async {
         let script = Script { page_size: Some(2), paging: PagingStyle::Repeated, ..Script::default() };
         let (scripted, server) = in_process(script).await;
@@ -75,7 +75,7 @@ fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
 }
 
 #[test]
-fn a_page_that_fails_does_not_spoil_those_before_it() {
+fn a_failed_page_does_not_affect_the_previous_ones() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "lost my place"}));
         let script = Script { page_size: Some(4), ..Script::default() };
@@ -89,7 +89,7 @@ fn a_page_that_fails_does_not_spoil_those_before_it() {
 }
 
 #[test]
-fn a_first_page_that_fails_is_an_error() {
+fn a_failed_first_page_is_an_error() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "no tools today"}));
         let (_scripted, server) =
@@ -102,7 +102,7 @@ fn a_first_page_that_fails_is_an_error() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_question_has_no_tools() {
+fn a_server_without_the_method_has_no_tools() {
     scene(|_| async {
         let unknown = Fault::Error(json!({"code": -32601, "message": "what?"}));
         let (_scripted, server) =
@@ -113,7 +113,7 @@ fn a_server_that_does_not_know_the_question_has_no_tools() {
 }
 
 #[test]
-fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
+fn a_tool_with_invalid_fields_can_be_called() {
     scene(|_| async {
         for era in BOTH {
             let scripted = ScriptedServer::new(Script { extra_tools: odd::tools(), ..Script::default() });
@@ -134,7 +134,7 @@ fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
 }
 
 #[test]
-fn what_is_no_tool_is_left_out_with_a_warning() {
+fn an_invalid_tool_is_skipped_with_a_warning() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script { extra_tools: odd::not_tools(), ..Script::default() }).await;
         let mut events = server.events();
@@ -146,7 +146,7 @@ fn what_is_no_tool_is_left_out_with_a_warning() {
 }
 
 #[test]
-fn a_name_that_comes_twice_is_one_tool_with_a_warning() {
+fn a_duplicate_name_is_one_tool_with_a_warning() {
     scene(|_| async {
         let later = json!({"name": "echo", "description": "another", "inputSchema": {"type": "object"}});
         let (_scripted, server) = in_process(Script::default().tool(later, json!({"content": []}))).await;
@@ -160,7 +160,7 @@ fn a_name_that_comes_twice_is_one_tool_with_a_warning() {
 }
 
 #[test]
-fn odd_fields_of_a_list_do_not_spoil_it() {
+fn invalid_fields_of_a_list_are_ignored() {
     scene(|_| async {
         for rule in odd::lists() {
             for era in BOTH {
@@ -182,7 +182,7 @@ fn odd_fields_of_a_list_do_not_spoil_it() {
 }
 
 #[test]
-fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
+fn a_list_is_cached_until_it_changes_or_is_refreshed() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::legacy()).await;
         for _ in 0..3 {
@@ -210,7 +210,7 @@ fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
 }
 
 #[test]
-fn a_change_is_heard_of_in_the_modern_era_too() {
+fn changes_are_reported_in_the_modern_era() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::modern()).await;
         names(&server).await;
@@ -224,7 +224,7 @@ fn a_change_is_heard_of_in_the_modern_era_too() {
 }
 
 #[test]
-fn a_list_is_kept_for_as_long_as_its_server_says() {
+fn a_list_is_cached_for_its_ttl() {
     scene(|_| async {
         let (scripted, server) = in_process(Script { ttl_ms: 1000, ..Script::modern() }).await;
         names(&server).await;
@@ -241,7 +241,7 @@ fn a_list_is_kept_for_as_long_as_its_server_says() {
 }
 
 #[test]
-fn a_prefix_goes_before_every_name_and_the_server_does_not_see_it() {
+fn a_prefix_is_added_to_names_but_not_sent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let tools = server.list_tools(Some("peer")).await.expect("tools");
@@ -255,7 +255,7 @@ fn a_prefix_goes_before_every_name_and_the_server_does_not_see_it() {
 }
 
 #[test]
-fn other_requests_pass_through_as_plain_json() {
+fn other_requests_take_and_return_plain_json() {
     scene(|_| async {
         for era in BOTH {
             let scripted = ScriptedServer::new(Script::default());

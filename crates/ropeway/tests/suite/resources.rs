@@ -66,7 +66,7 @@ fn resources_are_listed_and_read() {
 }
 
 #[test]
-fn prompts_are_listed_and_got() {
+fn prompts_are_listed_and_fetched() {
     scene(|_| async {
         in_both_eras(Script::default(), async |scripted, server| {
             let listed = json!(server.list_prompts().await.expect("prompts"));
@@ -128,7 +128,7 @@ fn an_argument_is_completed() {
 }
 
 #[test]
-fn all_lists_are_followed_page_by_page() {
+fn all_lists_are_fetched_page_by_page() {
     scene(|_| async {
         let (scripted, server) = in_process(Script { page_size: Some(1), ..Script::default() }).await;
         assert_eq!(uris(&server).await, ["test://hello", "test://picture", "test://counter"]);
@@ -158,7 +158,7 @@ fn all_lists_are_followed_page_by_page() {
 }
 
 #[test]
-fn one_odd_entry_does_not_spoil_the_others() {
+fn an_invalid_entry_does_not_affect_the_others() {
     scene(|_| async {
         let resources = json!({"resources": [3, {"name": "nowhere"}, {"uri": "a:b", "size": "much", "x": 1}]});
         let contents = json!({"contents": [{"text": "t"}, {"uri": "a:c"}, 3, {"uri": "a:d", "blob": "AAAA"}]});
@@ -190,7 +190,7 @@ fn one_odd_entry_does_not_spoil_the_others() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_question_has_nothing() {
+fn a_server_without_the_methods_has_empty_lists() {
     scene(|_| async {
         let unknown = || error(-32601, "what?");
         let script = Script::default()
@@ -207,7 +207,7 @@ fn a_server_that_does_not_know_the_question_has_nothing() {
 }
 
 #[test]
-fn a_server_that_says_that_it_has_none_is_not_asked() {
+fn a_server_without_the_capability_is_not_asked() {
     scene(|_| async {
         let none = Fault::set("/result/capabilities", json!({"tools": {}}));
         let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
@@ -229,7 +229,7 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
 }
 
 #[test]
-fn a_first_page_that_fails_is_an_error_here_too() {
+fn a_failed_first_page_of_any_list_is_an_error() {
     scene(|_| async {
         let failing = error(-32000, "not today");
         let (_scripted, server) =
@@ -254,7 +254,7 @@ fn a_ping_is_answered_in_both_eras() {
 }
 
 #[test]
-fn a_server_that_refuses_a_ping_is_alive_and_one_that_is_gone_is_not() {
+fn a_rejected_ping_means_alive_and_a_lost_server_does_not() {
     scene(|_| async {
         let script = Script::legacy().fault(FaultTrigger::method("ping"), error(-32601, "what?"));
         let (_scripted, server) = in_process(script).await;

@@ -150,7 +150,7 @@ fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
 }
 
 #[test]
-fn a_child_process_may_say_what_it_likes() {
+fn output_of_a_child_process_is_redacted() {
     scene(|scene| async move {
         let script = talkative()
             .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
@@ -204,7 +204,7 @@ fn told_all(url: &str) -> HttpServer {
 }
 
 #[test]
-fn a_server_behind_a_url_may_say_what_it_likes() {
+fn output_of_an_http_server_is_redacted() {
     scene(|_| async {
         let challenge = format!("Bearer realm=\"{BEARER}\", scope={URL_ENCODED}");
         let page = format!("<html><title>{}</title>{}</html>", HEADER.replace('"', "&quot;"), words());
@@ -260,7 +260,7 @@ fn a_server_behind_a_url_may_say_what_it_likes() {
 }
 
 #[test]
-fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
+fn errors_of_a_failed_connection_are_redacted() {
     scene(|_| async {
         let refusals = [
             status(401, &[("WWW-Authenticate", &format!("Bearer realm=\"{BEARER}\""))], ""),
@@ -310,7 +310,7 @@ fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
 }
 
 #[test]
-fn progress_and_its_words_are_told_without_secrets() {
+fn progress_messages_are_redacted() {
     scene(|_| async {
         let told = logged(|_| async {
             let mut light = Light::default();
@@ -352,7 +352,7 @@ fn worked() -> u64 {
 }
 
 #[test]
-fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
+fn a_flood_of_escapes_in_log_messages_delays_nothing() {
     // One thread for all, so that its work can be measured.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -400,7 +400,7 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
 }
 
 #[test]
-fn a_definition_and_instructions_are_told_without_secrets() {
+fn definitions_and_instructions_are_redacted() {
     scene(|_| async {
         let certain = "S3CRET-that-is-no-ordinary-word";
         let schema = json!({"type": "object", "required": ["word"], "properties": {

@@ -232,7 +232,7 @@ async fn everything(config: ServerConfig, witness: Witness<'_>, version: &str) {
 }
 
 #[test]
-fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
+fn messages_on_a_pipe_follow_every_version() {
     scene(|_| async {
         for version in VERSIONS {
             let scripted = ScriptedServer::new(script(version));
@@ -249,7 +249,7 @@ fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
 }
 
 #[test]
-fn to_a_process_every_line_is_by_the_rules_of_every_version() {
+fn lines_to_a_process_follow_every_version() {
     scene(|scene| async move {
         for version in VERSIONS {
             let record = scene.directory().join(version);
@@ -261,7 +261,7 @@ fn to_a_process_every_line_is_by_the_rules_of_every_version() {
 }
 
 #[test]
-fn over_legacy_sse_every_message_is_by_the_rules_of_every_version() {
+fn messages_over_sse_follow_every_version() {
     scene(|_| async {
         for version in LEGACY {
             let http = listening(script(version)).await;
@@ -282,7 +282,7 @@ fn is_dressed(request: &RecordedHttpRequest) {
 }
 
 #[test]
-fn over_legacy_http_every_message_and_header_is_by_the_rules_of_every_version() {
+fn messages_and_headers_over_legacy_http_follow_every_version() {
     scene(|_| async {
         for version in LEGACY {
             let http = listening(script(version)).await;
@@ -306,7 +306,7 @@ fn over_legacy_http_every_message_and_header_is_by_the_rules_of_every_version() 
 }
 
 #[test]
-fn over_modern_http_every_message_and_header_is_by_the_rules() {
+fn messages_and_headers_over_modern_http_follow_the_rules() {
     scene(|_| async {
         let http = listening(script("2026-07-28")).await;
         everything(in_era(EraChoice::Modern, at(http.url())), Witness::Server(&http), "2026-07-28").await;
@@ -333,7 +333,7 @@ fn over_modern_http_every_message_and_header_is_by_the_rules() {
 }
 
 #[test]
-fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
+fn no_meta_key_is_sent_twice() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let http = listening(Script::default()).await;
@@ -363,7 +363,7 @@ fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
 }
 
 #[test]
-fn what_was_answered_or_is_lost_is_not_cancelled() {
+fn answered_and_lost_requests_are_not_cancelled() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(2), Fault::exit()));
         for era in [EraChoice::Legacy, EraChoice::Modern] {

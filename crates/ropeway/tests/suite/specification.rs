@@ -115,7 +115,7 @@ impl Specification {
 }
 
 #[test]
-fn the_judge_finds_what_is_wrong_in_every_version() {
+fn the_checker_finds_violations_in_every_version() {
     for version in ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         let specification = Specification::of(version);
         let meta = json!({"io.modelcontextprotocol/protocolVersion": version,

@@ -32,7 +32,7 @@ fn calls(log: &Log) -> Vec<Span> {
 }
 
 #[test]
-fn while_nobody_traces_the_server_is_told_nothing() {
+fn without_a_subscriber_no_traceparent_is_sent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         call(&server, "echo", json!({"message": "hi"})).await.expect("an answer");
@@ -42,7 +42,7 @@ fn while_nobody_traces_the_server_is_told_nothing() {
 }
 
 #[test]
-fn a_call_within_a_trace_tells_the_server_of_a_span_in_it() {
+fn a_call_within_a_trace_sends_a_child_traceparent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_traceparent(parent()).with_meta("tracestate", json!("a=b"));
@@ -110,7 +110,7 @@ fn expected<'a>(transport: &[(&'a str, &'a str)], version: &'a str) -> Vec<Vec<(
 }
 
 #[test]
-fn a_traced_call_is_a_span_and_the_server_hears_of_it() {
+fn a_traced_call_is_a_span_and_sends_its_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());
@@ -135,7 +135,7 @@ fn a_traced_call_is_a_span_and_the_server_hears_of_it() {
 }
 
 #[test]
-fn a_span_says_how_the_server_is_reached() {
+fn a_span_names_the_transport() {
     scene(|scene| async move {
         let scripted = listening(Script::legacy()).await;
         let configs = [hasty(at(scripted.url())), hasty(child(&scene, &Script::legacy()))];
@@ -156,7 +156,7 @@ fn a_span_says_how_the_server_is_reached() {
 }
 
 #[test]
-fn a_span_within_a_trace_names_the_child_that_the_server_hears_of() {
+fn a_span_within_a_trace_records_the_sent_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());

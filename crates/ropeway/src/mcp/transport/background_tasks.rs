@@ -1,9 +1,11 @@
 //! Background tasks of a link, which end with it.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::task::JoinSet;
+
+use crate::sync::lock;
 
 /// The background tasks of a link. Dropping it aborts them.
 #[derive(Debug, Default)]
@@ -11,12 +13,12 @@ pub(crate) struct BackgroundTasks(Mutex<JoinSet<()>>);
 
 impl BackgroundTasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.0);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
     pub(crate) fn abort_all(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        lock(&self.0).abort_all();
     }
 }

@@ -2,33 +2,31 @@
 //!
 //! See [Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http).
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
 use super::disconnect::DisconnectReason;
-use super::http_client::{ErrorResponse, HttpClient, ResponseBody, SseStream};
+use super::http_client::{ErrorResponse, HttpClient, ResponseBody};
 use super::outgoing::{Notifier, OutgoingQueue, reply_sender, send_later};
-use super::resume::{MAX_CALL_RETRY, MAX_RETRY, ResumeState};
 use super::session_expiry::SessionExpiry;
 use crate::config::HttpServer;
 use crate::mcp::error::{ConnectErrorKind, RequestError};
-use crate::mcp::host::{Host, ReplySender};
+use crate::mcp::host::Host;
 use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RawResponse;
 use crate::mcp::request::Request;
 use crate::mcp::timeouts::RequestTimeouts;
 use crate::protocol::{self, Era, MODERN};
+use crate::sync::{read, write};
 use crate::tool::CallContext;
-use crate::web::SseEvent;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -44,42 +42,30 @@ const MIN_BUSY_WAIT: Duration = Duration::from_millis(100);
 /// Maximum delay that a busy server can ask for, to avoid an overflow.
 const MAX_BUSY_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Maximum number of attempts to resume a stream without a new event.
-const RESUME_ATTEMPTS: u32 = 5;
-
-/// A standalone stream that was open this long resets the backoff, even without an event.
-const STABLE_STREAM: Duration = Duration::from_secs(10);
-
-/// The stream of a call that was open this long resets the backoff.
-const STABLE_CALL_STREAM: Duration = Duration::from_secs(1);
-
 /// Timeout of the check whether the server knows the session.
 const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum time to wait for the standalone stream before the first request.
-const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
 
 /// A link over Streamable HTTP.
 #[derive(Debug)]
 pub(crate) struct Http {
-    this: Weak<Self>,
-    pending: Arc<PendingRequests>,
-    client: HttpClient,
-    state: RwLock<LinkState>,
+    pub(super) this: Weak<Self>,
+    pub(super) pending: Arc<PendingRequests>,
+    pub(super) client: HttpClient,
+    pub(super) state: RwLock<LinkState>,
     disconnected: DisconnectReason,
     /// The standalone stream, replies and cancellations.
-    tasks: BackgroundTasks,
+    pub(super) tasks: BackgroundTasks,
     outgoing: OutgoingQueue,
 }
 
 /// The results of the handshake.
 #[derive(Clone, Debug)]
-struct LinkState {
-    era: Era,
+pub(super) struct LinkState {
+    pub(super) era: Era,
     version: Option<String>,
-    session: Option<HeaderValue>,
+    pub(super) session: Option<HeaderValue>,
     /// Whether a standalone stream is open, which may also carry responses.
-    streaming: bool,
+    pub(super) streaming: bool,
 }
 
 impl Http {
@@ -103,13 +89,13 @@ impl Http {
 
     /// Sets the era, and the negotiated version for the `MCP-Protocol-Version` header.
     pub(crate) fn set_era(&self, era: Era, version: Option<&str>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = write(&self.state);
         state.era = era;
         state.version = version.map(str::to_owned);
     }
 
-    fn state(&self) -> LinkState {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn state(&self) -> LinkState {
+        read(&self.state).clone()
     }
 
     /// Marks the link as closed for new requests. Pending ones may still succeed.
@@ -232,7 +218,7 @@ impl Http {
     }
 
     /// Adds the headers of the negotiated version and the session.
-    fn with_session_headers(&self, request: RequestBuilder) -> RequestBuilder {
+    pub(super) fn with_session_headers(&self, request: RequestBuilder) -> RequestBuilder {
         let state = self.state();
         let request = match state.version {
             Some(version) => request.header("MCP-Protocol-Version", version),
@@ -272,7 +258,7 @@ impl Http {
             {
                 return Err(RequestError::Unreadable(format!("a session id of {length} bytes")));
             }
-            self.state.write().unwrap_or_else(PoisonError::into_inner).session = session;
+            write(&self.state).session = session;
         }
         let status = response.status();
         match self.client.body(response).await? {
@@ -288,120 +274,6 @@ impl Http {
             ResponseBody::Empty if self.state().streaming => Ok(()),
             ResponseBody::Empty => Err(RequestError::Unreadable(format!("HTTP {} without a body", status.as_u16()))),
         }
-    }
-
-    /// Reads the event stream of a request, and resumes it after an interruption.
-    async fn follow_stream(&self, id: u64, mut events: Box<SseStream>) -> Result<(), RequestError> {
-        let reply = reply_sender(&self.this);
-        let mut resume = ResumeState::new(Duration::from_millis(500), MAX_CALL_RETRY);
-        loop {
-            let opened_at = Instant::now();
-            let end = loop {
-                match events.next().await {
-                    Ok(Some(event)) => {
-                        resume.record_event(&event);
-                        self.receive_event(&event, &reply, Some(id));
-                        if !self.pending.is_pending(id) {
-                            self.tasks.spawn(events.drain());
-                            return Ok(());
-                        }
-                    }
-                    Ok(None) => {
-                        break RequestError::Disconnected {
-                            started: true,
-                            cause: Arc::new(ConnectErrorKind::Hangup { said: None }),
-                        };
-                    }
-                    Err(error) => break error,
-                }
-            };
-            if opened_at.elapsed() >= STABLE_CALL_STREAM {
-                resume.short = 0;
-            }
-            // Streams of the modern era cannot be resumed.
-            let last = resume.last.clone().filter(|_| self.state().era == Era::Legacy).ok_or(end)?;
-            events = self.resume(&mut resume, &last).await?;
-        }
-    }
-
-    async fn resume(&self, resume: &mut ResumeState, last: &str) -> Result<Box<SseStream>, RequestError> {
-        loop {
-            resume.attempts += 1;
-            tokio::time::sleep(resume.next_wait()).await;
-            let response = self.with_session_headers(self.client.get()).header("Last-Event-ID", last).send().await;
-            let error = match response {
-                Ok(response) if response.status().is_success() => match self.client.body(response).await {
-                    Ok(ResponseBody::Events(events)) => return Ok(events),
-                    Ok(_) => RequestError::Unreadable("the resumed stream is not an event stream".to_owned()),
-                    Err(error) => error,
-                },
-                Ok(response) => return Err(self.client.error_response(response).await.into_request_error()),
-                Err(error) => {
-                    RequestError::Disconnected { started: true, cause: Arc::new(self.client.connect_error(error)) }
-                }
-            };
-            if resume.attempts >= RESUME_ATTEMPTS {
-                return Err(error);
-            }
-        }
-    }
-
-    fn receive_event(&self, event: &SseEvent, reply: &ReplySender, owner: Option<u64>) {
-        self.pending.receive_event(event, reply, owner, self.client.limit);
-    }
-
-    /// Opens the standalone stream of a legacy session, for messages outside of requests
-    /// ([listening](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server)).
-    pub(crate) async fn open_stream(&self) {
-        if self.state().session.is_none() {
-            return;
-        }
-        let (opened, head) = oneshot::channel();
-        self.tasks.spawn(Self::stream(self.this.clone(), opened));
-        let _ = tokio::time::timeout(STREAM_OPEN_WAIT, head).await;
-    }
-
-    /// Reads the standalone stream. It must not keep the link alive, which owns this task.
-    async fn stream(this: Weak<Self>, opened: oneshot::Sender<()>) {
-        let mut opened = Some(opened);
-        let mut resume = ResumeState::new(Duration::from_secs(1), MAX_RETRY);
-        while resume.attempts < RESUME_ATTEMPTS {
-            let Some(mut get) = this.upgrade().map(|link| link.with_session_headers(link.client.get())) else { return };
-            if let Some(last) = &resume.last {
-                get = get.header("Last-Event-ID", last);
-            }
-            let response = get.send().await;
-            let taken = |link: Arc<Self>| (link.client.limit, link.client.mask.clone());
-            let Some((limit, mask)) = this.upgrade().map(taken) else { return };
-            match response {
-                Ok(response) if response.status().is_success() => {
-                    this.upgrade().inspect(|link| link.set_streaming(true));
-                    drop(opened.take());
-                    let opened_at = Instant::now();
-                    if let Ok(ResponseBody::Events(mut events)) = ResponseBody::read(response, limit, &mask).await {
-                        while let Ok(Some(event)) = events.next().await {
-                            resume.record_event(&event);
-                            let Some(link) = this.upgrade() else { return };
-                            link.receive_event(&event, &reply_sender(&this), None);
-                        }
-                    }
-                    this.upgrade().inspect(|link| link.set_streaming(false));
-                    if opened_at.elapsed() >= STABLE_STREAM {
-                        (resume.attempts, resume.short) = (0, 0);
-                    }
-                }
-                // A server without a stream answers 405, or another error.
-                Ok(_) => break,
-                Err(_) => {}
-            }
-            resume.attempts += 1;
-            // The delay grows while the server closes the stream at once. After several attempts without an event, this ends.
-            tokio::time::sleep(resume.next_wait()).await;
-        }
-    }
-
-    fn set_streaming(&self, streaming: bool) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).streaming = streaming;
     }
 
     pub(crate) async fn disconnected(&self) -> Arc<ConnectErrorKind> {

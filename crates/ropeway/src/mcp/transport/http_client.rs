@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use crate::config::HttpServer;
 use crate::mcp::error::{ConnectErrorKind, RequestError, redact_error};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Redactor;
+use crate::sync::{read, write};
 use crate::tool::BoxError;
 use crate::web::{SseEvent, SseParser, TransportError, brief, client, looks_like_sse, retry_after};
 
@@ -73,7 +74,7 @@ impl HttpClient {
     }
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        let client = self.client.read().unwrap_or_else(PoisonError::into_inner);
+        let client = read(&self.client);
         client.request(method, url).headers(self.headers.clone())
     }
 
@@ -95,7 +96,7 @@ impl HttpClient {
     /// Drops all pooled connections. When one fails, the server may have restarted, and the others would fail as well.
     pub(crate) fn reset_connections(&self) {
         if let Ok(fresh) = client(&self.url).build() {
-            *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+            *write(&self.client) = fresh;
         }
     }
 }

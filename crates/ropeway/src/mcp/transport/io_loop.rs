@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::outbox::{MAX_RETAINED, Outbox, OutboxReplySink, lock};
+use super::outbox::{MAX_RETAINED, Outbox, OutboxReplySink};
 use crate::mcp::error::RequestError;
 use crate::mcp::host::ReplySender;
 use crate::mcp::pending::PendingRequests;
 use crate::protocol::{FrameError, TruncatedMessage};
+use crate::sync::lock;
 
 /// Minimum size of a read.
 const CHUNK: usize = 64 << 10;

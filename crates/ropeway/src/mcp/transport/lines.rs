@@ -15,7 +15,7 @@ use super::child::ChildGroup;
 use super::disconnect;
 use super::io_loop::IoLoop;
 use super::link_task::{CloseReason, LinkTask};
-use super::outbox::{Outbox, SendError, lock};
+use super::outbox::{Outbox, SendError};
 use super::stderr::Stderr;
 use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::message_log;
@@ -23,6 +23,7 @@ use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RawResponse;
 use crate::mcp::request::Request;
 use crate::mcp::timeouts::RequestTimeouts;
+use crate::sync::lock;
 use crate::tool::CallContext;
 
 /// A link of JSON lines.

@@ -8,10 +8,11 @@ use tokio::task::JoinHandle;
 
 use super::child::ChildGroup;
 use super::io_loop::IoLoop;
-use super::outbox::{self, Outbox};
+use super::outbox::Outbox;
 use super::stderr::Stderr;
 use crate::mcp::error::ConnectErrorKind;
 use crate::mcp::pending::PendingRequests;
+use crate::sync::lock;
 
 /// How long to wait for the exit status of a child that has closed its output.
 const EXIT_GRACE: Duration = Duration::from_millis(200);
@@ -65,7 +66,7 @@ impl LinkTask {
         let cause = Arc::new(cause);
         // Closing stdin asks the server to exit
         // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#stdio).
-        outbox::lock(&self.outbox).close();
+        lock(&self.outbox).close();
         self.pending.fail_all(&cause);
         self.disconnected.send_replace(Some(cause));
         if let Some(child) = &mut self.child {

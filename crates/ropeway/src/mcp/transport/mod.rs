@@ -10,6 +10,7 @@ mod disconnect;
 mod groups;
 pub(crate) mod http;
 mod http_client;
+mod http_stream;
 mod io_loop;
 pub(crate) mod lines;
 mod link_task;

@@ -1,7 +1,7 @@
 //! Messages that wait to be written to a byte stream.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::AsyncWrite;
@@ -9,6 +9,7 @@ use tokio::io::AsyncWrite;
 use crate::mcp::error::ConnectErrorKind;
 use crate::mcp::host::{Host, ReplySink};
 use crate::mcp::message_log;
+use crate::sync::lock;
 
 /// Number of queued messages that are written at once by the last caller: few enough that the server is busy while more are
 /// encoded, and enough to save wake-ups.
@@ -46,10 +47,6 @@ impl SendError {
     fn closed(started: bool) -> Self {
         Self { started, cause: ConnectErrorKind::Hangup { said: None } }
     }
-}
-
-pub(super) fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
-    outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Outbox {

@@ -4,12 +4,13 @@
 //! answers the POSTs would use up all file descriptors of this process.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use super::background_tasks::BackgroundTasks;
 use crate::mcp::error::RequestError;
 use crate::mcp::host::{Host, ReplySender, ReplySink};
+use crate::sync::lock;
 
 /// Number of concurrent sender tasks.
 const MAX_SENDERS: usize = 4;
@@ -91,7 +92,7 @@ impl QueueState {
 
 impl OutgoingQueue {
     fn queue(&self) -> MutexGuard<'_, QueueState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

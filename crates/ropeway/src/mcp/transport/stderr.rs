@@ -1,7 +1,7 @@
 //! The stderr of a server process.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::activity::{self, ResourceUsage};
 use super::reason::reason;
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::Alias;
 
 /// Maximum length of a line that is stored whole.
@@ -43,13 +44,13 @@ impl Stderr {
         let (ending, ended) = watch::channel(());
         let stderr = Arc::new(Self { buffer: Mutex::default(), group, ended, reader: Mutex::default() });
         let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), log, ending));
-        *stderr.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+        *lock(&stderr.reader) = Some(reader);
         stderr
     }
 
     /// Returns the last lines, oldest first.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+        lock(&self.buffer).lines.iter().cloned().collect()
     }
 
     /// Returns the line that explains a failure, after waiting briefly for the end of the output.
@@ -62,7 +63,7 @@ impl Stderr {
 
     /// Returns the resource usage of the process group. Output on stderr counts as work.
     fn usage(&self) -> ResourceUsage {
-        let written = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).written;
+        let written = lock(&self.buffer).written;
         let usage = self.group.map(activity::usage).unwrap_or_default();
         ResourceUsage { ticks: usage.ticks + written, ..usage }
     }
@@ -74,7 +75,7 @@ impl Stderr {
 
     /// Stops reading. The lines so far are kept.
     pub(crate) fn stop(&self) {
-        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(reader) = lock(&self.reader).take() {
             reader.abort();
         }
     }
@@ -136,7 +137,7 @@ impl StderrLog {
     fn store(&self, stderr: &Weak<Stderr>, text: String) {
         tracing::debug!(server = %self.server, "stderr: {text}");
         let Some(stderr) = stderr.upgrade() else { return };
-        let mut buffer = stderr.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = lock(&stderr.buffer);
         buffer.bytes += text.len() + 1;
         buffer.written += text.len() as u64 + 1;
         buffer.lines.push_back(text);
