@@ -17,7 +17,7 @@ use super::private;
 use crate::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
-use crate::mcp::{Era, Prompt, redacted_entry};
+use crate::mcp::{Era, Prompt, redact_entry};
 use crate::protocol::{tool_definition, wire_definition};
 use crate::registry::ToolShape;
 use crate::secret::Redactor;
@@ -72,7 +72,7 @@ impl Remembered {
         let Self { tools, has_resources, prompts } = self;
         let redacted = |value: Value| {
             let raw = serde_json::value::to_raw_value(&value).ok()?;
-            match redacted_entry(mask, &raw)? {
+            match redact_entry(mask, &raw)? {
                 Cow::Borrowed(_) => Some(value),
                 Cow::Owned(entry) => serde_json::to_value(entry).ok(),
             }

@@ -78,7 +78,7 @@ impl CallReporter<'_> {
             return;
         }
         let took = self.started.elapsed();
-        let (server, tool, call) = (self.connection.alias().clone(), host.hide(self.tool), self.cx.id().clone());
+        let (server, tool, call) = (self.connection.alias().clone(), host.redact(self.tool), self.cx.id().clone());
         let payloads = host.events().wants_payloads();
         let arguments = payloads.then(|| host.redacted_json(self.arguments));
         let event = match outcome {

@@ -86,7 +86,7 @@ struct SupervisorHandle {
 impl fmt::Debug for Mcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Connection { host, state, .. } = &*self.inner.connection;
-        let state = host.hide(&format!("{:?}", *state.borrow()));
+        let state = host.redact(&format!("{:?}", *state.borrow()));
         f.debug_struct("Mcp").field("server", self.alias()).field("state", &format_args!("{state}")).finish()
     }
 }

@@ -78,7 +78,7 @@ impl Connection {
         let event = match &state {
             ConnectionState::Connecting { failures } => Event::Connecting { server, failures: *failures },
             ConnectionState::Ready { server: info } => {
-                Event::Ready { server, protocol_version: self.host.hide(&info.protocol_version) }
+                Event::Ready { server, protocol_version: self.host.redact(&info.protocol_version) }
             }
             ConnectionState::NeedsAuth { .. } => Event::NeedsAuth { server },
             ConnectionState::Down { cause, retry_at } => {
@@ -251,7 +251,7 @@ impl Connection {
     /// Returns the error of a call whose result could not be decoded.
     pub(crate) fn decode_error(&self, error: serde_json::Error) -> CallError {
         // The error may quote text of the server.
-        CallError::Protocol { server: self.alias().clone(), source: self.host.hide(&error.to_string()).into() }
+        CallError::Protocol { server: self.alias().clone(), source: self.host.redact(&error.to_string()).into() }
     }
 
     /// Waits until the current connection attempt has finished.

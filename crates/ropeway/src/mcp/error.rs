@@ -126,12 +126,12 @@ fn refusal(status: u16, said: &Option<String>) -> String {
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Redacts and truncates an error of the server.
-pub(crate) fn redact_error(error: RpcError, mask: &Redactor) -> RpcError {
+pub(crate) fn redact_error(error: RpcError, redactor: &Redactor) -> RpcError {
     let RpcError { code, message, mut data } = error;
     if let Some(data) = &mut data {
-        mask.hide_json(data);
+        redactor.hide_json(data);
     }
-    RpcError { code, message: mask.hide_beginning(&message, MAX_MESSAGE_BYTES), data }
+    RpcError { code, message: redactor.hide_beginning(&message, MAX_MESSAGE_BYTES), data }
 }
 
 fn saying(line: &Option<String>) -> String {
@@ -175,6 +175,10 @@ pub(crate) enum RequestError {
 }
 
 impl RequestError {
+    pub(crate) fn disconnected(started: bool, cause: ConnectErrorKind) -> Self {
+        Self::Disconnected { started, cause: Arc::new(cause) }
+    }
+
     /// Converts the error to the error of a call.
     pub(crate) fn into_call_error(self, server: &Alias) -> CallError {
         let server = server.clone();

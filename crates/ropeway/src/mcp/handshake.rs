@@ -14,7 +14,7 @@ use super::error::{ConnectErrorKind, RequestError};
 use super::fallback::{is_final, may_be_modern, may_be_sse, strings, supported_versions};
 use super::host::Host;
 use super::pending::PendingRequests;
-use super::raw_response::RawResponse;
+use super::raw_response::{RawResponse, RequestResult};
 use super::request::Request;
 use super::server_info::ServerInfo;
 use super::session::Session;
@@ -277,7 +277,7 @@ impl Handshake<'_> {
                 let theirs = supported_versions(&error);
                 if theirs.iter().all(|version| is_modern(version)) {
                     let cause = Arc::new(ConnectErrorKind::Version {
-                        theirs: self.host.hide_truncated(&theirs.join(", "), MAX_VERSION_BYTES),
+                        theirs: self.host.redact_truncated(&theirs.join(", "), MAX_VERSION_BYTES),
                     });
                     return Err(RequestError::Disconnected { started: false, cause });
                 }
@@ -290,7 +290,7 @@ impl Handshake<'_> {
         if !versions.iter().any(|version| version == MODERN) {
             // A server that offers no supported version is handled like one that rejects the request.
             let message = format!("the server supports {}", versions.join(", "));
-            let message = self.host.hide_truncated(&message, MAX_VERSION_BYTES);
+            let message = self.host.redact_truncated(&message, MAX_VERSION_BYTES);
             return Err(RequestError::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
         }
         Ok(ServerInfo::read(self.host, &result, Era::Modern, MODERN.to_owned()))
@@ -311,7 +311,7 @@ impl Handshake<'_> {
         Session::new(link, info, self.modern_meta())
     }
 
-    async fn initialize(&self, link: &Link, version: &str) -> Result<RawResponse, RequestError> {
+    async fn initialize(&self, link: &Link, version: &str) -> RequestResult {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.host.capabilities(Era::Legacy),
@@ -351,7 +351,7 @@ impl Handshake<'_> {
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
             if is_modern(&version) || version.len() != MODERN.len() {
                 return Err(Arc::new(ConnectErrorKind::Version {
-                    theirs: self.host.hide_truncated(&version, MAX_VERSION_BYTES),
+                    theirs: self.host.redact_truncated(&version, MAX_VERSION_BYTES),
                 }));
             }
             self.host.warn(&format!("the server uses the unknown protocol version {version}"));
@@ -378,7 +378,7 @@ impl Handshake<'_> {
     }
 
     fn object(&self, answer: &RawResponse) -> Result<Map<String, Value>, String> {
-        answer.read(self.host).map_err(|error| self.host.hide(&format!("the result is not an object: {error}")))
+        answer.read(self.host).map_err(|error| self.host.redact(&format!("the result is not an object: {error}")))
     }
 }
 

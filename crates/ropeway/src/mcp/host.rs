@@ -54,7 +54,7 @@ pub(crate) struct Host {
     alias: Alias,
     pub(super) handlers: Handlers,
     events: Events,
-    mask: Redactor,
+    redactor: Redactor,
     /// Incremented when the tool list changes. A list that was fetched at an earlier count is stale.
     tools_changed: AtomicU64,
     /// Incremented when the prompts change.
@@ -77,12 +77,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, mask: Redactor) -> Self {
+    pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, redactor: Redactor) -> Self {
         Self {
             alias,
             handlers,
             events,
-            mask,
+            redactor,
             tools_changed: AtomicU64::new(0),
             prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
@@ -116,30 +116,30 @@ impl Host {
     }
 
     /// Returns the redactor for text that goes to logs, events and errors.
-    pub(crate) fn mask(&self) -> &Redactor {
-        &self.mask
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// Redacts a text of the server.
-    pub(crate) fn hide(&self, text: &str) -> String {
-        self.mask.hide(text).into_owned()
+    pub(crate) fn redact(&self, text: &str) -> String {
+        self.redactor.hide(text).into_owned()
     }
 
     /// Redacts and truncates a short text of the server.
-    pub(crate) fn hide_brief(&self, text: &str) -> String {
-        self.hide_truncated(text, MAX_TEXT_BYTES)
+    pub(crate) fn redact_brief(&self, text: &str) -> String {
+        self.redact_truncated(text, MAX_TEXT_BYTES)
     }
 
     /// Redacts a text of the server and truncates it to `most` bytes.
-    pub(crate) fn hide_truncated(&self, text: &str, most: usize) -> String {
-        self.mask.hide_beginning(text, most)
+    pub(crate) fn redact_truncated(&self, text: &str, most: usize) -> String {
+        self.redactor.hide_beginning(text, most)
     }
 
     /// Serializes and redacts a value.
     pub(crate) fn redacted_json(&self, value: &impl Serialize) -> Arc<Value> {
         // The value was sent or received as JSON, so this cannot fail.
         let mut value = serde_json::to_value(value).unwrap_or_default();
-        self.mask.hide_json(&mut value);
+        self.redactor.hide_json(&mut value);
         Arc::new(value)
     }
 
@@ -224,9 +224,9 @@ impl Host {
     pub(crate) fn warn(&self, message: &str) {
         // Some warnings end in truncated text of the server.
         let message = if message.len() > MAX_TEXT_BYTES {
-            self.hide_truncated(message, MAX_TEXT_BYTES).into()
+            self.redact_truncated(message, MAX_TEXT_BYTES).into()
         } else {
-            self.mask.hide_cut(message)
+            self.redactor.hide_cut(message)
         };
         tracing::warn!(server = %self.alias, "{message}");
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
@@ -265,7 +265,7 @@ impl Host {
             "notifications/prompts/list_changed" => self.mark_prompts_changed(),
             "notifications/resources/list_changed" => self.events.emit(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => self.emit_limited(|| {
-                let uri = self.hide_brief(params()["uri"].as_str().unwrap_or_default());
+                let uri = self.redact_brief(params()["uri"].as_str().unwrap_or_default());
                 Event::ResourceUpdated { server: server(), uri }
             }),
             // Without a listener, a flood of log messages costs nothing.
@@ -275,21 +275,21 @@ impl Host {
                 let mut data = params["data"].take();
                 if size > MAX_LOG_BYTES {
                     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-                    data = self.hide_truncated(&text, MAX_LOG_BYTES).into();
+                    data = self.redact_truncated(&text, MAX_LOG_BYTES).into();
                 } else {
-                    self.mask.hide_json(&mut data);
+                    self.redactor.hide_json(&mut data);
                 }
                 let event = Event::Log {
                     server: server(),
-                    level: self.hide_brief(params["level"].as_str().unwrap_or("info")),
-                    logger: params["logger"].as_str().map(|logger| self.hide_brief(logger)),
+                    level: self.redact_brief(params["level"].as_str().unwrap_or("info")),
+                    logger: params["logger"].as_str().map(|logger| self.redact_brief(logger)),
                     data,
                 };
                 tracing::debug!(server = %self.alias, "log: {event}");
                 event
             }),
             _ => {
-                tracing::debug!(server = %self.alias, "ignored an unknown notification `{}`", self.hide_brief(method));
+                tracing::debug!(server = %self.alias, "ignored an unknown notification `{}`", self.redact_brief(method));
             }
         }
     }

@@ -51,7 +51,7 @@ impl PendingRequests {
     }
 
     fn receive_messages(&self, text: &Bytes, reply: &ReplySender, owner: Option<u64>) -> Result<(), FrameError> {
-        let redactor = self.host().mask();
+        let redactor = self.host().redactor();
         protocol::read(text, |message| match message {
             Incoming::Response { id, outcome } => {
                 let outcome = outcome.map(|raw| RawResponse::parsed(text.slice_ref(raw.get().as_bytes())));
@@ -110,7 +110,7 @@ impl PendingRequests {
         let progress = Progress {
             progress: value,
             total: params["total"].as_f64(),
-            message: params["message"].as_str().map(|message| host.hide_truncated(message, MAX_PROGRESS_MESSAGE)),
+            message: params["message"].as_str().map(|message| host.redact_truncated(message, MAX_PROGRESS_MESSAGE)),
         };
         if host.events().has_listeners() {
             host.emit_limited(|| Event::Progress {

@@ -44,8 +44,8 @@ fn log(host: &Host, arrow: &str, message: &[u8]) {
     let text = if kept.len() < message.len() { text.trim_end_matches('\u{fffd}') } else { &text };
     let missing = message.len() - kept.len();
     let (text, more) = match missing {
-        0 => (host.mask().hide(text), String::new()),
-        missing => (host.mask().hide_cut(text), format!("… ({missing} more bytes)")),
+        0 => (host.redactor().hide(text), String::new()),
+        missing => (host.redactor().hide_cut(text), format!("… ({missing} more bytes)")),
     };
     tracing::trace!(target: TARGET, server = %host.alias(), "{arrow} {text}{more}");
 }

@@ -50,7 +50,7 @@ pub(crate) use self::handlers::HandlerError;
 pub use self::handlers::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, SamplingRequest};
 pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, PromptRole};
 #[cfg(feature = "bridge")]
-pub(crate) use self::redaction::entry as redacted_entry;
+pub(crate) use self::redaction::redact_entry;
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::server_info::ServerInfo;
 pub use self::signals::{

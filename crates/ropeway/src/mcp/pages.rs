@@ -242,7 +242,7 @@ pub(crate) async fn entries<T>(
     }
     let mut entries = Vec::new();
     let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| {
-        let Some(entry) = redaction::entry(connection.host.mask(), entry) else {
+        let Some(entry) = redaction::redact_entry(connection.host.redactor(), entry) else {
             return warnings.warn(&format!("skipped an entry of the {} list that cannot be redacted", list.noun));
         };
         match read(json::from_str(entry.get()).unwrap_or_default()) {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::error::{ConnectErrorKind, RequestError};
 use super::host::Host;
-use super::raw_response::RawResponse;
+use super::raw_response::RequestResult;
 use super::request::Request;
 use super::timeouts::RequestTimeouts;
 use crate::protocol::{RpcError, TruncatedMessage};
@@ -61,7 +61,7 @@ impl Hasher for IdHasher {
 /// A request that waits for its response.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    sender: oneshot::Sender<Result<RawResponse, RequestError>>,
+    sender: oneshot::Sender<RequestResult>,
     /// When the server last reported progress.
     pub(super) active_at: Instant,
     pub(super) progress: f64,
@@ -139,7 +139,7 @@ impl PendingRequests {
     }
 
     /// Resolves the pending request with this id, if the caller is still waiting.
-    pub(crate) fn complete(&self, id: u64, outcome: Result<RawResponse, RequestError>) {
+    pub(crate) fn complete(&self, id: u64, outcome: RequestResult) {
         let request = self.table().remove(id);
         match request {
             // Sending fails only if the caller is gone.
@@ -199,7 +199,7 @@ pub(crate) struct ResponseReceiver<'a> {
     pending: &'a PendingRequests,
     id: u64,
     started: Instant,
-    response: oneshot::Receiver<Result<RawResponse, RequestError>>,
+    response: oneshot::Receiver<RequestResult>,
     standing: bool,
     alone: bool,
 }
@@ -218,11 +218,7 @@ impl ResponseReceiver<'_> {
     }
 
     /// Waits for the response, the cancellation of the call, or a timeout.
-    pub(crate) async fn recv(
-        &mut self,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    pub(crate) async fn recv(&mut self, cx: &CallContext, timeouts: RequestTimeouts) -> RequestResult {
         let timer = tokio::time::sleep_until(timeouts.deadline.min(self.started + timeouts.idle));
         let mut timer = std::pin::pin!(timer);
         loop {
@@ -230,7 +226,7 @@ impl ResponseReceiver<'_> {
                 biased;
                 response = &mut self.response => {
                     // The sender is dropped unused only with the whole table.
-                    let closed = || RequestError::Disconnected { started: true, cause: Arc::new(ConnectErrorKind::Closed) };
+                    let closed = || RequestError::disconnected(true, ConnectErrorKind::Closed);
                     return response.unwrap_or_else(|_| Err(closed()));
                 }
                 () = cx.cancelled(), if cx.cancel().is_some() => return Err(RequestError::Cancelled),
@@ -271,6 +267,7 @@ mod tests {
     use super::*;
     use crate::event::Events;
     use crate::mcp::handlers::Handlers;
+    use crate::mcp::raw_response::RawResponse;
     use crate::secret::Redactor;
 
     #[test]

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::error::RequestError;
 use super::host::Host;
 use crate::json;
 use crate::protocol::{self, Incoming};
@@ -41,6 +42,9 @@ impl FromResponse for ToolOutput {
         }
     }
 }
+
+/// The outcome of a request.
+pub(crate) type RequestResult = Result<RawResponse, RequestError>;
 
 /// A result that is not decoded yet.
 #[derive(Clone, Debug)]

@@ -162,7 +162,7 @@ impl<'a> Call<'a> {
     fn protocol_error(&self, message: String) -> CallError {
         CallError::Protocol {
             server: self.connection.alias().clone(),
-            source: self.connection.host.hide(&message).into(),
+            source: self.connection.host.redact(&message).into(),
         }
     }
 
@@ -191,7 +191,7 @@ impl<'a> Call<'a> {
                 Err(error) => {
                     let server = self.connection.alias().clone();
                     let message = format!("`{method}` was not answered: {}", error.message);
-                    let message = self.connection.host.hide(&message);
+                    let message = self.connection.host.redact(&message);
                     return Err(CallError::Refused { server, code: error.code, message, data: None });
                 }
             };

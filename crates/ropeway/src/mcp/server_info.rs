@@ -47,7 +47,7 @@ impl ServerInfo {
     pub(crate) fn read(host: &Host, result: &Map<String, Value>, era: Era, protocol_version: String) -> Self {
         let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
-        let text = |value: &Value, most: usize| value.as_str().map(|text| host.hide(&truncate(text, most)));
+        let text = |value: &Value, most: usize| value.as_str().map(|text| host.redact(&truncate(text, most)));
         let instructions = result.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
         if let Some(length) = instructions.map(str::len).filter(|length| *length > MAX_INSTRUCTIONS_BYTES) {
             let message = format!("instructions of {length} bytes were truncated to {MAX_INSTRUCTIONS_BYTES}");
@@ -61,7 +61,7 @@ impl ServerInfo {
             era,
             protocol_version,
             capabilities: truncate_capabilities(capabilities, MAX_CAPABILITY_DEPTH),
-            instructions: instructions.map(|text| host.hide(&truncate(text, MAX_INSTRUCTIONS_BYTES))),
+            instructions: instructions.map(|text| host.redact(&truncate(text, MAX_INSTRUCTIONS_BYTES))),
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::RequestError;
-use super::raw_response::RawResponse;
+use super::raw_response::RequestResult;
 use super::request::Request;
 use super::server_info::ServerInfo;
 use super::timeouts::RequestTimeouts;
@@ -53,7 +52,7 @@ impl Session {
         request: &Request<'_>,
         cx: &CallContext,
         timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    ) -> RequestResult {
         self.link.request(&self.prepare(request), cx, timeouts).await
     }
 }

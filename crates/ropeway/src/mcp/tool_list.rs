@@ -93,8 +93,8 @@ impl ToolList {
 
     /// Adds an entry of `tools/list`. `warn` gets the reason if the entry is skipped or replaces another one.
     pub(crate) fn push(&mut self, host: &Host, entry: &RawValue, wants_headers: bool, mut warn: impl FnMut(&str)) {
-        let mask = host.mask();
-        let Some(entry) = redaction::entry(mask, entry) else {
+        let redactor = host.redactor();
+        let Some(entry) = redaction::redact_entry(redactor, entry) else {
             return warn("skipped an entry of the tool list that cannot be redacted");
         };
         let definition = match tool_definition(host.alias(), &entry) {
@@ -102,7 +102,7 @@ impl ToolList {
             Err(why) => return warn(&format!("the tool list contains {why}")),
         };
         // A call needs the exact name, but the name must not reach the model.
-        if mask.unmistakable().is_in(&definition.name) {
+        if redactor.unmistakable().is_in(&definition.name) {
             return host.warn(&format!("tool `{}` cannot be used: its name contains a secret", definition.name));
         }
         let headers = match wants_headers.then(|| HeaderParams::read(&definition.input_schema)) {

@@ -30,14 +30,14 @@ impl CallTrace {
     pub(crate) fn of_tool(host: &Host, transport: &Transport, tool: &str, cx: &CallContext) -> Self {
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %format_args!("tools/call {}", host.mask().hide(tool)),
+            otel.name = %format_args!("tools/call {}", host.redactor().hide(tool)),
             otel.kind = "client",
             otel.status_code = Empty,
             server = %host.alias(),
             mcp.method.name = "tools/call",
             mcp.protocol.version = Empty,
             gen_ai.operation.name = "execute_tool",
-            gen_ai.tool.name = %host.mask().hide(tool),
+            gen_ai.tool.name = %host.redactor().hide(tool),
             gen_ai.tool.call.id = %cx.id(),
             jsonrpc.request.id = Empty,
             network.transport = network_transport(transport),
@@ -62,16 +62,16 @@ impl CallTrace {
         let uri = name.filter(|_| method == "resources/read");
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %SpanName { method, target: tool.or(prompt).map(|name| host.hide(name)) },
+            otel.name = %SpanName { method, target: tool.or(prompt).map(|name| host.redact(name)) },
             otel.kind = "client",
             otel.status_code = Empty,
             server = %host.alias(),
             mcp.method.name = method,
             mcp.protocol.version = Empty,
-            mcp.resource.uri = uri.map(|uri| host.hide(uri)),
+            mcp.resource.uri = uri.map(|uri| host.redact(uri)),
             gen_ai.operation.name = tool.map(|_| "execute_tool"),
-            gen_ai.tool.name = tool.map(|name| host.hide(name)),
-            gen_ai.prompt.name = prompt.map(|name| host.hide(name)),
+            gen_ai.tool.name = tool.map(|name| host.redact(name)),
+            gen_ai.prompt.name = prompt.map(|name| host.redact(name)),
             jsonrpc.request.id = Empty,
             network.transport = network_transport(transport),
             network.protocol.name = network_protocol(transport),
@@ -98,7 +98,7 @@ impl CallTrace {
     /// Records the protocol version of the session that the call is made on.
     pub(crate) fn record_protocol_version(&self, version: &str, host: &Host) {
         if !self.span.is_disabled() {
-            self.span.record("mcp.protocol.version", host.hide(version));
+            self.span.record("mcp.protocol.version", host.redact(version));
         }
     }
 

@@ -8,13 +8,13 @@ use crate::secret::Redactor;
 const MAX_SCANNED: usize = 16 << 10;
 
 /// Returns the beginning of a body in one line, without HTML tags.
-pub(crate) fn brief(body: &[u8], mask: &Redactor) -> String {
+pub(crate) fn brief(body: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(body);
     // Redacted before it is truncated, because half a secret would not be found.
     let text = if text.len() > MAX_SCANNED {
-        mask.hide_cut(&text[..text.floor_char_boundary(MAX_SCANNED)])
+        redactor.hide_cut(&text[..text.floor_char_boundary(MAX_SCANNED)])
     } else {
-        mask.hide(&text)
+        redactor.hide(&text)
     };
     let text = &text[..text.floor_char_boundary(4000)];
     let words = readable(text);

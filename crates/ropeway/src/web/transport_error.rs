@@ -16,19 +16,19 @@ pub(crate) enum TransportError {
 
 impl TransportError {
     /// Keeps only the innermost cause. The outer errors add nothing, and may contain the URL with its secrets.
-    pub(crate) fn from_reqwest(error: reqwest::Error, mask: &Redactor) -> Self {
+    pub(crate) fn from_reqwest(error: reqwest::Error, redactor: &Redactor) -> Self {
         let error = error.without_url();
         let mut last: &dyn std::error::Error = &error;
         while let Some(source) = last.source() {
             last = source;
         }
         if let Some(error) = find_tls_error(last) {
-            return Self::Tls { trouble: classify_tls_error(error), source: mask.hide(&error.to_string()).into() };
+            return Self::Tls { trouble: classify_tls_error(error), source: redactor.hide(&error.to_string()).into() };
         }
         // The error code of the system is kept, so that callers can distinguish a closed port from a missing route.
         match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
             Some(number) => Self::Other(Box::new(std::io::Error::from_raw_os_error(number))),
-            None => Self::Other(mask.hide(&last.to_string()).into()),
+            None => Self::Other(redactor.hide(&last.to_string()).into()),
         }
     }
 }

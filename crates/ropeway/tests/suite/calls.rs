@@ -1,4 +1,4 @@
-//! Calls: side by side, against the clock, given up, and too large.
+//! Calls: concurrent, timed out, cancelled and over the size limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way to a server, each time with a server of its own, and all at the same time.
+/// Runs a test over every transport concurrently, each with its own server.
 async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &ScriptedServer, ServerConfig)) {
     let pipe = async |way, era| {
         let scripted = ScriptedServer::new(script.clone());
@@ -39,23 +39,23 @@ async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Script
     );
 }
 
-/// Settings for more calls at once than a busy machine answers in the usual time.
+/// Settings for more concurrent calls than a busy machine answers in the usual time.
 fn in_bulk(mut config: ServerConfig) -> ServerConfig {
     (config.timeouts.idle, config.timeouts.total) = (4 * SOON, 4 * SOON);
     config
 }
 
-/// The request that the n-th call of a tool was.
+/// Returns the request of the n-th tool call.
 async fn nth_call(scripted: &ScriptedServer, n: usize) -> Value {
     tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
 }
 
-/// The server was told, in its era's way, that this request is given up.
+/// Waits until the server has seen the cancellation of this request, in the way of its era.
 async fn told_of(way: &str, scripted: &ScriptedServer, request: &Value) {
     until(&format!("the cancellation over {way}"), || scripted.cancelled().contains(&request["id"])).await;
     let notifications = scripted.received_of("notifications/cancelled");
     let named = notifications.iter().any(|message| message["params"]["requestId"] == request["id"]);
-    // Over modern HTTP the closed stream is all that is said.
+    // Over modern HTTP, closing the stream is the cancellation.
     assert_eq!(named, way != "modern HTTP", "{way}: {notifications:?}");
 }
 
@@ -168,7 +168,7 @@ fn a_large_response_does_not_delay_small_ones() {
                 slowest = slowest.max(started.elapsed());
             }
             assert_eq!(big.await.expect("an answer"), 5_000_000);
-            // A child has one pipe: small answers wait behind the big one, but for its bytes only.
+            // A child has one pipe, so small responses wait for the bytes of the large one.
             assert!(slowest < SOON / 2, "{slowest:?}");
             server.close().await;
         }
@@ -177,7 +177,7 @@ fn a_large_response_does_not_delay_small_ones() {
 
 #[test]
 fn http_connections_are_reused() {
-    // A connection is free again when its task has run after the end of an answer. With several threads, the next call may come
+    // A connection is free again when its task has run after the end of a response. With several threads, the next call may come
     // first and open another connection, so on a busy machine the number depends on which thread is stopped. One thread runs its
     // tasks in the same order at any load.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -191,8 +191,8 @@ fn http_connections_are_reused() {
                 for _ in 0..20 {
                     still_works(&server).await;
                 }
-                // One for the calls, one for an event stream whose end was not read yet, one for the standing stream, and one
-                // for what the handshake sends at the same time.
+                // One for the calls, one for an event stream whose end was not read yet, one for the standalone stream, and one
+                // for concurrent messages of the handshake.
                 let accepted = http.accepted_connections();
                 assert!(accepted <= 4, "{answers:?}, {era:?}: {accepted} connections");
                 server.close().await;
@@ -259,7 +259,7 @@ fn progress_does_not_extend_the_deadline() {
 #[test]
 fn a_late_response_is_ignored() {
     scene(|_| async {
-        // The cancellation itself is what the server does not heed.
+        // The server ignores the cancellation.
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_timeout(ms(100));
         call_in(&server, "sleep", json!({"ms": 5000}), &cx).await.expect_err("no answer");
@@ -329,7 +329,7 @@ fn a_call_with_a_cancelled_token_is_not_sent() {
         let cx = CallContext::default().with_cancel(cancel);
         let error = call_in(&server, "sleep", json!({"ms": 9000}), &cx).await.expect_err("no answer");
         assert!(matches!(error, CallError::Cancelled), "{error:?}");
-        // It may have been sent, but then it was taken back.
+        // The call may have been sent, but was cancelled then.
         still_works(&server).await;
         let sent = scripted.received_of("tools/call").iter().filter(|call| call["params"]["name"] == "sleep").count();
         assert_eq!(scripted.cancelled().len(), sent);
@@ -337,7 +337,7 @@ fn a_call_with_a_cancelled_token_is_not_sent() {
     });
 }
 
-/// Too much from the server fails one call, and the others go on.
+/// Checks that a response over the limit fails only its own call.
 async fn too_much(way: &str, server: Mcp, limit: usize) {
     names(&server).await;
     let meanwhile = tokio::spawn({

@@ -1,4 +1,4 @@
-//! A connection through its life: states, losses, returns, and what is told of them.
+//! The life cycle of a connection: states, disconnects, reconnects and their events.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn grown(script: &mut Script, name: &str) {
     script.extra_tools.push(ExtraTool::new(json!({"name": name}), json!({"content": []})));
 }
 
-/// Stops a server, and waits until its client has noticed that its connections are closed.
+/// Stops a server and waits until the client has noticed the closed connections.
 async fn stop(http: &HttpScriptedServer) {
     http.stop();
     tokio::time::sleep(ms(100)).await;
@@ -203,7 +203,7 @@ fn retry_delays_grow_up_to_the_maximum() {
         for (wait, full) in waits.iter().zip([20, 40, 80, 80, 80, 80]) {
             assert!(*wait <= ms(full), "{waits:?}");
         }
-        // Jitter takes up to half, and a moment may pass between the decision and its telling.
+        // Jitter removes up to half, and the event may be emitted a moment later.
         assert!(waits[2..].iter().max() >= Some(&ms(35)), "{waits:?}");
         server.close().await;
     });
@@ -219,7 +219,7 @@ fn a_server_that_dies_when_ready_is_restarted_with_backoff() {
         config.reconnect.first = ms(40);
         config.reconnect.longest = ms(10_000);
         let server = Mcp::new(config);
-        // Whether the first try counts as one that worked is a matter of moments.
+        // Whether the first attempt counts as successful depends on timing.
         let _ = server.connect().await;
         tokio::time::sleep(ms(1200)).await;
         // 0, 20–40, 40–80, 80–160, 160–320, 320–640 and 640–1280 ms.
@@ -244,7 +244,7 @@ fn a_call_to_a_down_server_fails_with_the_cause_after_the_grace() {
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
             assert!(told.starts_with("server `peer` is unavailable: the connection was refused: "), "{told}");
             assert!(told.to_lowercase().contains("connection refused"), "{told}");
-            // A list of before is no list of now.
+            // The cached list is stale.
             let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
             assert!(told.starts_with("server `peer` is unavailable: "), "{told}");
             // The state may still be that of the lost connection.
@@ -269,7 +269,7 @@ fn a_call_names_the_last_failure_during_the_next_attempt() {
         config.timeouts.grace = ms(100);
         let server = connect(config).await;
         echo_fails(&server).await;
-        // The second try has failed, and the third one gets no answer.
+        // The second attempt has failed, and the third one gets no response.
         state(&server, |state| matches!(state, ConnectionState::Connecting { failures: 1 })).await;
         let told = echo_fails(&server).await;
         assert!(told.starts_with("server `peer` is unavailable: ") && !told.contains("not ready"), "{told}");
@@ -550,7 +550,7 @@ fn a_server_that_stops_reading_is_restarted() {
         config.timeouts.idle = ms(2000);
         let server = connect(config).await;
         let mut events = server.events();
-        // The shell may need a moment to close its ears.
+        // The shell may need a moment to close its stdin.
         let deafness = async {
             while !closed.exists() {
                 tokio::time::sleep(ms(5)).await;
@@ -558,7 +558,7 @@ fn a_server_that_stops_reading_is_restarted() {
         };
         tokio::time::timeout(SOON, deafness).await.expect("it closes its ears in time");
         let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
-        // On a busy machine the next one takes the call in before it closes its ears, too, and never reads it.
+        // On a busy machine, the next process may accept the call before it closes its stdin, too, and never read it.
         assert!(matches!(error, CallError::Unavailable { .. } | CallError::Timeout { .. }), "{error:?}");
         event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
         event(&mut events, |event| matches!(event, Event::Ready { .. }).then_some(())).await;

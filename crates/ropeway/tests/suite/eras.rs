@@ -1,4 +1,4 @@
-//! The handshake: which era a server speaks, and what becomes of those that cannot say.
+//! The handshake: detecting the era of a server.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The log of events: what it holds of a call, and what it does not.
+//! The event log: the lines of a call, with and without payloads.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ impl Write for Paper {
     }
 }
 
-/// The lines that a log holds of a call that works and one that does not, without what changes from run to run.
+/// Returns the log lines of a successful and a failed call, without fields that change between runs.
 async fn lines(events: Events) -> Vec<Value> {
     let paper = Paper::default();
     let log = EventLog::start(&events, paper.clone()).expect("a thread");
@@ -51,7 +51,7 @@ async fn lines(events: Events) -> Vec<Value> {
     text.lines().map(steady).collect()
 }
 
-/// The lines around those of the calls.
+/// The lines before and after those of the calls.
 fn around(calls: [Value; 2]) -> Vec<Value> {
     let [first, second] = calls;
     vec![

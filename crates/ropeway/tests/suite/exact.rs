@@ -1,4 +1,4 @@
-//! Exactness: what a server or a model writes arrives as it was written, and odd JSON spoils nothing but itself.
+//! Exactness: texts and numbers of servers and models arrive unchanged.
 
 use std::time::Duration;
 
@@ -22,23 +22,23 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// A character that JavaScript cut in two, as it writes it.
+/// A lone surrogate, as JavaScript writes half of a character.
 const CUT: &str = r"cut \ud83d";
 
-/// The same as it is read.
+/// The replacement for a lone surrogate.
 const READ: &str = "cut \u{fffd}";
 
-/// Numbers whose spelling says more than an `f64` can.
+/// Numbers that an `f64` cannot represent exactly.
 const NUMBERS: &str = r#"{"u65":18446744073709551616,"long":123456789012345678901234567890,"zero":-0,"price":1.10,"one":1.0,"huge":1e+400,"tiny":-1.5e-400}"#;
 
-/// Do numbers keep their digits in this build?
+/// Returns `true` if this build keeps the digits of numbers.
 const EXACT: bool = cfg!(feature = "arbitrary-precision");
 
 fn result(of: &str) -> Fault {
     Fault::Body(format!(r#""result":{of}"#))
 }
 
-/// A server whose answers hold lone surrogates.
+/// A server whose responses contain lone surrogates.
 fn cut() -> Script {
     let output = format!(r#"{{"content":[{{"type":"text","text":"{CUT}"}}],"structuredContent":{{"{CUT}":"{CUT}"}}}}"#);
     let tools = format!(
@@ -47,7 +47,7 @@ fn cut() -> Script {
     let contents = format!(r#"{{"contents":[{{"uri":"test://hello","text":"{CUT}"}}],"{CUT}":1}}"#);
     Script::default()
         .fault(FaultTrigger::tool("echo").nth(1), result(&output))
-        // An answer that is laid out in an unusual way.
+        // A response with an unusual layout.
         .fault(FaultTrigger::tool("echo").nth(2), Fault::Body(format!(r#""{CUT}":null,"result":{output}"#)))
         .fault(
             FaultTrigger::tool("echo").nth(3),
@@ -100,13 +100,13 @@ fn a_request_of_the_server_may_have_any_id() {
                     fault: StdoutNoise::Bytes(ping.into_bytes()).into(),
                 }];
             });
-            // The scripted server may be unable to read the answer: it refuses it with `"id": null`, which fails the call beside it.
+            // The scripted server may be unable to read the response. It rejects it with `"id": null`, which fails a concurrent call.
             let _ = echo(&server).await;
             let is_answer = |message: &&Value| message.get("result").is_some() || message.is_string();
             until("the ping is answered", || scripted.received().iter().filter(is_answer).count() > nth).await;
         }
         scripted.set(|script| script.faults.clear());
-        // Each refusal fails one call at most.
+        // Each rejection fails one call at most.
         let mut outcomes = Vec::new();
         while outcomes.len() < 4 && !outcomes.iter().any(Result::is_ok) {
             outcomes.push(echo(&server).await);
@@ -134,7 +134,7 @@ fn any_number_from_a_server_is_handled() {
             assert_eq!(json!(output.meta).to_string(), NUMBERS);
             assert_eq!(text, format!("a\n{{\"type\":\"odd\",\"n\":{NUMBERS}}}\n1.10\n-0"));
             assert_eq!(output.extra["more"].to_string(), "1e+400");
-            // It is written as it should be, not as it came.
+            // It is written in its normal form, not as received.
             let mut output = output;
             output.extra.shift_remove("isError");
             let again = serde_json::to_string(&output).expect("JSON");
@@ -155,7 +155,7 @@ fn numbers_in_a_definition_are_kept_exactly() {
         let tools = format!(r#"{{"tools":[{{"name":"echo","inputSchema":{schema},"_meta":{NUMBERS}}}]}}"#);
         let (_, server) = in_process(Script::default().fault(FaultTrigger::method("tools/list"), result(&tools))).await;
         let tools = server.list_tool_definitions(None).await.expect("tools");
-        // A model is told of the text, whatever a value can hold.
+        // The model gets the text, even if a value cannot hold the number.
         assert_eq!(format!("{:?}", tools[0].input_schema), schema);
         if EXACT {
             assert_eq!(serde_json::to_string(&tools[0].input_schema).expect("JSON"), schema);
@@ -180,7 +180,7 @@ fn arguments_reach_the_server_unchanged() {
     });
 }
 
-/// What a provider makes of a stream in which a mark stands for other bytes.
+/// Runs a provider on a stream in which a marker is replaced by other bytes.
 async fn reply(dialect: Dialect, saying: &ScriptedReply, change: impl Fn(String) -> String) -> Reply {
     let provider = replaying(dialect, [Exchange::events(change(saying.events(dialect)))]);
     let conversation = Conversation::new().with("hi");
@@ -206,7 +206,7 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
         let request = ChatRequest::new("model", &conversation);
         let settings = ProviderSettings::new(dialect).with_base_url("http://127.0.0.1:1").with_key("a-key-for-tests");
         let mut decoder = encode(&settings, &request).expect("a request").decoder();
-        // As a byte of its own: `§` is two bytes in UTF-8, of which one is lost.
+        // A single byte, because `§` is two bytes in UTF-8, of which one is lost.
         let mut bytes = ScriptedReply::text("so § far").events(dialect).into_bytes();
         bytes.retain(|byte| *byte != "§".as_bytes()[0]);
         let mut events = Vec::new();
@@ -225,7 +225,7 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
 fn arguments_of_a_model_are_kept_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
-            // A number that a value cannot hold would be a problem that the model is told of.
+            // A number that a value cannot hold is reported to the model.
             let numbers = if EXACT { NUMBERS } else { r#"{"one":1.0}"# };
             let written = format!(r#"{{"n":{numbers},"text":"MARK"}}"#);
             // Gemini writes arguments as JSON, the others as JSON text within JSON.
@@ -272,7 +272,7 @@ fn numbers_in_a_result_reach_the_model_exactly() {
     });
 }
 
-/// JSON text with numbers of all spellings; exponents have their sign, without which they would be given one.
+/// Generates JSON with numbers of all notations. Exponents have a sign, because they would get one.
 fn json_text() -> impl Strategy<Value = String> {
     let number = "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,30})?(e[+-][0-9]{1,4})?";
     let scalar = prop_oneof![4 => number, 1 => Just("null".to_owned()), 1 => r#""(a|\\\\|\\n|é){0,4}""#];

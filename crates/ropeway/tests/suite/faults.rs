@@ -1,4 +1,4 @@
-//! Answers that are odd: each is understood, or fails the one call that it belongs to.
+//! Unusual responses: each is accepted, or fails only its own call.
 
 use std::time::Instant;
 
@@ -103,7 +103,7 @@ fn a_truncated_response_fails_its_call_at_once() {
         let waiting = echo_fails(&server);
         let cut = async {
             let id = scripted.heard("tools/call", 1).await["id"].clone();
-            // Once a later request is answered, the fate of the call is settled and the script may change.
+            // Once a later request is answered, the call has its outcome, and the script may change.
             server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             scripted.set(|script| {
                 let bytes =
@@ -303,7 +303,7 @@ fn invalid_utf8_is_replaced_with_a_warning() {
         let waiting = echo(&server);
         let mended = async {
             let id = scripted.heard("tools/call", 1).await["id"].clone();
-            // Once a later request is answered, the fate of the call is settled and the script may change.
+            // Once a later request is answered, the call has its outcome, and the script may change.
             server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             let mut bytes =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a")

@@ -1,4 +1,4 @@
-//! Servers behind a URL: refusals, torn connections, forgotten sessions, and what goes over the wire.
+//! HTTP servers: error statuses, interrupted connections, expired sessions and headers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,7 +24,7 @@ fn with_http(http: HttpScript) -> Script {
     Script { http, ..Script::default() }
 }
 
-/// A server that spoils its first answer to `echo`, and a connection to it.
+/// Connects to a server whose first response to `echo` has a fault.
 async fn spoiled(era: EraChoice, answers: ResponseFormat, fault: impl Into<Fault>) -> (HttpScriptedServer, Mcp) {
     let script =
         with_http(HttpScript { answers, ..HttpScript::default() }).fault(FaultTrigger::tool("echo").nth(1), fault);
@@ -142,7 +142,7 @@ fn a_json_rpc_error_in_an_error_body_is_reported() {
     scene(|_| async {
         for era in BOTH {
             for status in [400, 404, 500] {
-                // In a session, 404 is the end of the session.
+                // In a session, 404 means that the session has expired.
                 if era == EraChoice::Legacy && status == 404 {
                     continue;
                 }
@@ -197,7 +197,7 @@ fn a_call_answered_with_503_is_not_repeated() {
     });
 }
 
-/// A date as HTTP writes it, so far from now.
+/// Formats a date in the future as in HTTP headers.
 fn http_date(ahead: Duration) -> String {
     let seconds = (SystemTime::now() + ahead).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -355,7 +355,7 @@ fn a_stream_without_a_response_fails_the_call() {
             let started = Instant::now();
             let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
             match era {
-                // The stream that is asked for instead may hold the answer: the clock decides.
+                // The response may be on the resumed stream, so the timeout decides.
                 EraChoice::Legacy => assert!(matches!(error, CallError::Timeout { .. }), "{error:?}"),
                 _ => assert_eq!(chain(&error), "server `peer` is unavailable: the server closed the connection"),
             }
@@ -474,7 +474,7 @@ fn an_expired_session_is_renewed_and_the_call_repeated() {
                 still_works(&server).await;
                 assert_eq!(http.received_of("initialize").len(), 1 + round, "{unknown_session:?}");
             }
-            // Each was refused once and answered once, and the first was only answered.
+            // Each was rejected once and answered once, except for the first, which was only answered.
             assert_eq!(calls(&http), 1 + 2 * 3, "{unknown_session:?}");
             server.close().await;
             until("the end of the session", || http.sessions() == 0).await;
@@ -493,7 +493,7 @@ fn a_repeatedly_expiring_session_fails_with_backoff() {
         assert_eq!(calls(&http), 2);
         http.set(|script| script.faults.clear());
         names(&server).await;
-        // What the connection asks for by itself is refused from here on.
+        // Requests of the connection itself are rejected from here on.
         http.set(|script| {
             script.faults =
                 vec![FaultRule { on: FaultTrigger::method("tools/list"), fault: HttpFault::ForgetSession.into() }];
@@ -583,7 +583,7 @@ fn a_202_response_to_a_request_is_a_protocol_error() {
         assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
-        // Where a stream is open the answer may come on it: the clock decides.
+        // The response may arrive on the open stream, so the timeout decides.
         let (_http, server) = spoiled(EraChoice::Legacy, ResponseFormat::Sse, HttpFault::Accepted).await;
         let cx = CallContext::default().with_idle_timeout(ms(200));
         let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
@@ -605,7 +605,7 @@ fn an_sse_server_is_detected_behind_a_plain_url() {
             still_works(&server).await;
             server.close().await;
         }
-        // It was a guess: what the server said first is what counts.
+        // The fallback was a guess, so the first error is reported.
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
         let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
@@ -667,7 +667,7 @@ fn closing_deletes_the_session_on_the_server() {
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         drop(server);
         until("the end of the session", || http.sessions() == 0).await;
-        // A server that does not answer is not waited for longer than the settings say.
+        // The wait for a server that does not answer is limited by the settings.
         http.set(|script| {
             script.faults =
                 vec![FaultRule { on: FaultTrigger::method("DELETE"), fault: HttpFault::SlowHead { ms: 500 }.into() }];

@@ -1,4 +1,4 @@
-//! Servers that are child processes: how they end, what they leave behind, what they get.
+//! Child processes: exit, descendants, environment and stderr.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn process(process: ProcessScript) -> Script {
     Script { process, ..Script::default() }
 }
 
-/// The server's process and its child, if it has one.
+/// Returns the process id of the server and of its child, if it has one.
 async fn pids(server: &Mcp) -> (u64, Option<u64>) {
     let pids = call(server, "pid", json!({})).await.expect("an answer").structured.expect("numbers");
     (pids["server"].as_u64().expect("a number"), pids["grandchild"].as_u64())
@@ -28,7 +28,7 @@ async fn pids(server: &Mcp) -> (u64, Option<u64>) {
 
 fn is_alive(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // What has ended but was not waited for is a zombie.
+    // A process that has exited without being waited for is a zombie.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
@@ -193,7 +193,7 @@ fn a_server_that_ignores_signals_is_killed() {
             let started = Instant::now();
             server.close().await;
             assert!(!is_alive(pid));
-            // One patience for the end of the input, one for SIGTERM.
+            // One grace period after the end of the input, one after SIGTERM.
             assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
         }
     });
@@ -327,7 +327,7 @@ fn a_tool_keeps_its_connection_open_until_dropped() {
     });
 }
 
-/// Connects on a runtime of its own, on a thread of its own, and lets `end` say how that ends.
+/// Connects on a separate runtime and thread, and runs `end` there.
 fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runtime, Mcp) + Send + 'static) -> u64 {
     let (sender, receiver) = std::sync::mpsc::channel();
     let host = std::thread::spawn(move || {
@@ -341,7 +341,7 @@ fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runt
         end(runtime, connected);
     });
     let pid = receiver.recv().expect("a pid");
-    // The thread may have panicked, and on purpose.
+    // The thread may panic on purpose.
     let _ = host.join();
     pid
 }

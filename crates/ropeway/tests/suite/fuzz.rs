@@ -1,4 +1,4 @@
-//! The fuzz targets over their corpus, and over a bounded number of mutations of it.
+//! Runs the fuzz targets on their corpus and on a limited number of mutations.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway::testing::fuzz::{Mutator, TARGETS, Target};
 
-/// How many mutations each target is given.
+/// Number of mutations per target.
 const MUTATIONS: usize = 400;
 
-/// The stack of a thread in which a target runs: half of what a thread of tokio has.
+/// Stack size of the thread that runs a target: half of a tokio thread's.
 const STACK: usize = 1 << 20;
 
-/// Inputs above this size do not belong in the repository.
+/// Maximum size of an input in the repository.
 const LARGEST: u64 = 16 << 10;
 
 fn corpus() -> PathBuf {
@@ -27,11 +27,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Runs inputs in a thread with a small stack; returns which input failed, and where it is kept.
+/// Runs inputs in a thread with a small stack. Returns the input that failed, and its file.
 fn run(target: &'static Target, inputs: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) -> Option<String> {
     let current = Arc::new(Mutex::new((String::new(), Vec::new())));
     let seen = current.clone();
-    // The name is in the message of a stack overflow, which nobody can catch.
+    // The name appears in the message of a stack overflow, which cannot be caught.
     let thread = std::thread::Builder::new().name(format!("fuzz target {}", target.name)).stack_size(STACK);
     let running = thread.spawn(move || {
         for (name, input) in inputs {

@@ -1,4 +1,4 @@
-//! What servers ask of the host, and work that outlives its call.
+//! Requests of servers to the client, and tasks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way on which a server can ask, each time with a server of its own, and all at the same time.
+/// Runs a test over every transport that carries server requests, concurrently, each with its own server.
 async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &ScriptedServer, ServerConfig)) {
     let pipe = async |era| {
         let scripted = ScriptedServer::new(script.clone());
@@ -217,7 +217,7 @@ fn a_panicking_handler_is_reported_as_an_error() {
         assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
         still_works(&server).await;
         server.close().await;
-        // The modern way to refuse a question is to leave it.
+        // In the modern era, a rejected elicitation is cancelled.
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
         let modern = ScriptedServer::new(Script::modern());
         let server = connect_with(handlers, hasty(modern.in_process())).await;
@@ -293,7 +293,7 @@ fn elicitations_are_limited_per_call() {
                 assert_eq!(chain(&error), "server `peer` broke the protocol: it asked the user more than 3 questions");
                 assert_eq!(asked.load(Ordering::Relaxed), 3 * round);
             }
-            // What the next call may ask is its own.
+            // The next call has its own allowance.
             assert_eq!(parsed(&text(&server, "elicit", json!({"rounds": 3})).await), json!({"action": "decline"}));
             assert_eq!(asked.load(Ordering::Relaxed), 9);
             still_works(&server).await;
@@ -444,11 +444,11 @@ fn a_task_is_cancelled_when_its_caller_is_dropped() {
         over_every_way(Script::default(), async |_, scripted, mut config| {
             config.timeouts.total = ms(1000);
             let server: Mcp = connect(config).await;
-            // By the clock,
+            // By the timeout,
             let error = call(&server, "task", json!({"ms": 60_000})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
             until("the first task's end", || scripted.received_of("tasks/cancel").len() == 1).await;
-            // by the switch,
+            // by the cancel token,
             let cancel = CancelToken::new();
             let cx = CallContext::default().with_cancel(cancel.clone());
             let (outcome, ()) = tokio::join!(call_in(&server, "task", json!({"ms": 60_000}), &cx), async {
@@ -458,7 +458,7 @@ fn a_task_is_cancelled_when_its_caller_is_dropped() {
             });
             assert!(matches!(outcome, Err(CallError::Cancelled)), "{outcome:?}");
             until("the second task's end", || scripted.received_of("tasks/cancel").len() == 2).await;
-            // and by leaving.
+            // and by dropping the future.
             let left = tokio::spawn({
                 let server = server.clone();
                 async move { call(&server, "task", json!({"ms": 60_000})).await }

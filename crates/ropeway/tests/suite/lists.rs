@@ -1,4 +1,4 @@
-//! Lists of tools: page by page, remembered, renewed, and as odd as real ones.
+//! Tool lists: pagination, caching, refreshing and invalid entries.
 
 use ropeway::config::EraChoice;
 use ropeway::event::Event;
@@ -36,7 +36,7 @@ fn a_numeric_cursor_is_sent_back_as_a_string() {
         let next = Fault::set("/result/nextCursor", 7);
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), next)).await;
-        // The scripted server does not know the cursor, which costs the second page only.
+        // The scripted server rejects the cursor, so only the second page is missing.
         assert_eq!(names(&server).await.len(), 16);
         assert_eq!(scripted.received_of("tools/list")[1]["params"]["cursor"], "7");
         server.close().await;
@@ -198,7 +198,7 @@ fn a_list_is_cached_until_it_changes_or_is_refreshed() {
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         assert!(names(&server).await.contains(&"grown".to_owned()));
         assert_eq!(text(&server, "grown", json!({})).await, "grown");
-        // A change that changes nothing is no event.
+        // An unchanged list causes no event.
         scripted.changed("tools");
         until("the list", || lists(&scripted) >= 4).await;
         tokio::time::sleep(ms(100)).await;

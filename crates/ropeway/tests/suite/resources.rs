@@ -1,4 +1,4 @@
-//! What a server has besides tools: resources, prompts, completions; and whether it is there at all.
+//! Resources, prompts, completion and ping.
 
 use ropeway::config::EraChoice;
 use ropeway::content::{EmbeddedResource, ResourceContents};
@@ -80,7 +80,7 @@ fn prompts_are_listed_and_fetched() {
             let expected = json!({"description": "greet", "messages": [
                 {"role": "user", "content": {"type": "text", "text": "Please greet 7."}}]});
             let mut got = json!(greet.expect("a prompt"));
-            // The modern era stamps every result with who gave it.
+            // The modern era adds the server info to every result.
             got.as_object_mut().expect("an object").remove("_meta");
             assert_eq!(got, expected);
             assert_eq!(scripted.received_of("prompts/get")[0]["params"]["arguments"], json!({"name": "7"}));
@@ -218,7 +218,7 @@ fn a_server_without_the_capability_is_not_asked() {
         assert_eq!(server.list_prompts().await.expect("a list"), []);
         assert_eq!(scripted.received_of("resources/list"), [Value::Null; 0]);
         server.close().await;
-        // One that says nothing about itself is asked.
+        // A server without any capabilities is asked.
         let scripted = ScriptedServer::new(
             Script::legacy().fault(FaultTrigger::method("initialize"), Fault::remove("/result/capabilities")),
         );

@@ -1,4 +1,4 @@
-//! Everything that goes to a server is what the specification allows.
+//! All sent messages conform to the specification.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ fn handlers() -> Handlers {
         .on_roots(|| async { Ok(vec![ClientRoot { uri: "file:///project".to_owned(), name: None }]) })
 }
 
-/// Who has seen what the server received.
+/// A record of the messages that the server has received.
 enum Witness<'a> {
     Server(&'a ScriptedServer),
-    /// What a server that is a process has written down.
+    /// The record file of a server process.
     Record(PathBuf),
 }
 
@@ -39,7 +39,7 @@ impl Witness<'_> {
             Self::Server(scripted) => scripted.received(),
             Self::Record(path) => {
                 let record = std::fs::read_to_string(path).unwrap_or_default();
-                // The last line may not be whole yet.
+                // The last line may be incomplete.
                 record.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
             }
         }
@@ -59,7 +59,7 @@ impl Witness<'_> {
     }
 }
 
-/// Calls a tool and gives the call up once this is heard.
+/// Calls a tool and drops the call once the server has received this message.
 async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
     let cancel = CancelToken::new();
     let cx = CallContext::default().with_cancel(cancel.clone());
@@ -73,7 +73,7 @@ async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
     });
 }
 
-/// Does a bit of everything.
+/// Uses every kind of request once.
 async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     let version = server.server_info().expect("a connected server").protocol_version.clone();
     let modern = version == "2026-07-28";
@@ -125,14 +125,14 @@ async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     }
 }
 
-/// The tools that ask, in the order in which they are called, and what they ask.
+/// The tools that send requests, in call order, and the methods of these requests.
 const QUESTIONS: [(&str, &str); 3] =
     [("elicit", "elicitation/create"), ("sample", "sampling/createMessage"), ("roots", "roots/list")];
 
-/// What the server asks on its own, by number; the second makes no sense.
+/// Requests of the server outside of calls, by id. The second has an unknown method.
 const PUSHED: [(&str, &str); 2] = [("p", "ping"), ("q", "no/such")];
 
-/// Holds all that was sent against the specification's own schema.
+/// Checks all sent messages against the schema of the specification.
 fn judge(messages: &[Value], version: &str) {
     let specification = Specification::of(version);
     let mut questions = QUESTIONS.iter().chain(&PUSHED);
@@ -147,7 +147,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// One message by the rules of JSON-RPC and of its era.
+/// Checks one message against the rules of JSON-RPC and of its era.
 fn check(message: &Value, modern: bool) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     let Some(method) = message.get("method") else {
@@ -210,7 +210,7 @@ fn check_all(messages: &[Value], version: &str) {
     judge(messages, version);
 }
 
-/// A server that knows one version of an era, and has more tools than fit on a page.
+/// A server that supports one version and has more tools than fit on a page.
 fn script(version: &str) -> Script {
     let script = Script { page_size: Some(5), ..Script::default() };
     if version == "2026-07-28" { script } else { Script { legacy_versions: vec![version.to_owned()], ..script } }
@@ -327,7 +327,7 @@ fn messages_and_headers_over_modern_http_follow_the_rules() {
             let region = params["arguments"]["region"].as_str();
             assert_eq!(request.header("mcp-param-region"), region, "{message}");
         }
-        // The closed stream is all that is said about a call that is given up.
+        // Closing the stream is the only sign of a cancelled call.
         assert!(http.received_of("notifications/cancelled").is_empty());
     });
 }

@@ -1,4 +1,4 @@
-//! Traces: the span of a call, and what the server hears of it.
+//! Tracing: the span of a call and the sent `traceparent`.
 
 use ropeway::mcp::Mcp;
 use ropeway::testing::{Script, ScriptedServer};
@@ -15,12 +15,12 @@ fn parent() -> TraceParent {
     PARENT.parse().expect("a traceparent")
 }
 
-/// What the n-th call, counted from zero, told the server of its trace.
+/// Returns the `traceparent` of the n-th call, counted from zero.
 fn told(scripted: &ScriptedServer, method: &str, n: usize) -> Value {
     scripted.received_of(method)[n]["params"]["_meta"]["traceparent"].clone()
 }
 
-/// The fields of a span that do not change from run to run.
+/// Returns the fields of a span that are the same in every run.
 fn steady(span: &Span) -> Vec<(&str, &str)> {
     let changing = ["traceparent", "jsonrpc.request.id", "gen_ai.tool.call.id"];
     let fields = span.fields.iter().filter(|(name, _)| !changing.contains(&name.as_str()));
@@ -59,7 +59,7 @@ fn a_call_within_a_trace_sends_a_child_traceparent() {
         assert_eq!(other.trace_id(), parent().trace_id());
         assert_ne!(other.span_id(), child.span_id());
 
-        // What the caller writes there by hand goes as it is, and once.
+        // The caller's own value is sent unchanged, and once.
         let cx = cx.with_meta("traceparent", json!("by hand"));
         call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect("an answer");
         assert_eq!(told(&scripted, "tools/call", 1), "by hand");

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::mcp::error::RequestError;
-use crate::mcp::raw_response::RawResponse;
+use crate::mcp::raw_response::RequestResult;
 use crate::protocol;
 
 /// Sends `notifications/cancelled` when dropped, unless the request was answered.
@@ -21,7 +21,7 @@ impl<F: Fn(Vec<u8>)> CancelOnDrop<F> {
     }
 
     /// Disarms the guard, unless the server may still process the request.
-    pub(crate) fn finish(mut self, outcome: &Result<RawResponse, RequestError>) {
+    pub(crate) fn finish(mut self, outcome: &RequestResult) {
         self.armed &= matches!(outcome, Err(RequestError::Timeout { .. } | RequestError::Cancelled));
     }
 

@@ -97,10 +97,10 @@ impl ChildGroup {
 
     pub(super) fn start(
         server: &StdioServer,
-        mask: &Redactor,
+        redactor: &Redactor,
     ) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectErrorKind> {
         let spawn_error = |source: std::io::Error| {
-            let program = mask.hide(&server.command).into_owned();
+            let program = redactor.hide(&server.command).into_owned();
             let source = if is_missing_program(server, &source) {
                 std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
             } else {

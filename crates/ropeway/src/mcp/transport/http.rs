@@ -21,7 +21,7 @@ use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::host::Host;
 use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
-use crate::mcp::raw_response::RawResponse;
+use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
 use crate::mcp::timeouts::RequestTimeouts;
 use crate::protocol::{self, Era, MODERN};
@@ -74,7 +74,7 @@ impl Http {
         pending: Arc<PendingRequests>,
         limit: usize,
     ) -> Result<Arc<Self>, ConnectErrorKind> {
-        let client = HttpClient::new(server, limit, pending.host().mask().clone())?;
+        let client = HttpClient::new(server, limit, pending.host().redactor().clone())?;
         let state = LinkState { era: Era::Modern, version: Some(MODERN.to_owned()), session: None, streaming: false };
         Ok(Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -109,7 +109,7 @@ impl Http {
         request: &Request<'_>,
         cx: &CallContext,
         timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    ) -> RequestResult {
         if let Some(cause) = self.disconnected.get() {
             return Err(RequestError::Disconnected { started: false, cause });
         }
@@ -202,8 +202,7 @@ impl Http {
             }
             post
         };
-        let lost =
-            |started, error| RequestError::Disconnected { started, cause: Arc::new(self.client.connect_error(error)) };
+        let lost = |started, error| RequestError::disconnected(started, self.client.connect_error(error));
         match build().send().await {
             Ok(response) => Ok(response),
             Err(error) if error.is_connect() => Err(lost(false, error)),
@@ -308,8 +307,7 @@ impl Notifier for Http {
     async fn notify(&self, message: Vec<u8>) -> Result<(), RequestError> {
         message_log::sent(self.pending.host(), &message);
         let post = self.with_session_headers(self.client.post(self.client.url.clone(), message.into()));
-        let lost =
-            |error| RequestError::Disconnected { started: false, cause: Arc::new(self.client.connect_error(error)) };
+        let lost = |error| RequestError::disconnected(false, self.client.connect_error(error));
         let response = post.send().await.map_err(lost)?;
         if response.status().is_success() {
             return Ok(());

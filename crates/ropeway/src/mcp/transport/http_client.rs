@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::RwLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -31,19 +31,19 @@ pub(crate) struct HttpClient {
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
-    pub(crate) mask: Redactor,
+    pub(crate) redactor: Redactor,
 }
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").field("url", &self.mask.hide(self.url.as_str())).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("url", &self.redactor.hide(self.url.as_str())).finish_non_exhaustive()
     }
 }
 
 impl HttpClient {
-    /// Creates a client. `mask` redacts errors and response texts.
-    pub(crate) fn new(server: &HttpServer, limit: usize, mask: Redactor) -> Result<Self, ConnectErrorKind> {
-        let invalid_address = |what: &str, source: BoxError| invalid_address(&mask.hide(what), source);
+    /// Creates a client. `redactor` redacts errors and response texts.
+    pub(crate) fn new(server: &HttpServer, limit: usize, redactor: Redactor) -> Result<Self, ConnectErrorKind> {
+        let invalid_address = |what: &str, source: BoxError| invalid_address(&redactor.hide(what), source);
         let url = Url::parse(&server.url).map_err(|error| invalid_address(&server.url, error.into()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid_address(&server.url, "only http and https are supported".into()));
@@ -57,7 +57,7 @@ impl HttpClient {
             headers.insert(AUTHORIZATION, sensitive_header("authorization", &format!("Bearer {}", token.expose()))?);
         }
         let client = client(&url).build().map_err(|error| invalid_address("the HTTP client", error.into()))?;
-        Ok(Self { client: RwLock::new(client), url, headers, limit, mask })
+        Ok(Self { client: RwLock::new(client), url, headers, limit, redactor })
     }
 
     /// Creates a GET request for an event stream.
@@ -80,17 +80,17 @@ impl HttpClient {
 
     /// Reads the body of a response.
     pub(crate) async fn body(&self, response: Response) -> Result<ResponseBody, RequestError> {
-        ResponseBody::read(response, self.limit, &self.mask).await
+        ResponseBody::read(response, self.limit, &self.redactor).await
     }
 
     /// Reads an error response.
     pub(crate) async fn error_response(&self, response: Response) -> ErrorResponse {
-        ErrorResponse::read(response, &self.mask).await
+        ErrorResponse::read(response, &self.redactor).await
     }
 
     /// Converts the error of a request.
     pub(crate) fn connect_error(&self, error: reqwest::Error) -> ConnectErrorKind {
-        connect_error(error, &self.mask)
+        connect_error(error, &self.redactor)
     }
 
     /// Drops all pooled connections. When one fails, the server may have restarted, and the others would fail as well.
@@ -111,8 +111,8 @@ fn sensitive_header(name: &str, value: &str) -> Result<HeaderValue, ConnectError
     Ok(value)
 }
 
-fn connect_error(error: reqwest::Error, mask: &Redactor) -> ConnectErrorKind {
-    match TransportError::from_reqwest(error, mask) {
+fn connect_error(error: reqwest::Error, redactor: &Redactor) -> ConnectErrorKind {
+    match TransportError::from_reqwest(error, redactor) {
         TransportError::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
         TransportError::Other(source) => ConnectErrorKind::Broken(source),
     }
@@ -131,11 +131,11 @@ pub(crate) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    async fn read(mut response: Response, mask: &Redactor) -> Self {
+    async fn read(mut response: Response, redactor: &Redactor) -> Self {
         let status = response.status();
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let challenge = header(WWW_AUTHENTICATE).map(|challenge| mask.hide(&challenge).into_owned());
+        let challenge = header(WWW_AUTHENTICATE).map(|challenge| redactor.hide(&challenge).into_owned());
         let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(&value, SystemTime::now()));
         let location = header(reqwest::header::LOCATION);
         let mut body = Vec::new();
@@ -152,13 +152,13 @@ impl ErrorResponse {
         let (mut rpc, mut request_id) = (None, None);
         let _ = protocol::read(&body, |message| {
             if let Incoming::Response { id, outcome: Err(error) } = message {
-                rpc = Some(redact_error(error, mask));
+                rpc = Some(redact_error(error, redactor));
                 request_id = id;
             }
         });
         let body = match location {
-            Some(location) if status.is_redirection() => format!("a redirect to {}", mask.hide(&location)),
-            _ => brief(&body, mask),
+            Some(location) if status.is_redirection() => format!("a redirect to {}", redactor.hide(&location)),
+            _ => brief(&body, redactor),
         };
         Self { status, challenge, retry_after, rpc, request_id, body }
     }
@@ -177,18 +177,14 @@ impl ErrorResponse {
     pub(crate) fn into_request_error(self) -> RequestError {
         let busy = self.is_busy();
         if self.needs_auth() {
-            return RequestError::Disconnected {
-                started: false,
-                cause: Arc::new(ConnectErrorKind::NeedsAuth { challenge: self.challenge }),
-            };
+            return RequestError::disconnected(false, ConnectErrorKind::NeedsAuth { challenge: self.challenge });
         }
         match self.rpc {
             // The error of an overloaded server is not about the request.
             Some(error) if !busy => RequestError::Refused(error),
             _ => {
                 let said = Some(self.body).filter(|body| !body.is_empty());
-                let cause = Arc::new(ConnectErrorKind::Status { status: self.status.as_u16(), said });
-                RequestError::Disconnected { started: true, cause }
+                RequestError::disconnected(true, ConnectErrorKind::Status { status: self.status.as_u16(), said })
             }
         }
     }
@@ -210,12 +206,12 @@ pub(crate) struct SseStream {
     parser: SseParser,
     ready: VecDeque<SseEvent>,
     ended: bool,
-    mask: Redactor,
+    redactor: Redactor,
 }
 
 impl ResponseBody {
     /// Reads a whole JSON body, or the beginning of an event stream.
-    pub(crate) async fn read(mut response: Response, limit: usize, mask: &Redactor) -> Result<Self, RequestError> {
+    pub(crate) async fn read(mut response: Response, limit: usize, redactor: &Redactor) -> Result<Self, RequestError> {
         let said_events = response
             .headers()
             .get(CONTENT_TYPE)
@@ -228,22 +224,23 @@ impl ResponseBody {
             match response.chunk().await {
                 Ok(Some(chunk)) => start = chunk,
                 Ok(None) => {
-                    let none = || Self::Events(Box::new(SseStream::new(response, limit, true, mask)));
+                    let none = || Self::Events(Box::new(SseStream::new(response, limit, true, redactor)));
                     return Ok(if said_events { none() } else { Self::Empty });
                 }
-                Err(error) => return Err(interrupted(error, mask)),
+                Err(error) => return Err(interrupted(error, redactor)),
             }
         }
         match start.trim_ascii_start().first() {
-            Some(b'{' | b'[') => Ok(Self::Json(read_all(response, start, length, limit, mask).await?)),
+            Some(b'{' | b'[') => Ok(Self::Json(read_all(response, start, length, limit, redactor).await?)),
             _ if said_events || looks_like_sse(&start) => {
-                let mut events = SseStream::new(response, limit, false, mask);
+                let mut events = SseStream::new(response, limit, false, redactor);
                 events.parse(&start);
                 Ok(Self::Events(Box::new(events)))
             }
             _ => {
-                let body = read_all(response, start, None, limit.min(MAX_ERROR_BODY), mask).await.unwrap_or_default();
-                let said = brief(&body, mask);
+                let body =
+                    read_all(response, start, None, limit.min(MAX_ERROR_BODY), redactor).await.unwrap_or_default();
+                let said = brief(&body, redactor);
                 Err(if is_web_page(&body) {
                     RequestError::WebPage(said)
                 } else {
@@ -264,7 +261,7 @@ async fn read_all(
     start: Bytes,
     length: Option<usize>,
     limit: usize,
-    mask: &Redactor,
+    redactor: &Redactor,
 ) -> Result<Bytes, RequestError> {
     if length.is_some_and(|length| length > limit) || start.len() > limit {
         return Err(RequestError::TooLarge { limit });
@@ -274,7 +271,7 @@ async fn read_all(
     }
     let mut body = BytesMut::with_capacity(length.unwrap_or_default());
     body.extend_from_slice(&start);
-    while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(error, mask))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(error, redactor))? {
         if body.len() + chunk.len() > limit {
             return Err(RequestError::TooLarge { limit });
         }
@@ -283,14 +280,14 @@ async fn read_all(
     Ok(body.freeze())
 }
 
-fn interrupted(error: reqwest::Error, mask: &Redactor) -> RequestError {
-    RequestError::Disconnected { started: true, cause: Arc::new(connect_error(error, mask)) }
+fn interrupted(error: reqwest::Error, redactor: &Redactor) -> RequestError {
+    RequestError::disconnected(true, connect_error(error, redactor))
 }
 
 impl SseStream {
-    fn new(response: Response, limit: usize, ended: bool, mask: &Redactor) -> Self {
+    fn new(response: Response, limit: usize, ended: bool, redactor: &Redactor) -> Self {
         let (parser, ready) = (SseParser::new(limit), VecDeque::new());
-        Self { response, parser, ready, ended, mask: mask.clone() }
+        Self { response, parser, ready, ended, redactor: redactor.clone() }
     }
 
     fn parse(&mut self, chunk: &[u8]) {
@@ -312,7 +309,7 @@ impl SseStream {
                 Ok(None) => self.ended = true,
                 Err(error) => {
                     self.ended = true;
-                    return Err(interrupted(error, &self.mask));
+                    return Err(interrupted(error, &self.redactor));
                 }
             }
         }

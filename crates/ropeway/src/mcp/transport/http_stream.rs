@@ -46,10 +46,7 @@ impl Http {
                         }
                     }
                     Ok(None) => {
-                        break RequestError::Disconnected {
-                            started: true,
-                            cause: Arc::new(ConnectErrorKind::Hangup { said: None }),
-                        };
+                        break RequestError::disconnected(true, ConnectErrorKind::Hangup { said: None });
                     }
                     Err(error) => break error,
                 }
@@ -75,9 +72,7 @@ impl Http {
                     Err(error) => error,
                 },
                 Ok(response) => return Err(self.client.error_response(response).await.into_request_error()),
-                Err(error) => {
-                    RequestError::Disconnected { started: true, cause: Arc::new(self.client.connect_error(error)) }
-                }
+                Err(error) => RequestError::disconnected(true, self.client.connect_error(error)),
             };
             if resume.attempts >= RESUME_ATTEMPTS {
                 return Err(error);
@@ -110,14 +105,14 @@ impl Http {
                 get = get.header("Last-Event-ID", last);
             }
             let response = get.send().await;
-            let taken = |link: Arc<Self>| (link.client.limit, link.client.mask.clone());
-            let Some((limit, mask)) = this.upgrade().map(taken) else { return };
+            let taken = |link: Arc<Self>| (link.client.limit, link.client.redactor.clone());
+            let Some((limit, redactor)) = this.upgrade().map(taken) else { return };
             match response {
                 Ok(response) if response.status().is_success() => {
                     this.upgrade().inspect(|link| link.set_streaming(true));
                     drop(opened.take());
                     let opened_at = Instant::now();
-                    if let Ok(ResponseBody::Events(mut events)) = ResponseBody::read(response, limit, &mask).await {
+                    if let Ok(ResponseBody::Events(mut events)) = ResponseBody::read(response, limit, &redactor).await {
                         while let Ok(Some(event)) = events.next().await {
                             resume.record_event(&event);
                             let Some(link) = this.upgrade() else { return };

@@ -151,12 +151,12 @@ impl IoLoop {
             return self.pending.fail_unreadable(
                 &truncated,
                 None,
-                RequestError::Unreadable(self.pending.host().hide(&cause(error))),
+                RequestError::Unreadable(self.pending.host().redact(&cause(error))),
             );
         }
         self.pending.host().count_noise();
         // Redacted before it is truncated, because half a secret would not be found.
-        let text = self.pending.host().hide(&String::from_utf8_lossy(&line[..line.len().min(MAX_NOISE)]));
+        let text = self.pending.host().redact(&String::from_utf8_lossy(&line[..line.len().min(MAX_NOISE)]));
         let text: String = text.chars().take(200).collect();
         tracing::debug!(server = %self.pending.host().alias(), "noise on stdout: {text}");
     }

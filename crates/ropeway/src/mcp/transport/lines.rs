@@ -20,7 +20,7 @@ use super::stderr::Stderr;
 use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
-use crate::mcp::raw_response::RawResponse;
+use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
 use crate::mcp::timeouts::RequestTimeouts;
 use crate::sync::lock;
@@ -76,7 +76,7 @@ impl Lines {
         request: &Request<'_>,
         cx: &CallContext,
         timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    ) -> RequestResult {
         let mut receiver = self.pending.register(cx, request)?;
         let cancel = CancelOnDrop::new(receiver.id(), request.cancellable, |message| drop(self.send(message, true)));
         if let Err(error) = self.send(request.encode(receiver.id(), cx), receiver.alone()) {

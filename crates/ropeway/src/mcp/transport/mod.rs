@@ -30,7 +30,7 @@ use std::time::Duration;
 pub(crate) use self::activity::IDLE_LIMIT;
 use self::outgoing::Notifier as _;
 use super::error::{ConnectErrorKind, RequestError};
-use super::raw_response::RawResponse;
+use super::raw_response::RequestResult;
 use super::request::Request;
 use super::timeouts::RequestTimeouts;
 use crate::tool::CallContext;
@@ -53,7 +53,7 @@ impl Link {
         request: &Request<'_>,
         cx: &CallContext,
         timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    ) -> RequestResult {
         match self {
             Self::Lines(link) => link.request(request, cx, timeouts).await,
             // Boxed, because the future of a request over a pipe is much smaller.

@@ -17,7 +17,7 @@ use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::host::{Host, ReplySender};
 use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
-use crate::mcp::raw_response::RawResponse;
+use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
 use crate::mcp::timeouts::RequestTimeouts;
 use crate::tool::CallContext;
@@ -48,7 +48,7 @@ impl Sse {
         pending: Arc<PendingRequests>,
         limit: usize,
     ) -> Result<Arc<Self>, Arc<ConnectErrorKind>> {
-        let client = HttpClient::new(server, limit, pending.host().mask().clone())?;
+        let client = HttpClient::new(server, limit, pending.host().redactor().clone())?;
         let response = client.get().send().await.map_err(|error| client.connect_error(error))?;
         if !response.status().is_success() {
             return Err(client.error_response(response).await.into_request_error().into_connect_error());
@@ -98,7 +98,7 @@ impl Sse {
         request: &Request<'_>,
         cx: &CallContext,
         timeouts: RequestTimeouts,
-    ) -> Result<RawResponse, RequestError> {
+    ) -> RequestResult {
         let mut receiver = self.pending.register(cx, request)?;
         let id = receiver.id();
         let message = request.encode(id, cx);

@@ -112,22 +112,22 @@ pub(super) struct StderrLog {
     /// Maximum number of bytes to keep.
     pub(super) capacity: usize,
     pub(super) server: Alias,
-    pub(super) mask: Redactor,
+    pub(super) redactor: Redactor,
 }
 
 impl StderrLog {
     /// Stores a whole line.
     fn store_line(&self, stderr: &Weak<Stderr>, line: &mut Vec<u8>) {
-        let text = self.mask.hide(&String::from_utf8_lossy(line)).trim_end().to_owned();
+        let text = self.redactor.hide(&String::from_utf8_lossy(line)).trim_end().to_owned();
         line.clear();
         self.store(stderr, text);
     }
 
     /// Stores the beginning of a long line. The end stays in `line`, because a secret may continue there.
     fn store_part(&self, stderr: &Weak<Stderr>, line: &mut Vec<u8>) {
-        let text = self.mask.hide(&String::from_utf8_lossy(line)).into_owned();
+        let text = self.redactor.hide(&String::from_utf8_lossy(line)).into_owned();
         // A percent-encoded secret is three times as long.
-        let rest = (3 * self.mask.longest()).min(MAX_LINE_BYTES / 2).min(text.len());
+        let rest = (3 * self.redactor.longest()).min(MAX_LINE_BYTES / 2).min(text.len());
         let cut = text.floor_char_boundary(text.len() - rest);
         let (text, rest) = text.split_at(cut);
         *line = rest.as_bytes().to_vec();

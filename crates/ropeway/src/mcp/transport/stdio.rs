@@ -18,8 +18,9 @@ pub(crate) fn start(
     limits: &ServerLimits,
 ) -> Result<Arc<Lines>, ConnectErrorKind> {
     let host = pending.host();
-    let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.mask())?;
-    let log = StderrLog { capacity: limits.stderr_bytes, server: host.alias().clone(), mask: host.mask().clone() };
+    let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.redactor())?;
+    let log =
+        StderrLog { capacity: limits.stderr_bytes, server: host.alias().clone(), redactor: host.redactor().clone() };
     let stderr = Stderr::start(stderr, log, child.group_id());
     host.set_stderr(stderr.clone());
     Ok(Lines::start(stdout, stdin, pending, limits.message_bytes, Some((child, stderr))))
