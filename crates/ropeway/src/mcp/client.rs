@@ -54,12 +54,13 @@ pub struct ConnectError {
 /// # use ropeway::mcp::Mcp;
 /// # use ropeway::tool::{Arguments, CallContext};
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// let server = Mcp::new(ServerConfig::new("demo", StdioServer::new("demo-server")));
+/// let command = StdioServer::new("npx", ["-y", "@modelcontextprotocol/server-everything"]);
+/// let server = Mcp::new(ServerConfig::new("everything", command));
 /// server.connect().await?;
 /// for tool in server.list_tools(None).await? {
 ///     println!("{}", tool.definition().name);
 /// }
-/// let envelope = server.call("now", Arguments::new(), &CallContext::default()).await;
+/// let envelope = server.call("get-env", Arguments::new(), &CallContext::default()).await;
 /// println!("{envelope:?}");
 /// server.close().await;
 /// # Ok(())

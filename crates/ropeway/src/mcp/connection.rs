@@ -176,7 +176,7 @@ impl Connection {
         mut cause: Option<Arc<ConnectErrorKind>>,
     ) -> Result<Arc<Session>, CallError> {
         let mut state = self.state.subscribe();
-        let patience = timeouts.deadline.min(Instant::now() + self.config.timeouts.grace);
+        let give_up_at = timeouts.deadline.min(Instant::now() + self.config.timeouts.grace);
         loop {
             if let Some(session) = self.current_session() {
                 return Ok(session);
@@ -187,18 +187,18 @@ impl Connection {
                 ConnectionState::NeedsAuth { challenge } => {
                     return Err(CallError::NeedsAuth { server, challenge: challenge.clone() });
                 }
-                ConnectionState::Down { cause: why, retry_at: None } => {
-                    return Err(CallError::Unavailable { server, source: Box::new(why.clone()) });
+                ConnectionState::Down { cause: problem, retry_at: None } => {
+                    return Err(CallError::Unavailable { server, source: Box::new(problem.clone()) });
                 }
-                ConnectionState::Down { cause: why, .. } => cause = Some(why.clone()),
+                ConnectionState::Down { cause: problem, .. } => cause = Some(problem.clone()),
                 ConnectionState::Connecting { .. } | ConnectionState::Ready { .. } => {}
             }
             self.wanted.notify_one();
             let changed = tokio::select! {
-                changed = tokio::time::timeout_at(patience, state.changed()) => changed,
+                changed = tokio::time::timeout_at(give_up_at, state.changed()) => changed,
                 () = cx.cancelled() => return Err(CallError::Cancelled),
             };
-            if !matches!(changed, Ok(Ok(()))) && patience == timeouts.deadline && cause.is_none() {
+            if !matches!(changed, Ok(Ok(()))) && give_up_at == timeouts.deadline && cause.is_none() {
                 let after = timeouts.deadline - timeouts.started;
                 return Err(CallError::Timeout { server, after, clock: TimeoutKind::Total, hint: None });
             }

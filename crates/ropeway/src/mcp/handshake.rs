@@ -101,9 +101,9 @@ enum ProbeResult {
 impl Handshake<'_> {
     async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         match &self.config.transport {
-            Transport::Stdio(_) | Transport::InProcess(_) => self.lines(era).await,
-            Transport::Http(server) => self.http(server, era).await,
-            Transport::Sse(server) => self.sse(server).await,
+            Transport::Stdio(_) | Transport::InProcess(_) => self.connect_lines(era).await,
+            Transport::Http(server) => self.connect_http(server, era).await,
+            Transport::Sse(server) => self.connect_sse(server).await,
         }
     }
 
@@ -135,26 +135,26 @@ impl Handshake<'_> {
         }
     }
 
-    async fn lines(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
+    async fn connect_lines(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         let lines = self.open_lines()?;
         let link = Link::Lines(lines.clone());
         let outcome = match era {
             Some(Era::Modern) => match self.discover(&link).await {
-                Ok(info) => return Ok(self.modern(link, info)),
+                Ok(info) => return Ok(self.modern_session(link, info)),
                 Err(error) => Err(error.into_connect_error()),
             },
-            Some(Era::Legacy) => match self.legacy(link).await {
+            Some(Era::Legacy) => match self.legacy_session(link).await {
                 Err(failed) if self.is_guess && may_be_modern(&failed) => {
                     lines.close(self.config.timeouts.close).await;
-                    return Box::pin(Handshake { is_guess: false, ..*self }.lines(None)).await;
+                    return Box::pin(Handshake { is_guess: false, ..*self }.connect_lines(None)).await;
                 }
                 outcome => outcome,
             },
             None => match self.probe(&link).await {
-                Ok(ProbeResult::Modern(info)) => return Ok(self.modern(link, *info)),
-                Ok(ProbeResult::Initialized(answer)) => self.initialized(link, &answer).await,
+                Ok(ProbeResult::Modern(info)) => return Ok(self.modern_session(link, *info)),
+                Ok(ProbeResult::Initialized(answer)) => self.finish_initialize(link, &answer).await,
                 // Some servers reject `initialize` after they have rejected another request. They are restarted.
-                Ok(ProbeResult::Legacy) => match self.legacy(link).await {
+                Ok(ProbeResult::Legacy) => match self.legacy_session(link).await {
                     Err(failed) if !matches!(*failed, ConnectErrorKind::Timeout { .. }) => {
                         return self.restart_as_legacy(&lines).await;
                     }
@@ -174,7 +174,7 @@ impl Handshake<'_> {
     async fn restart_as_legacy(&self, first: &Lines) -> Result<Session, ConnectFailure> {
         first.close(self.config.timeouts.close).await;
         let lines = self.open_lines()?;
-        match self.legacy(Link::Lines(lines.clone())).await {
+        match self.legacy_session(Link::Lines(lines.clone())).await {
             Ok(session) => Ok(session),
             Err(failed) => Err(self.with_stderr(failed, &lines).await),
         }
@@ -205,32 +205,32 @@ impl Handshake<'_> {
         }
     }
 
-    async fn http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
-        match self.http_in(server, era).await {
+    async fn connect_http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        match self.connect_http_in(server, era).await {
             Err(failed) if self.is_guess && era == Some(Era::Legacy) && may_be_modern(&failed) => {
                 // If the probe fails as well, the first error is more useful.
-                Handshake { is_guess: false, ..*self }.http_in(server, None).await.map_err(|_| failed)
+                Handshake { is_guess: false, ..*self }.connect_http_in(server, None).await.map_err(|_| failed)
             }
             outcome => outcome,
         }
     }
 
-    async fn http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
+    async fn connect_http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
         let http = Http::new(server, self.pending(), self.config.limits.message_bytes)?;
         let link = Link::Http(http.clone());
         if era != Some(Era::Legacy) {
             http.set_era(Era::Modern, Some(MODERN));
             let probe = Handshake { timeouts: self.probe_timeouts(era), ..*self };
             match probe.discover(&link).await {
-                Ok(info) => return Ok(self.modern(link, info)),
+                Ok(info) => return Ok(self.modern_session(link, info)),
                 Err(error) if era == Some(Era::Modern) || is_final(&error) => return Err(error.into_connect_error()),
                 Err(_) => {}
             }
         }
         http.set_era(Era::Legacy, None);
-        match self.legacy(link).await {
+        match self.legacy_session(link).await {
             Ok(session) => Ok(session),
-            Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.sse(server).await {
+            Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.connect_sse(server).await {
                 Ok(session) => Ok(session),
                 // The fallback was a guess. The first error is more useful.
                 Err(_) => Err(failed),
@@ -253,9 +253,9 @@ impl Handshake<'_> {
         }
     }
 
-    async fn sse(&self, server: &HttpServer) -> Result<Session, ConnectFailure> {
+    async fn connect_sse(&self, server: &HttpServer) -> Result<Session, ConnectFailure> {
         let sse = Sse::open(server, self.pending(), self.config.limits.message_bytes).await?;
-        self.legacy(Link::Sse(sse)).await
+        self.legacy_session(Link::Sse(sse)).await
     }
 
     /// Sends `server/discover`. Repeats it if the server rejects it but offers the same version.
@@ -274,10 +274,10 @@ impl Handshake<'_> {
             Err(RequestError::Refused(error))
                 if error.code == code::UNSUPPORTED_VERSION && !supported_versions(&error).is_empty() =>
             {
-                let theirs = supported_versions(&error);
-                if theirs.iter().all(|version| is_modern(version)) {
+                let offered = supported_versions(&error);
+                if offered.iter().all(|version| is_modern(version)) {
                     let cause = Arc::new(ConnectErrorKind::Version {
-                        theirs: self.host.redact_truncated(&theirs.join(", "), MAX_VERSION_BYTES),
+                        theirs: self.host.redact_truncated(&offered.join(", "), MAX_VERSION_BYTES),
                     });
                     return Err(RequestError::Disconnected { started: false, cause });
                 }
@@ -285,7 +285,7 @@ impl Handshake<'_> {
             }
             outcome => outcome?,
         };
-        let result = self.object(&answer).map_err(RequestError::Unreadable)?;
+        let result = self.decode_object(&answer).map_err(RequestError::Unreadable)?;
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
             // A server that offers no supported version is handled like one that rejects the request.
@@ -307,7 +307,7 @@ impl Handshake<'_> {
         )
     }
 
-    fn modern(&self, link: Link, info: ServerInfo) -> Session {
+    fn modern_session(&self, link: Link, info: ServerInfo) -> Session {
         Session::new(link, info, self.modern_meta())
     }
 
@@ -322,14 +322,14 @@ impl Handshake<'_> {
         link.request(&request, &CallContext::default(), self.timeouts).await
     }
 
-    async fn legacy(&self, link: Link) -> Result<Session, ConnectFailure> {
+    async fn legacy_session(&self, link: Link) -> Result<Session, ConnectFailure> {
         let answer = match self.initialize(&link, LATEST_LEGACY).await {
             // The server should offer another version in its result
             // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation). Some do so in
             // an error.
             Err(RequestError::Refused(error)) => {
                 let common =
-                    supported_versions(&error).into_iter().find(|theirs| LEGACY_VERSIONS.contains(&theirs.as_str()));
+                    supported_versions(&error).into_iter().find(|offered| LEGACY_VERSIONS.contains(&offered.as_str()));
                 match common {
                     Some(version) => self.initialize(&link, &version).await,
                     None => Err(RequestError::Refused(error)),
@@ -337,12 +337,12 @@ impl Handshake<'_> {
             }
             outcome => outcome,
         };
-        self.initialized(link, &answer.map_err(RequestError::into_connect_error)?).await
+        self.finish_initialize(link, &answer.map_err(RequestError::into_connect_error)?).await
     }
 
     /// Completes a legacy handshake after the response to `initialize`.
-    async fn initialized(&self, link: Link, answer: &RawResponse) -> Result<Session, ConnectFailure> {
-        let result = self.object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
+    async fn finish_initialize(&self, link: Link, answer: &RawResponse) -> Result<Session, ConnectFailure> {
+        let result = self.decode_object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
             // A server without a version is treated like the first ones.
@@ -377,7 +377,7 @@ impl Handshake<'_> {
         Ok(Session::new(link, info, String::new()))
     }
 
-    fn object(&self, answer: &RawResponse) -> Result<Map<String, Value>, String> {
+    fn decode_object(&self, answer: &RawResponse) -> Result<Map<String, Value>, String> {
         answer.read(self.host).map_err(|error| self.host.redact(&format!("the result is not an object: {error}")))
     }
 }

@@ -247,7 +247,7 @@ pub(crate) async fn entries<T>(
         };
         match read(json::from_str(entry.get()).unwrap_or_default()) {
             Ok(entry) => entries.push(entry),
-            Err(why) => warnings.warn(&format!("the {} list contains {why}", list.noun)),
+            Err(problem) => warnings.warn(&format!("the {} list contains {problem}", list.noun)),
         }
     };
     fetch(connection, list, &cx, take).await?;

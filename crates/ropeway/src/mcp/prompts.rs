@@ -132,7 +132,7 @@ impl Serialize for PromptRole {
 /// Lists the prompts of a server.
 pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Prompt>, CallError> {
     let list = PagedList { method: "prompts/list", key: "prompts", noun: "prompt" };
-    let read = |entry| Prompt::read(entry, |why| connection.host.warn(why));
+    let read = |entry| Prompt::read(entry, |problem| connection.host.warn(problem));
     pages::entries(connection, list, "prompts", read).await
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn get(
         params.insert("arguments".to_owned(), Value::Object(arguments));
     }
     let result = call::request(connection, "prompts/get", params, cx).await?;
-    Ok(PromptResult::read(result, |why| connection.host.warn(&format!("prompt `{name}` contains {why}"))))
+    Ok(PromptResult::read(result, |problem| connection.host.warn(&format!("prompt `{name}` contains {problem}"))))
 }
 
 /// Converts arguments to strings, as the protocol requires. Drops `null` values.
@@ -175,7 +175,7 @@ impl Prompt {
         for argument in take(&mut entry, "arguments", items).unwrap_or_default() {
             match PromptArgument::read(argument) {
                 Ok(argument) => arguments.push(argument),
-                Err(why) => warn(&format!("prompt `{name}` has {why}")),
+                Err(problem) => warn(&format!("prompt `{name}` has {problem}")),
             }
         }
         Ok(Self {
@@ -263,7 +263,7 @@ impl PromptResult {
                     let parts = parts.into_iter().map(ContentPart::from_block);
                     messages.extend(parts.map(|content| PromptMessage { role: role.clone(), content }));
                 }
-                odd => warn(&format!("a message without content: {}", brief(&odd))),
+                invalid => warn(&format!("a message without content: {}", brief(&invalid))),
             }
         }
         fields.shift_remove("messages");
@@ -290,15 +290,15 @@ mod tests {
     fn a_prompt_is_serialized_as_it_was_received() {
         let full = json!({"name": "p", "title": "P", "description": "d", "_meta": {"m": 1}, "icons": [],
             "arguments": [{"name": "a", "title": "A", "description": "d", "required": true, "x": 1}]});
-        let read = Prompt::read(full.clone(), |why| panic!("{why}")).expect("a prompt");
+        let read = Prompt::read(full.clone(), |problem| panic!("{problem}")).expect("a prompt");
         assert_eq!(json!(read), full);
     }
 
     #[test]
     fn an_invalid_argument_is_skipped() {
         let warnings = RefCell::new(Vec::new());
-        let odd = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
-        let read = Prompt::read(odd, |why| warnings.borrow_mut().push(why.to_owned())).expect("a prompt");
+        let invalid = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
+        let read = Prompt::read(invalid, |problem| warnings.borrow_mut().push(problem.to_owned())).expect("a prompt");
         assert_eq!(json!(read), json!({"name": "p", "arguments": [{"name": "a", "required": false}]}));
         let expected = [
             "prompt `p` has a prompt argument that is not an object: 3",
@@ -321,7 +321,7 @@ mod tests {
             null,
         ]});
         let warnings = RefCell::new(Vec::new());
-        let read = PromptResult::read(result, |why| warnings.borrow_mut().push(why.to_owned()));
+        let read = PromptResult::read(result, |problem| warnings.borrow_mut().push(problem.to_owned()));
         let expected = json!({"description": 3, "messages": [
             {"role": "user", "content": text("a")},
             {"role": "assistant", "content": text("b")},
@@ -350,7 +350,7 @@ mod tests {
             {"role": "user", "content": text("f")},
             {"role": "assistant", "content": text("g")},
         ]});
-        let messages = PromptResult::read(prompt, |why| panic!("{why}")).to_messages();
+        let messages = PromptResult::read(prompt, |problem| panic!("{problem}")).to_messages();
         let expected = json!([
             {"role": "user", "content": [text("a"), resource()]},
             {"role": "assistant", "parts": [text("b\n\nc")]},

@@ -38,7 +38,7 @@ impl FromResponse for ToolOutput {
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {
         match value {
             Value::Object(fields) => Ok(Self::from_fields(fields)),
-            odd => serde_json::from_value(odd),
+            invalid => serde_json::from_value(invalid),
         }
     }
 }

@@ -106,10 +106,10 @@ mod tests {
     fn callers_can_add_to_meta_but_not_override_reserved_keys() {
         let cx = CallContext::default().with_meta("traceparent", json!("00-1")).with_meta("progressToken", json!("x"));
         let cx = cx.with_meta(meta::CLIENT_INFO, json!("theirs")).with_meta("name", json!("n"));
-        let ours = format!(r#""{}":{{"name":"ours"}}"#, meta::CLIENT_INFO);
-        let request = Request { meta: &ours, ..Request::new("a\"b", b"{}") };
+        let own = format!(r#""{}":{{"name":"own"}}"#, meta::CLIENT_INFO);
+        let request = Request { meta: &own, ..Request::new("a\"b", b"{}") };
         let expected = json!({"jsonrpc": "2.0", "id": 7, "method": "a\"b",
-            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "name": "n", meta::CLIENT_INFO: {"name": "ours"}}}});
+            "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "name": "n", meta::CLIENT_INFO: {"name": "own"}}}});
         assert_eq!(encoded(&request, &cx), expected);
         let text = String::from_utf8(request.encode(7, &cx)).expect("UTF-8");
         assert_eq!(text.matches(meta::CLIENT_INFO).count(), 1);

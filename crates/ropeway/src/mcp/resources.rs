@@ -98,14 +98,14 @@ pub(crate) async fn read(
         Value::Array(contents) => contents,
         // Some servers send a single object.
         one @ Value::Object(_) => vec![one],
-        odd => {
-            connection.host.warn(&format!("`{uri}` has invalid contents: {}", brief(&odd)));
+        invalid => {
+            connection.host.warn(&format!("`{uri}` has invalid contents: {}", brief(&invalid)));
             Vec::new()
         }
     };
     let mut resources = Vec::with_capacity(contents.len());
     for content in contents {
-        let words = brief(&content);
+        let summary = brief(&content);
         let block = Map::from_iter([("type".to_owned(), "resource".into()), ("resource".to_owned(), content)]);
         match ContentPart::from_block(Value::Object(block)) {
             ContentPart::Resource(mut resource) => {
@@ -114,7 +114,9 @@ pub(crate) async fn read(
                 }
                 resources.push(resource);
             }
-            _ => connection.host.warn(&format!("skipped content of `{uri}` that is neither text nor a blob: {words}")),
+            _ => {
+                connection.host.warn(&format!("skipped content of `{uri}` that is neither text nor a blob: {summary}"))
+            }
         }
     }
     Ok(resources)
@@ -180,9 +182,9 @@ mod tests {
 
     #[test]
     fn invalid_fields_of_a_resource_are_kept() {
-        let odd = json!({"uri": "a:b", "name": 7, "title": null, "description": ["d"], "size": "much"});
+        let invalid = json!({"uri": "a:b", "name": 7, "title": null, "description": ["d"], "size": "much"});
         let expected = json!({"uri": "a:b", "name": "a:b", "description": ["d"], "size": "much"});
-        assert_eq!(json!(Resource::read(odd).expect("a resource")), expected);
+        assert_eq!(json!(Resource::read(invalid).expect("a resource")), expected);
         assert_eq!(Resource::read(json!({"uri": "a:b", "size": 5.0})).expect("a resource").size, Some(5));
     }
 

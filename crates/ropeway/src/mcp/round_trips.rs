@@ -235,10 +235,8 @@ impl<'a> Call<'a> {
                 "failed" => Some(Err(task.failure(self.connection))),
                 "cancelled" => Some(Err(self.protocol_error("the server cancelled the task".to_owned()))),
                 "input_required" => {
-                    let asked: Map<String, Value> =
-                        task.inputs.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-                    let new: Map<String, Value> =
-                        asked.into_iter().filter(|(key, _)| answered.insert(key.clone())).collect();
+                    let inputs = task.inputs.take().into_iter().flatten();
+                    let new: Map<String, Value> = inputs.filter(|(key, _)| answered.insert(key.clone())).collect();
                     if !new.is_empty() {
                         rounds += 1;
                         if rounds > self.connection.config.limits.input_rounds {

@@ -99,7 +99,7 @@ impl ToolList {
         };
         let definition = match tool_definition(host.alias(), &entry) {
             Ok(definition) => definition,
-            Err(why) => return warn(&format!("the tool list contains {why}")),
+            Err(problem) => return warn(&format!("the tool list contains {problem}")),
         };
         // A call needs the exact name, but the name must not reach the model.
         if redactor.unmistakable().is_in(&definition.name) {

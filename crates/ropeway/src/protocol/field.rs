@@ -51,8 +51,8 @@ pub(crate) fn take<T>(
     match read(entry.shift_remove(key)?) {
         Ok(value) => Some(value),
         Err(Value::Null) => None,
-        Err(odd) => {
-            entry.insert(key.to_owned(), odd);
+        Err(invalid) => {
+            entry.insert(key.to_owned(), invalid);
             None
         }
     }
@@ -61,21 +61,21 @@ pub(crate) fn take<T>(
 pub(crate) fn string(value: Value) -> Result<String, Value> {
     match value {
         Value::String(text) => Ok(text),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
 pub(crate) fn object(value: Value) -> Result<Map<String, Value>, Value> {
     match value {
         Value::Object(map) => Ok(map),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
 pub(crate) fn list(value: Value) -> Result<Vec<Value>, Value> {
     match value {
         Value::Array(items) => Ok(items),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn split_key(entry: Value, key: &str, noun: &str) -> Result<(String, 
     };
     match entry.shift_remove(key) {
         Some(Value::String(value)) if !value.is_empty() => Ok((value, entry)),
-        odd => Err(format!("a {noun} without a {key}: {}", brief(&odd.unwrap_or_default()))),
+        invalid => Err(format!("a {noun} without a {key}: {}", brief(&invalid.unwrap_or_default()))),
     }
 }
 

@@ -180,7 +180,7 @@ fn rpc_error(raw: &RawValue) -> RpcError {
         (Value::String(message), _) => message.clone(),
         (Value::Null, Value::String(message)) => message.clone(),
         (Value::Null, _) => "(no message)".to_owned(),
-        (odd, _) => odd.to_string(),
+        (invalid, _) => invalid.to_string(),
     };
     let data = error.get("data").filter(|data| !data.is_null()).cloned();
     RpcError { code, message, data }

@@ -148,9 +148,9 @@ impl<'de> Visitor<'de> for ToolEntryVisitor {
                 // `null` is ignored; other invalid values are kept.
                 Some(b'n') => {}
                 _ => {
-                    let odd = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                    let invalid = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
                     *schema = None;
-                    entry.fields.insert(key, odd);
+                    entry.fields.insert(key, invalid);
                 }
             }
         }

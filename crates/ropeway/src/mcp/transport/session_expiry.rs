@@ -36,9 +36,9 @@ impl SessionExpiry {
     /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#session-management>), 400 by many
     /// servers.
     pub(super) fn of(rejected: &ErrorResponse, id: Option<u64>) -> Self {
-        let said = rejected.rpc.as_ref().map_or(rejected.body.as_str(), |error| error.message.as_str());
-        let words = said.to_ascii_lowercase();
-        let is_about_session = ["session", "not initialized"].iter().any(|it| words.contains(it));
+        let message = rejected.rpc.as_ref().map_or(rejected.body.as_str(), |error| error.message.as_str());
+        let lowercase = message.to_ascii_lowercase();
+        let is_about_session = ["session", "not initialized"].iter().any(|it| lowercase.contains(it));
         match rejected.status {
             // A JSON-RPC error that answers this very request.
             StatusCode::NOT_FOUND
