@@ -25,12 +25,12 @@ pub(crate) async fn each_as_it_arrives(
     mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let give_up = Instant::now() + REMEMBERED_PATIENCE;
-    let mut order = Order::new(session.bridge.verdicts().len());
+    let mut order = Order::new(session.bridge.statuses().len());
     {
         let mut arrive = pin!(session.arrive());
         loop {
             let known = order.settled();
-            let changed = session.bridge.until_verdicts(|verdicts| settled(session, verdicts) != known);
+            let changed = session.bridge.until_statuses(|verdicts| settled(session, verdicts) != known);
             let due_at = order.due_at();
             let due = async {
                 match due_at {
@@ -65,7 +65,7 @@ pub(crate) async fn most(session: &Session, patience: Duration) -> Result<(), Fa
     }
     let enough = async {
         tokio::time::sleep(patience).await;
-        session.bridge.until_verdicts(|verdicts| verdicts.iter().any(|verdict| is_there(&verdict.outcome))).await
+        session.bridge.until_statuses(|verdicts| verdicts.iter().any(|verdict| is_there(&verdict.outcome))).await
     };
     tokio::select! {
         biased;

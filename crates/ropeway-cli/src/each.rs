@@ -68,10 +68,10 @@ pub(crate) async fn ask<T>(
     until: Option<Instant>,
     question: impl AsyncFn(Mcp) -> Result<T, CallError>,
 ) -> Vec<(ServerStatus, Answer<T>)> {
-    let verdicts = session.bridge.verdicts();
+    let verdicts = session.bridge.statuses();
     let servers: Vec<Alias> = verdicts.iter().map(|verdict| verdict.server.clone()).collect();
     let (tell, told) = watch::channel(verdicts);
-    let follow = session.bridge.until_verdicts(|verdicts| {
+    let follow = session.bridge.until_statuses(|verdicts| {
         tell.send_replace(verdicts.to_vec());
         false
     });
@@ -120,7 +120,7 @@ pub(crate) async fn ask<T>(
         Asked::Done(answer) => answer,
         Asked::Waiting(_) => Answer::Late,
     });
-    session.bridge.verdicts().into_iter().zip(answers).collect()
+    session.bridge.statuses().into_iter().zip(answers).collect()
 }
 
 /// A question on its way to one server.

@@ -1,6 +1,6 @@
 //! The servers that may have a tool, by the definitions that are remembered of them.
 
-use ropeway::bridge::{default_memory, remembered_tools};
+use ropeway::bridge::{cached_tools, default_cache_dir};
 use ropeway::config::ServerEntry;
 use ropeway::tool::{Alias, ToolDefinition};
 
@@ -17,12 +17,12 @@ pub(crate) struct LikelyServers {
 impl LikelyServers {
     /// Leaves out the servers whose remembered tools do not have the name. Returns `None` if none or all would be left.
     pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
-        let folder = default_memory().filter(|_| servers.config.servers.len() > 1)?;
+        let folder = default_cache_dir().filter(|_| servers.config.servers.len() > 1)?;
         let names = Names::new(&servers.config);
         let mut likely = servers.clone();
         let mut is_known = false;
         likely.config.servers.retain(|entry| {
-            let Some(tools) = remembered_tools(&folder, entry) else { return true };
+            let Some(tools) = cached_tools(&folder, entry) else { return true };
             let has_tool = tools.iter().any(|tool| names.is_called(tool, name));
             is_known |= has_tool;
             has_tool
@@ -38,8 +38,8 @@ pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
 
 impl RememberedTools {
     pub(crate) fn new(servers: &Servers) -> Self {
-        let folder = default_memory();
-        let tools = |entry: &ServerEntry| remembered_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
+        let folder = default_cache_dir();
+        let tools = |entry: &ServerEntry| cached_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
         Self(servers.config.servers.iter().map(|entry| (entry.alias.clone(), tools(entry))).collect())
     }
 

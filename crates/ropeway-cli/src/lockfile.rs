@@ -76,7 +76,7 @@ pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<()
     let file = LockFile::beside(config);
     let written = file.update(|lock, before| {
         if lock.has_approvals() && !before.is_some_and(|text| is_trusted(file.path(), text)) {
-            lock.forget_approvals();
+            lock.clear_approvals();
         }
         change(lock);
         lock.has_approvals()

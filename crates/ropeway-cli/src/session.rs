@@ -323,7 +323,7 @@ impl Session {
     /// known, and if they have the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
-            let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
+            let late = listing.statuses.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
             late.map(|verdict| verdict.server.clone()).collect()
         };
         let choose = |listing: &ToolListing| {
@@ -367,7 +367,7 @@ impl Session {
     pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
         let listing = self.listing();
         let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
-        if self.deadline.is_some() && listing.verdicts.iter().any(|verdict| late(&verdict)) {
+        if self.deadline.is_some() && listing.statuses.iter().any(|verdict| late(&verdict)) {
             // Nothing is left of the time for a call, and the late one may have a tool of that name, too.
             return Err(self.late("connecting to").hint("`SERVER.TOOL` starts only that server"));
         }
@@ -388,9 +388,9 @@ impl Session {
             if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
                 return Failure::usage(clean_line(&hidden(difference)));
             }
-            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_absent(&verdict.outcome)) {
+            match tools.is_empty() && !listing.statuses.iter().any(|verdict| is_absent(&verdict.outcome)) {
                 true => failure.hint("there are no tools"),
-                false => self.help.blame(failure, &listing.verdicts),
+                false => self.help.blame(failure, &listing.statuses),
             }
         })
     }

@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut turn = agent.send("What are our eggs worth at 0.35 each, and what time is it in Tokyo?");
     while let Some(step) = turn.next().await {
         match step {
-            Step::Servers { verdicts } => verdicts.iter().for_each(|verdict| println!("{verdict}")),
+            Step::Servers { statuses } => statuses.iter().for_each(|status| println!("{status}")),
             Step::Text { text } => print!("{text}"),
             Step::Answered { .. } => println!(),
             Step::CallStarted { tool, arguments, .. } => println!("-> {tool} {arguments}"),

@@ -55,7 +55,7 @@ impl Extension for McpExtension {
     }
 
     fn health_check(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { self.0.health_check().await.is_well() })
+        Box::pin(async { self.0.health_check().await.is_healthy() })
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {

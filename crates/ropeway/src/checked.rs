@@ -16,6 +16,7 @@ use crate::duration::format_duration;
 use crate::envelope::Envelope;
 use crate::schema::Validator;
 use crate::secret::Redactor;
+use crate::sync::sleep_until;
 use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition, ToolOutput, summary_line,
 };
@@ -30,12 +31,12 @@ pub struct CheckedTool {
     validator: Arc<OnceLock<Validator>>,
 }
 
-/// What became of a local tool that has not said it itself.
+/// A failure that a local tool did not report itself.
 #[derive(Debug, thiserror::Error)]
-enum Fate {
-    #[error("it gave no answer within {}", format_duration(*.0))]
-    TooSlow(Duration),
-    #[error("it panicked: {0}")]
+enum LocalFailure {
+    #[error("timed out after {}", format_duration(*.0))]
+    TimedOut(Duration),
+    #[error("panicked: {0}")]
     Panicked(String),
 }
 
@@ -57,7 +58,7 @@ impl CheckedTool {
 
     /// The same definition, and what was found out about it, with another tool behind it.
     #[cfg(feature = "agent")]
-    pub(crate) fn answered_by(&self, tool: Arc<dyn Tool>) -> Self {
+    pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Self {
         Self { tool, validator: self.validator.clone() }
     }
 
@@ -86,7 +87,7 @@ impl CheckedTool {
     fn warning_of(&self, validator: &Validator) -> Option<String> {
         let warning = match validator.warning() {
             Some(warning) => warning.to_owned(),
-            None => self.definition().input_schema.trouble()?,
+            None => self.definition().input_schema.parse_error()?,
         };
         Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().own_name()))
     }
@@ -141,7 +142,7 @@ impl CheckedTool {
     /// Gives the arguments back when they fit.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
-            .map_err(|panic| self.failed(Fate::Panicked(message(&*panic))))?;
+            .map_err(|panic| self.failed(LocalFailure::Panicked(panic_message(&*panic))))?;
         let arguments = Value::Object(arguments);
         let invalid = |problems| CallError::InvalidArguments { tool: self.definition().name.clone(), problems };
         self.validator().validate(&arguments).map_err(invalid)?;
@@ -158,19 +159,13 @@ impl CheckedTool {
         let mut call = pin!(async { self.tool.call(arguments, cx).await });
         let caught = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(task))) {
             Ok(poll) => poll,
-            Err(panic) => Poll::Ready(Err(self.failed(Fate::Panicked(message(&*panic))))),
+            Err(panic) => Poll::Ready(Err(self.failed(LocalFailure::Panicked(panic_message(&*panic))))),
         });
-        let deadline = async {
-            match cx.deadline() {
-                Some(deadline) => tokio::time::sleep_until(deadline + GRACE).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             outcome = caught => outcome,
             () = cx.cancelled() => Err(CallError::Cancelled),
-            () = deadline => Err(self.timed_out(start.elapsed().saturating_sub(GRACE))),
+            () = sleep_until(cx.deadline().map(|deadline| deadline + GRACE)) => Err(self.timed_out(start.elapsed().saturating_sub(GRACE))),
         }
     }
 
@@ -179,12 +174,12 @@ impl CheckedTool {
             Origin::Server { server, .. } => {
                 CallError::Timeout { server: server.clone(), after, clock: TimeoutKind::Total, hint: None }
             }
-            Origin::Local => self.failed(Fate::TooSlow(after)),
+            Origin::Local => self.failed(LocalFailure::TimedOut(after)),
         }
     }
 
-    fn failed(&self, fate: Fate) -> CallError {
-        CallError::Failed { tool: self.definition().name.clone(), source: Box::new(fate) }
+    fn failed(&self, failure: LocalFailure) -> CallError {
+        CallError::Failed { tool: self.definition().name.clone(), source: Box::new(failure) }
     }
 }
 
@@ -218,12 +213,12 @@ impl Tool for Renamed {
     }
 }
 
-/// The words of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
-        _ => "it does not say why".to_owned(),
+        _ => "unknown cause".to_owned(),
     }
 }
 

@@ -8,9 +8,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::content::{ContentPart, plain_text};
+use crate::error_chain::chain;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, ValueChange};
-use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput, with_causes};
+use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput};
 
 /// The record of one finished call. Every call ends in exactly one, also one that found no tool.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ pub struct EnvelopeMeta {
     pub structured_content: Option<Value>,
     /// The answer's `_meta`.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
+    pub server_meta: Option<Map<String, Value>>,
 }
 
 /// What a call came to.
@@ -81,7 +82,7 @@ impl Envelope {
             tool: tool.into(),
             origin,
             took,
-            meta: EnvelopeMeta { is_error, content, structured_content: structured, meta },
+            meta: EnvelopeMeta { is_error, content, structured_content: structured, server_meta: meta },
             cast: None,
             changes: Vec::new(),
             warnings: Vec::new(),
@@ -154,7 +155,7 @@ struct ErrorRecord {
 
 impl From<&CallError> for ErrorRecord {
     fn from(error: &CallError) -> Self {
-        Self { kind: error.kind(), message: with_causes(error), retryable: error.is_transient() }
+        Self { kind: error.kind(), message: chain(error), retryable: error.is_transient() }
     }
 }
 
@@ -199,7 +200,7 @@ fn for_model(error: &CallError) -> String {
             let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
             text.push_str(&format!("{error}. Near to it: {}. ", names.join(", ")));
         }
-        _ => text.push_str(&format!("{}. ", with_causes(error).trim_end_matches('.'))),
+        _ => text.push_str(&format!("{}. ", chain(error).trim_end_matches('.'))),
     }
     text.push_str(next_step(error));
     text

@@ -103,7 +103,7 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
 
 /// Replaces the lone surrogates in JSON text that is passed on without being parsed whole.
 #[cfg(feature = "mcp")]
-pub(crate) fn repaired_raw(raw: Box<RawValue>) -> Box<RawValue> {
+pub(crate) fn repair_raw(raw: Box<RawValue>) -> Box<RawValue> {
     let repaired = match without_lone_surrogates(raw.get()) {
         Cow::Borrowed(_) => None,
         Cow::Owned(text) => RawValue::from_string(text).ok(),

@@ -22,6 +22,7 @@ pub mod config;
 pub mod content;
 pub mod duration;
 pub mod envelope;
+mod error_chain;
 pub mod event;
 mod hash;
 pub mod json;
@@ -39,6 +40,7 @@ pub mod provider;
 pub mod registry;
 pub mod schema;
 pub mod secret;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

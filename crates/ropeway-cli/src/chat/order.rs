@@ -32,7 +32,7 @@ impl Chat<'_> {
                 self.note(&text);
             }
             Slash::Servers => {
-                let verdicts = self.session.bridge.verdicts();
+                let verdicts = self.session.bridge.statuses();
                 let text = match &verdicts[..] {
                     [] => "There are no servers.\n".to_owned(),
                     verdicts => verdicts.iter().map(|verdict| self.session.help.trouble(verdict, width())).collect(),

@@ -222,9 +222,9 @@ impl Screen {
     /// Shows a step that is not text, to people.
     fn event(&mut self, step: &Step, help: &Help, status: &Status) -> Result<(), Failure> {
         match step {
-            Step::Servers { verdicts } => {
+            Step::Servers { statuses: verdicts } => {
                 self.end()?;
-                self.verdicts(verdicts, help);
+                self.statuses(verdicts, help);
             }
             Step::Answered { .. } => self.end()?,
             Step::CallStarted { call, tool, origin, arguments, summary } => {
@@ -268,7 +268,7 @@ impl Screen {
     }
 
     /// Shows the servers that should be there and are not, unless that is known.
-    pub(crate) fn verdicts(&mut self, verdicts: &[ServerStatus], help: &Help) {
+    pub(crate) fn statuses(&mut self, verdicts: &[ServerStatus], help: &Help) {
         if matches!(self.form, Form::Json) {
             return;
         }

@@ -378,7 +378,7 @@ impl Chat {
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
-            screen.verdicts(&session.bridge.verdicts(), &session.help);
+            screen.statuses(&session.bridge.statuses(), &session.help);
             if !setting.json && !no_tools && source == Source::Demo {
                 say(&demo_note());
             }
@@ -388,7 +388,7 @@ impl Chat {
                 // Of a server whose tools are hidden not all are known either.
                 let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
                 let absent =
-                    listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome) || hides(&verdict.server));
+                    listing.statuses.iter().filter(|verdict| is_absent(&verdict.outcome) || hides(&verdict.server));
                 let unseen: Vec<_> = absent
                     .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))

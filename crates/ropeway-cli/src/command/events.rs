@@ -73,7 +73,7 @@ impl Follow {
         // Nothing ever happens to these, and the bridge does not warn of them.
         let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
         for ServerStatus { server, outcome, .. } in
-            bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
+            bridge.statuses().into_iter().filter(|verdict| idle(&verdict.outcome))
         {
             tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
         }

@@ -49,7 +49,7 @@ impl Health {
                 true => print_json(&health)?,
                 false => print(&show(&health, &session.help))?,
             }
-            let ill = health.servers.iter().filter(|server| !server.is_well());
+            let ill = health.servers.iter().filter(|server| !server.is_healthy());
             let ill = ill.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
             Ok(worst_exit(ill.map(|verdict| session.exit_of(&verdict))))
         })
@@ -70,8 +70,11 @@ fn show(health: &Record, help: &Help) -> String {
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
-    let mark =
-        if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
+    let mark = if server.is_healthy() || Mark::of(&server.outcome) != Mark::Good {
+        Mark::of(&server.outcome)
+    } else {
+        Mark::Bad
+    };
     let faint = |text: Option<&str>| Cell::new(text.unwrap_or("-")).styled(FAINT);
     let era = server.era.map(Era::as_str);
     let version = match (&server.name, &server.version) {
@@ -122,7 +125,7 @@ fn heading(mark: Mark, server: &ServerHealth, words: &str, width: usize) -> Stri
 
 /// What is the matter with a server, its last words, and what can be done about it.
 fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
-    let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
+    let silent = !server.is_healthy() && Mark::of(&server.outcome) == Mark::Good;
     if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
         return format!("\n{}", heading(Mark::Half, server, &clean_line(note), width));
     }
@@ -150,7 +153,7 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
             heading(Mark::of(outcome), server, &help.words(outcome), width) + &cause
         }
     };
-    if !server.is_well() {
+    if !server.is_healthy() {
         // The cause of its end may be its last words.
         let cause = server.last_error.as_deref().unwrap_or_default();
         let is_new = |said: &&String| !said.trim().is_empty() && !cause.contains(said.trim());

@@ -144,7 +144,7 @@ async fn accepted(differences: usize) -> bool {
 impl Review {
     fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
         let (mut reached, mut unreached, mut differences) = (Vec::new(), Vec::new(), Vec::new());
-        for verdict in listing.verdicts {
+        for verdict in listing.statuses {
             let alias = verdict.server.clone();
             if is_there(&verdict.outcome) {
                 let tools: Vec<ToolDefinition> =
@@ -179,7 +179,7 @@ impl Review {
         }
         for difference in &self.differences {
             let name = escape_unseen(&format!("{}.{}", difference.server, difference.tool));
-            let now = self.tool(difference).and_then(|tool| tool.source().description.as_deref());
+            let now = self.tool(difference).and_then(|tool| tool.original().description.as_deref());
             match &difference.kind {
                 DifferenceKind::New => {
                     let about = now.map(|text| format!(": {}", described(text)));

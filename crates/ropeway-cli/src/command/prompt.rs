@@ -149,7 +149,7 @@ async fn choose(session: &Session, name: &str) -> Result<(Alias, Mcp, Prompt), F
                 None if names.is_empty() => failure.hint("no server has prompts"),
                 None => failure.hint(format!("there are: {}", names.join(", "))),
             };
-            Err(session.help.blame(failure, &session.bridge.verdicts()))
+            Err(session.help.blame(failure, &session.bridge.statuses()))
         }
         _ => {
             let names: Vec<String> = meant.iter().map(|(alias, _)| format!("`{alias}.{name}`")).collect();

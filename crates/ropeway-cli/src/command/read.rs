@@ -105,7 +105,7 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
         [] => {
             let failure = Failure::usage(format!("no server lists `{uri}`"));
             let failure = failure.hint("name the server before it, if it is one that an answer links to");
-            Err(session.help.blame(failure, &session.bridge.verdicts()))
+            Err(session.help.blame(failure, &session.bridge.statuses()))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|alias| alias.as_str()).collect();

@@ -113,7 +113,7 @@ impl Tools {
                         print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
                     }
                     let listing = session.listing();
-                    let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
+                    let absent = listing.statuses.iter().filter(|verdict| is_absent(&verdict.outcome));
                     absent.for_each(|verdict| say(&session.help.trouble(verdict, width())));
                 }
                 (Some(words), is_json) => {
@@ -124,14 +124,14 @@ impl Tools {
                         false => output(&found(session, &listing, words, width()))?,
                     }
                     // A server that is still connecting does not spoil what the others have.
-                    let is_any_there = listing.verdicts.iter().any(|verdict| is_there(&verdict.outcome));
-                    return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.verdicts) });
+                    let is_any_there = listing.statuses.iter().any(|verdict| is_there(&verdict.outcome));
+                    return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.statuses) });
                 }
                 (None, true) => {
                     session.arrive().await?;
                     print_json(&list_json(session, &session.listing()))?;
                 }
-                (None, false) if session.single().is_none() && session.listing().verdicts.len() > 1 => {
+                (None, false) if session.single().is_none() && session.listing().statuses.len() > 1 => {
                     print_as_they_arrive(session, &remembered, output).await?;
                 }
                 (None, false) => {
@@ -141,7 +141,7 @@ impl Tools {
                     output(&list(session, &session.listing(), &source, whole, width()))?;
                 }
             }
-            Ok(session.exit(&session.listing().verdicts))
+            Ok(session.exit(&session.listing().statuses))
         })
         .await
     }
@@ -158,7 +158,7 @@ async fn print_as_they_arrive(
     arrival::each_as_it_arrives(session, is_remembered, |servers| {
         let listing = session.listing();
         let show = |at: &usize| {
-            let verdict = listing.verdicts.get(*at)?;
+            let verdict = listing.statuses.get(*at)?;
             Some(match remembered.get(*at).filter(|_| is_on_its_way(&verdict.outcome)) {
                 Some(tools) => remembered_group(session, verdict, tools, width()),
                 None => group(session, &listing, verdict, width()),
@@ -167,7 +167,7 @@ async fn print_as_they_arrive(
         let groups: Vec<String> = servers.iter().filter_map(show).collect();
         status::wipe();
         // Only what is complete fits a pager.
-        match (std::mem::take(&mut is_first), groups.len() == listing.verdicts.len()) {
+        match (std::mem::take(&mut is_first), groups.len() == listing.statuses.len()) {
             (true, true) => print_whole(&groups.join("\n")),
             (true, false) => print(&groups.join("\n")),
             (false, _) => print(&format!("\n{}", groups.join("\n"))),
@@ -181,7 +181,7 @@ async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTo
     let is_remembered = |at: usize| remembered.get(at).is_some();
     arrival::each_as_it_arrives(session, is_remembered, |servers| {
         let listing = session.listing();
-        let names = servers.iter().filter_map(|at| Some((listing.verdicts.get(*at)?, remembered.get(*at))));
+        let names = servers.iter().filter_map(|at| Some((listing.statuses.get(*at)?, remembered.get(*at))));
         let names: Vec<String> = names
             .flat_map(|(verdict, remembered)| match remembered.filter(|_| is_on_its_way(&verdict.outcome)) {
                 Some(tools) => tools.iter().map(|tool| session.names.dotted(tool)).collect::<Vec<_>>(),
@@ -229,7 +229,7 @@ fn selected_text(
             };
             describe(&name, tool, options, width())
         }
-        Selected::Server(alias) => match listing.verdicts.iter().find(|verdict| verdict.server == *alias) {
+        Selected::Server(alias) => match listing.statuses.iter().find(|verdict| verdict.server == *alias) {
             Some(verdict) => one_server(session, listing, verdict, source, true, width()),
             None => String::new(),
         },
@@ -280,7 +280,7 @@ fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -
             listing.registry.search(words, MOST_FOUND).iter().map(|hit| name(hit.tool.definition())).collect()
         }
         None => {
-            let servers = listing.verdicts.iter().map(|verdict| &verdict.server);
+            let servers = listing.statuses.iter().map(|verdict| &verdict.server);
             servers.flat_map(|server| listing.registry.of_server(server)).map(|tool| name(tool.definition())).collect()
         }
     }
@@ -328,12 +328,12 @@ pub(super) fn list_json(session: &Session, listing: &ToolListing) -> Value {
         fields.insert("tools".to_owned(), json!(tools));
         Value::Object(fields)
     };
-    json!({"servers": listing.verdicts.iter().map(server).collect::<Vec<_>>()})
+    json!({"servers": listing.statuses.iter().map(server).collect::<Vec<_>>()})
 }
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
 fn list(session: &Session, listing: &ToolListing, source: &Source, whole: bool, width: usize) -> String {
-    match &listing.verdicts[..] {
+    match &listing.statuses[..] {
         [] => session.help.nobody(),
         [verdict] => one_server(session, listing, verdict, source, whole, width),
         verdicts => {
@@ -406,7 +406,7 @@ fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
 
 fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
     let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
-    let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
+    let others: Vec<&Alias> = listing.statuses.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
     let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
     let who = match others[..] {
         [other] => format!("`{}` has", clean_line(other.as_str())),
@@ -477,7 +477,7 @@ fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) ->
         text = format!("{all} about `{}`.\n", clean_line(words));
     }
     // What is not there cannot be found.
-    let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
+    let mut absent = listing.statuses.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(
             "\n{}",
@@ -490,7 +490,7 @@ fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) ->
 fn found_json(listing: &ToolListing, words: &str) -> Value {
     let hits = listing.registry.search(words, MOST_FOUND);
     let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
-    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.verdicts})
+    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.statuses})
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::bridge::{default_memory, remembered_tools};
+use ropeway::bridge::{cached_tools, default_cache_dir};
 use ropeway::config::{Config, ServerEntry};
 use ropeway::tool::ToolDefinition;
 
@@ -61,7 +61,7 @@ impl KnownServers {
         servers.hide_secrets();
         let entries: Vec<ServerEntry> = servers.config.servers.iter().filter(|entry| entry.enabled).cloned().collect();
         let names = Some(Names::new(&servers.config));
-        Some(Self { entries, names, memory: default_memory().filter(|_| is_trusted) })
+        Some(Self { entries, names, memory: default_cache_dir().filter(|_| is_trusted) })
     }
 
     /// The names of the servers.
@@ -107,6 +107,6 @@ impl KnownServers {
 
     fn tools_of(&self, entry: &ServerEntry) -> Vec<ToolDefinition> {
         let folder: Option<&Path> = self.memory.as_deref();
-        folder.and_then(|folder| remembered_tools(folder, entry)).unwrap_or_default()
+        folder.and_then(|folder| cached_tools(folder, entry)).unwrap_or_default()
     }
 }

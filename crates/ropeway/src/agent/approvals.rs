@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use super::lock;
+use crate::sync::lock;
 use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
 
 /// Tools that were allowed for good, each bound to its definition at that time.
@@ -85,7 +85,7 @@ impl Approvals {
             approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
         if changes.is_empty() {
             let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
-            changes.push(DefinitionChange::from_words(back));
+            changes.push(DefinitionChange::from_text(back));
         }
         ApprovalStatus::Changed(changes)
     }

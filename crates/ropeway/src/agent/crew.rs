@@ -12,7 +12,7 @@ use super::history::History;
 use super::offer::Offer;
 use super::policy::Desk;
 use super::read_more::{READ_MORE, shorter};
-use super::round::{Round, RoundEnd, sleep_until};
+use super::round::{Round, RoundEnd};
 use super::sources::Sources;
 use super::turn::Sink;
 use super::{
@@ -25,6 +25,7 @@ use crate::message::{AssistantMessage, Conversation, ToolCall, ToolResult};
 use crate::provider::{
     ChatRequest, OutputFormat, Provider, ProviderError, ReasoningEffort, Reply, ReplyEvent, StopReason, Usage,
 };
+use crate::sync::sleep_until;
 use crate::tool::TraceParent;
 
 /// How often a model that wrote a call that cannot be read is asked once more.

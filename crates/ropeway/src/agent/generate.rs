@@ -226,7 +226,7 @@ where
     let answered = tools.tools().map(|named| {
         let tool = HostTool { named: named.tool(), on_tool_call: on_tool_call.clone() };
         // What was found out about its schema holds for every question.
-        named.answered_by(Arc::new(tool))
+        named.with_tool(Arc::new(tool))
     });
     let (answered, _) = Registry::assemble([answered.collect()], CollisionPolicy::LastWins);
     let offer = Offer::listed(answered, tools);

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{AgentContext, lock};
+use super::AgentContext;
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
+use crate::sync::lock;
 
 /// What stands for the result of a call that has none yet.
 const UNFINISHED: &str = "there is no result of this call: it had not ended yet";

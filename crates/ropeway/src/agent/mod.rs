@@ -31,7 +31,7 @@ mod written;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -66,6 +66,7 @@ use crate::mcp::Handlers;
 use crate::message::Conversation;
 use crate::provider::Usage;
 use crate::registry::{ContextSource, Registry, ServerState, ServerStatus, ToolSource};
+use crate::sync::lock;
 use crate::tool::{Tool, TraceParent};
 
 /// How long a turn waits for servers that an earlier turn has waited for in vain.
@@ -228,7 +229,7 @@ impl Agent {
     /// Connects the servers now instead of at the first turn, and says how each stands.
     pub async fn connect(&self) -> Vec<ServerStatus> {
         self.inner.sources.ready(None).await;
-        self.inner.sources.verdicts()
+        self.inner.sources.statuses()
     }
 
     /// What happens from now on to the servers that are the agent's own.
@@ -237,8 +238,8 @@ impl Agent {
     }
 
     /// How each server stands.
-    pub fn verdicts(&self) -> Vec<ServerStatus> {
-        self.inner.sources.verdicts()
+    pub fn statuses(&self) -> Vec<ServerStatus> {
+        self.inner.sources.statuses()
     }
 
     /// Returns the tools that the next turn sends to the model, as of now.
@@ -330,7 +331,7 @@ impl Inner {
         if let Some(cut) = cut {
             return Ok(nothing_done(self.crew.end_of(cut)));
         }
-        let missing: Vec<ServerStatus> = self.sources.verdicts().into_iter().filter(ServerStatus::is_missing).collect();
+        let missing: Vec<ServerStatus> = self.sources.statuses().into_iter().filter(ServerStatus::is_missing).collect();
         if let Some(required) = missing.iter().find(|verdict| verdict.required) {
             return Err(self.unavailable(required));
         }
@@ -377,8 +378,8 @@ impl Inner {
         if fallen > 0 {
             sink.warn(format!("{fallen} of the sources of tools panicked when they should have become ready"));
         }
-        if let Some(verdicts) = self.sources.news() {
-            sink.tell(Step::Servers { verdicts });
+        if let Some(statuses) = self.sources.news() {
+            sink.tell(Step::Servers { statuses });
         }
         // However long the servers took, what is at hand is heard.
         let until = until.map(|until| until.max(Instant::now() + A_MOMENT));
@@ -411,10 +412,6 @@ async fn wait_for(before: Option<oneshot::Receiver<()>>) {
         // Nothing is ever sent: that the other end is gone is the message.
         let _ = before.await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Agent {

@@ -16,6 +16,7 @@ use super::{Crew, Step, trace};
 use crate::checked::CheckedTool;
 use crate::envelope::Envelope;
 use crate::message::{CallArguments, ToolCall, ToolResult};
+use crate::sync::sleep_until;
 use crate::tool::{
     Arguments, CallContext, CallError, CallId, CancelToken, DefinitionChange, Digest, Origin, ToolCallError,
     ToolDefinition, differences,
@@ -342,7 +343,7 @@ impl<'a> Round<'a> {
             .with_timeout(time)
             .with_progress(move |progress| sink.tell(Step::CallProgress { call: told.clone(), progress }));
         if is_bound {
-            cx = cx.only_unchanged();
+            cx = cx.require_unchanged();
         }
         if let Some(parent) = self.scene.traceparent {
             cx = cx.with_traceparent(parent);
@@ -508,11 +509,4 @@ impl<'a> Round<'a> {
 
 fn id(call: &ToolCall) -> CallId {
     CallId(call.id.clone())
-}
-
-pub(super) async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

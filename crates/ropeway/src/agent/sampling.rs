@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::lock;
 use super::wish::Wish;
-use crate::mcp::{Refusal, SamplingRequest, chain};
+use crate::error_chain::chain;
+use crate::mcp::{Refusal, SamplingRequest};
 use crate::protocol::code;
 use crate::provider::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
+use crate::sync::lock;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// How many tokens of an answer a server may ask for where nothing else is said.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lock;
 use crate::config::{CollisionPolicy, ServerConfig};
 use crate::duration::format_duration;
+use crate::error_chain::chain;
 use crate::event::Events;
-use crate::mcp::{ConnectionState, Handlers, Mcp, chain};
+use crate::mcp::{ConnectionState, Handlers, Mcp};
 use crate::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolShape, ToolSource};
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::{Alias, BoxFuture, Tool};
 
 /// How long a turn waits for a list that has changed; until it is there, the one before it is used.
@@ -267,7 +268,7 @@ impl ToolSource for ServerSource {
         }
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
+    fn statuses(&self) -> Vec<ServerStatus> {
         vec![ServerStatus::new(self.alias().clone(), self.standing(&self.found()).0).with_required(self.required)]
     }
 

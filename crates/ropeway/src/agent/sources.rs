@@ -7,13 +7,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::lock;
 use super::offer::Offer;
-use super::round::sleep_until;
 use super::server::ServerSource;
 use crate::checked::CheckedTool;
 use crate::registry::{Collision, ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
 use crate::secret::Redactor;
+use crate::sync::{lock, sleep_until};
 use crate::tool::{Alias, BoxFuture, Tool};
 
 /// How often a required server that is connecting is looked at.
@@ -156,7 +155,7 @@ impl Sources {
     /// Waits for required servers that are still connecting, as long as there is time.
     pub(super) async fn required(&self, until: Option<Instant>) {
         let is_on_its_way = |verdict: &ServerStatus| verdict.required && verdict.outcome == ServerState::Connecting;
-        while self.verdicts().iter().any(is_on_its_way) && until.is_none_or(|until| Instant::now() < until) {
+        while self.statuses().iter().any(is_on_its_way) && until.is_none_or(|until| Instant::now() < until) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
@@ -201,16 +200,16 @@ impl Sources {
     pub(super) fn waiting(&self) -> Vec<String> {
         let waiting =
             |verdict: &ServerStatus| matches!(verdict.outcome, ServerState::Connecting | ServerState::NotStarted);
-        self.verdicts().iter().filter(|it| waiting(it)).map(|it| format!("`{}`", it.server)).collect()
+        self.statuses().iter().filter(|it| waiting(it)).map(|it| format!("`{}`", it.server)).collect()
     }
 
-    pub(super) fn verdicts(&self) -> Vec<ServerStatus> {
-        self.sources().iter().flat_map(|source| source.verdicts()).collect()
+    pub(super) fn statuses(&self) -> Vec<ServerStatus> {
+        self.sources().iter().flat_map(|source| source.statuses()).collect()
     }
 
     /// How the servers stand, if that is not known yet.
     pub(super) fn news(&self) -> Option<Vec<ServerStatus>> {
-        let verdicts = self.verdicts();
+        let verdicts = self.statuses();
         let mut state = lock(&self.state);
         if state.told == verdicts {
             return None;
@@ -226,7 +225,7 @@ impl Sources {
         let mut state = lock(&self.state);
         if let Some((made_of, offer)) = &state.made
             && made_of.len() == registries.len()
-            && made_of.iter().zip(&registries).all(|(one, other)| one.same_as(other))
+            && made_of.iter().zip(&registries).all(|(one, other)| one.ptr_eq(other))
         {
             return offer.clone();
         }

@@ -6,15 +6,15 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::budget::{OutputBudget, Rest, data_left_out, fit, fits};
-use super::lock;
 use super::written::{Data, Written, written_len};
 use crate::content::{ContentPart, SharedText, decode_base64};
+use crate::sync::lock;
 
 /// What is kept in all unless the host says otherwise.
 const LIMIT: u64 = 1 << 30;
@@ -385,7 +385,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let shelf = self.shelf.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = lock(&self.shelf);
         if let Some(folder) = shelf.folder.take().filter(Folder::is_there) {
             let _ = fs::remove_dir_all(folder.path);
         }

@@ -18,7 +18,8 @@ pub enum Step {
     /// How the servers stand; told in the first turn, and when it has changed.
     Servers {
         /// One for each server.
-        verdicts: Vec<ServerStatus>,
+        #[serde(rename = "verdicts")]
+        statuses: Vec<ServerStatus>,
     },
     /// More text of the model.
     Text {

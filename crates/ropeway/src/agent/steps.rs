@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::{Step, lock};
+use super::Step;
+use crate::sync::lock;
 use crate::tool::CallId;
 
 /// Past this many waiting steps, text is appended to the last text of the same answer even with reasoning in between, and the

@@ -44,7 +44,7 @@ impl<'a> Written<'a> {
         };
         match part {
             ContentPart::Text(part) => Self::Text { head: Cow::Borrowed(""), body: Cow::Borrowed(&part.text) },
-            ContentPart::ResourceLink(link) => Self::Text { head: Cow::Borrowed(""), body: link.in_words().into() },
+            ContentPart::ResourceLink(link) => Self::Text { head: Cow::Borrowed(""), body: link.describe().into() },
             ContentPart::Image(blob) => of_data(&blob.mime_type, Data::of_blob("image", blob)),
             ContentPart::Audio(blob) => of_data(&blob.mime_type, Data::of_blob("sound", blob)),
             ContentPart::Resource(resource) => match &resource.contents {

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 
 use tokio::sync::broadcast;
 
 use super::Event;
+use crate::sync::{read, write};
 use crate::tool::Alias;
 
 /// Where events are told. Telling never waits.
@@ -120,11 +121,11 @@ impl Teller {
     }
 
     fn relays(&self) -> RwLockReadGuard<'_, Vec<Onward>> {
-        self.relays.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.relays)
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Onward>)) {
-        let mut relays = self.relays.write().unwrap_or_else(PoisonError::into_inner);
+        let mut relays = write(&self.relays);
         change(&mut relays);
         self.count.store(relays.len(), Ordering::Release);
     }

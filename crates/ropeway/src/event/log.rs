@@ -1,13 +1,14 @@
 //! A log of events: one line of JSON for each, with its time.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{Event, EventStream, Events};
+use crate::sync::lock;
 
 /// How long a log that is dropped may take for its last lines: a disk that hangs must not hang the host.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -60,7 +61,7 @@ impl Drop for EventLog {
     fn drop(&mut self) {
         self.stop = None;
         // Nothing is ever sent: it ends with the thread, or with our patience.
-        let _ = self.over.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(LAST_LINES);
+        let _ = lock(&self.over).recv_timeout(LAST_LINES);
     }
 }
 

@@ -5,17 +5,18 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Lock, LockError};
+use super::accepted::Lock;
+use super::error::LockError;
 use crate::config::open_regular;
 
 /// Name of the file, beside the configuration file.
-pub const NAME: &str = "ropeway.lock";
+pub const LOCK_FILE_NAME: &str = "ropeway.lock";
 
 /// Largest file that is read or written, in bytes.
-const LARGEST: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 
 /// How long another process may take to write the file.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A lock file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct LockFile {
 impl LockFile {
     /// The lock file beside a configuration file.
     pub fn beside(config: &Path) -> Self {
-        Self { path: config.with_file_name(NAME) }
+        Self { path: config.with_file_name(LOCK_FILE_NAME) }
     }
 
     /// Returns where the file is.
@@ -45,9 +46,9 @@ impl LockFile {
             Err(error) => return Err(failed(error)),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20))));
         }
         let text = String::from_utf8(bytes).map_err(|_| LockError::Broken {
             path: self.path.clone(),
@@ -76,8 +77,8 @@ impl LockFile {
         };
         let changed = change(&mut lock, before.as_deref());
         let text = lock.to_text();
-        if text.len() as u64 > LARGEST {
-            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        if text.len() as u64 > MAX_BYTES {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20))));
         }
         if before.as_deref() != Some(text.as_str()) {
             let target = if before.is_some() { target(&self.path, folder).map_err(failed)? } else { self.path.clone() };
@@ -97,7 +98,7 @@ fn hold(folder: &Path) -> io::Result<File> {
             // Some file systems have no locks.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(held),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => {
+            Err(TryLockError::WouldBlock) if began.elapsed() > WRITE_TIMEOUT => {
                 return Err(io::Error::other("another process is writing it"));
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
@@ -189,7 +190,7 @@ mod tests {
         fs::create_dir(file.path()).expect("a folder");
         assert!(matches!(file.read(), Err(LockError::Read { .. })));
         let sparse = File::create(file.path().with_file_name("huge")).expect("a file");
-        sparse.set_len(LARGEST + 1).expect("a size");
+        sparse.set_len(MAX_BYTES + 1).expect("a size");
         fs::remove_dir(file.path()).expect("removed");
         fs::rename(file.path().with_file_name("huge"), file.path()).expect("renamed");
         let huge = std::error::Error::source(&file.read().expect_err("huge")).map(ToString::to_string);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::event::{Event, Events};
 use crate::json;
 use crate::protocol::{self, Era, code, meta};
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// How many requests of one server may be worked on at once; what comes on top is refused.
@@ -179,7 +180,7 @@ impl Handlers {
 #[cfg(feature = "bridge")]
 impl Handlers {
     /// Do the same functions answer?
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         fn same<T: ?Sized>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
             match (one, other) {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -338,7 +339,7 @@ impl Host {
 
     /// Tells an event that the server caused, unless there are too many; those are counted.
     pub(crate) fn tell_bounded(&self, event: impl FnOnce() -> Event) {
-        if self.rate_limit.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if lock(&self.rate_limit).take() {
             return self.events.tell(event());
         }
         if let Some(count) = self.dropped_events.add() {
@@ -358,12 +359,12 @@ impl Host {
 
     /// Keeps the stderr of the process that is now the server.
     pub(crate) fn hear(&self, stderr: Arc<Stderr>) {
-        *self.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(stderr);
+        *lock(&self.stderr) = Some(stderr);
     }
 
     /// Waits until the server's processes have neither written nor worked for a while; forever if it has none.
     pub(crate) async fn until_idle(&self) {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         match stderr {
             Some(stderr) => stderr.until_idle().await,
             None => std::future::pending().await,
@@ -372,13 +373,13 @@ impl Host {
 
     /// Returns the line of the server's stderr that says why it failed.
     pub(crate) async fn stderr_reason(&self) -> Option<String> {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         stderr?.reason().await
     }
 
     /// The last lines of the server's stderr.
     pub(crate) fn stderr_tail(&self) -> Vec<String> {
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stderr = lock(&self.stderr).clone();
         stderr.map(|stderr| stderr.lines()).unwrap_or_default()
     }
 
@@ -395,7 +396,7 @@ impl Host {
 
     /// Ends the work on all requests of the server: the link that they came on is no more.
     pub(crate) fn hush(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        lock(&self.requests).abort_all();
     }
 
     /// What we declare to servers of an era.
@@ -466,7 +467,7 @@ impl Host {
             return reply.send(protocol::encode_answer(id, &json!({})));
         }
         let size = params.map_or(0, |raw| raw.get().len());
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = lock(&self.requests);
         while requests.try_join_next().is_some() {}
         let bytes = self.request_bytes.load(Ordering::Acquire);
         if requests.len() >= MOST_REQUESTS || (bytes > 0 && bytes + size > MOST_REQUEST_BYTES) {
@@ -563,7 +564,7 @@ impl Dropped {
     /// Counts one more; returns the count when it is time to tell it.
     fn add(&self) -> Option<u64> {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         if told.is_some_and(|told| told.elapsed() < DROPPED_TOLD_EVERY) {
             return None;
         }

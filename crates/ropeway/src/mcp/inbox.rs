@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::transport::Request;
 use crate::event::Event;
 use crate::json;
 use crate::protocol::{self, FrameError, Incoming, Remains, RpcError};
+use crate::sync::lock;
 use crate::tool::{CallContext, Progress, TimeoutKind};
 use crate::web::SseEvent;
 
@@ -123,7 +124,7 @@ impl Inbox {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// Opens a slot for a request; its number is also its progress token.

@@ -28,7 +28,7 @@ mod trace;
 mod transport;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -48,8 +48,6 @@ pub(crate) use self::redaction::entry as redacted_entry;
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::session::ServerInfo;
 pub use self::shared::ConnectionState;
-#[cfg(feature = "bridge")]
-pub(crate) use self::shared::chain;
 pub use self::signals::{
     end_children_on_signals, end_children_on_signals_with, end_children_on_termination, ignore_interrupts,
 };
@@ -68,6 +66,7 @@ use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
+use crate::sync::lock;
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// A connection to a server could not be made.
@@ -331,7 +330,7 @@ impl Mcp {
     /// Wants to hear when a resource changes, also after a reconnect.
     pub fn subscribe(&self, uri: impl Into<String>) {
         let shared = &self.handle.shared;
-        if shared.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.into()) {
+        if lock(&shared.subscriptions).insert(uri.into()) {
             shared.subscriptions_changed.notify_one();
         }
     }
@@ -339,7 +338,7 @@ impl Mcp {
     /// Does not want to hear of a resource any more.
     pub fn unsubscribe(&self, uri: &str) {
         let shared = &self.handle.shared;
-        if shared.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).remove(uri) {
+        if lock(&shared.subscriptions).remove(uri) {
             shared.subscriptions_changed.notify_one();
         }
     }

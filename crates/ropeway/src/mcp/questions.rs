@@ -1,12 +1,13 @@
 //! The budget of questions that a server may ask the user while it works on calls.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::host::Refusal;
 use crate::protocol::code;
+use crate::sync::lock;
 use crate::tool::{Alias, CallError};
 
 /// Counts the questions of one server. In the legacy era a question does not say which call it belongs to, so calls in flight
@@ -95,7 +96,7 @@ impl QuestionBudget {
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a connection's handle and its task share: the state, the session, the tool list.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
@@ -15,8 +15,10 @@ use super::session::{ServerInfo, Session};
 use super::tools::ToolList;
 use super::transport::Request;
 use crate::config::{A_YEAR, ServerConfig};
+use crate::error_chain::chain;
 use crate::event::Event;
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
 
 /// The state of a connection.
@@ -70,10 +72,6 @@ pub(crate) struct Shared {
     last_failure: Mutex<Option<(SystemTime, Arc<ConnectErrorKind>)>>,
     /// The same while the server is not ready.
     outage: Mutex<Option<Arc<ConnectErrorKind>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -170,7 +168,7 @@ impl Shared {
     /// Keeps a new list, and tells whether it is another one than before.
     pub(crate) fn replace_tools(&self, tools: Arc<ToolList>) {
         let before = lock(&self.tools).replace(tools.clone());
-        if before.is_some_and(|before| !before.same_as(&tools)) {
+        if before.is_some_and(|before| !before.ptr_eq(&tools)) {
             self.tell_tools_changed();
         }
     }
@@ -301,16 +299,4 @@ impl Shared {
 /// A new connection would meet the same refusal.
 fn is_final(cause: &ConnectErrorKind) -> bool {
     matches!(cause, ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Closed)
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    line
 }

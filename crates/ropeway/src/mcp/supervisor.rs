@@ -16,7 +16,9 @@ use super::shared::{ConnectionState, Shared};
 use super::tools;
 use super::transport::Request;
 use crate::config::A_YEAR;
+use crate::error_chain::chain;
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::tool::CallContext;
 
 /// A session that lived this long was a good one: the next try is the first again.
@@ -171,7 +173,7 @@ async fn keep_tools(shared: &Arc<Shared>, has_old_tools: bool) {
 
 async fn refresh(shared: &Arc<Shared>) {
     if let Err(error) = tools::fetch(shared, &CallContext::default()).await {
-        shared.host.warn(&format!("the tool list could not be renewed: {}", super::shared::chain(&error)));
+        shared.host.warn(&format!("the tool list could not be renewed: {}", chain(&error)));
     }
 }
 
@@ -204,7 +206,7 @@ async fn keep_subscribed(shared: &Arc<Shared>, session: &Arc<Session>) {
 }
 
 fn subscriptions(shared: &Shared) -> std::collections::BTreeSet<String> {
-    shared.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    lock(&shared.subscriptions).clone()
 }
 
 async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {

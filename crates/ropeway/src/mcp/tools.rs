@@ -14,7 +14,9 @@ use super::redaction;
 use super::session::Session;
 use super::shared::Shared;
 use crate::protocol::{HeaderParams, tool_definition};
-use crate::tool::{Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput, is_same};
+use crate::tool::{
+    Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput, is_same_definition,
+};
 
 /// A server's tools as of one moment.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl ToolList {
         self.tools.iter().map(|tool| &tool.definition)
     }
 
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         self.digest == other.digest || self.definitions().eq(other.definitions())
     }
 
@@ -191,7 +193,7 @@ impl<K> McpTool<K> {
         let current = list(&self.shared, cx).await?;
         let tool = || self.definition.name.clone();
         match current.get(name) {
-            Some(listed) if is_same(&listed.definition, &self.definition) => Ok(()),
+            Some(listed) if is_same_definition(&listed.definition, &self.definition) => Ok(()),
             Some(_) => Err(CallError::Changed { tool: tool() }),
             None => Err(CallError::UnknownTool { tool: tool(), nearest: Vec::new() }),
         }
@@ -209,7 +211,7 @@ impl<K: Send + Sync + 'static> Tool for McpTool<K> {
             Origin::Local => self.definition.name.as_str(),
         };
         Box::pin(async move {
-            if cx.is_only_unchanged() {
+            if cx.requires_unchanged() {
                 self.check_unchanged(name, cx).await?;
             }
             call::call_tool(&self.shared, name, arguments, cx).await

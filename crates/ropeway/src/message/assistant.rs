@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Dialect;
+use super::dialect::Dialect;
 use crate::json;
 
 /// What a model said in one answer.

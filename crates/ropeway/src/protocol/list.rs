@@ -214,7 +214,7 @@ mod tests {
         let deep = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
         let entry = RawValue::from_string(format!(r#"{{"name":"a","inputSchema":{deep}}}"#)).expect("JSON");
         let tool = tool_definition(&"s".into(), &entry).expect("a tool");
-        assert!(tool.input_schema.trouble().is_some());
+        assert!(tool.input_schema.parse_error().is_some());
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::piece::Piece;
 use crate::content::ContentPart;
 use crate::message::{Conversation, Message};
+use crate::sync::lock;
 
 /// Kinds of what a model may be shown besides text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -136,7 +137,7 @@ impl NotTaken {
     }
 
     fn models(&self) -> MutexGuard<'_, HashMap<String, MediaSupport>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

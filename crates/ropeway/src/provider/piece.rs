@@ -48,7 +48,7 @@ impl<'a> Piece<'a> {
             ContentPart::Image(blob) => blob_piece(blob, "image"),
             ContentPart::Audio(blob) => blob_piece(blob, "audio"),
             ContentPart::Resource(resource) => resource_piece(resource),
-            ContentPart::ResourceLink(link) => Self::Text(link.in_words().into()),
+            ContentPart::ResourceLink(link) => Self::Text(link.describe().into()),
         }
     }
 

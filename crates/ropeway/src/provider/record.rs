@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use serde_json::Value;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{Exchange, ExchangeEnd, HttpRequest, RecordedRequest, Recording, credentials};
 use crate::json;
 use crate::secret::{self, Redactor};
+use crate::sync::lock;
 use crate::web;
 
 /// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
@@ -67,7 +68,7 @@ impl Recorder {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn write(&self, exchange: Exchange) {

@@ -1,7 +1,7 @@
 //! A player: answers requests out of a recording, each with the first answer to it that is left.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -13,6 +13,7 @@ use super::{
 use crate::json;
 use crate::message::Dialect;
 use crate::secret::Redactor;
+use crate::sync::lock;
 
 /// How much of a value is shown that differs.
 const SHORT: usize = 80;
@@ -47,7 +48,7 @@ impl Player {
         mask: &Redactor,
     ) -> Result<(Head, Replayed), ProviderError> {
         let unusable = |message: String| ProviderError::new(ProviderErrorKind::Unusable, dialect, message);
-        let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tape = lock(&self.0);
         let difference =
             |exchange: &Exchange| exchange.request.as_ref().and_then(|expected| difference(expected, request, mask));
         // Exchanges are recorded when they end: of several at a time, the first that was asked may be a later one.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::json;
 use crate::message::Dialect;
+use crate::sync::lock;
 use crate::web::{SseEvent, SseParser, brief, looks_like_events};
 
 /// How large one event of an answer may be: pictures come in one piece.
@@ -110,7 +111,7 @@ struct Outbox(Arc<Mutex<Vec<ReplyEvent>>>);
 
 impl Outbox {
     fn take(&self) -> Vec<ReplyEvent> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 
     /// Leaves events, and waits until they are taken.
@@ -118,7 +119,7 @@ impl Outbox {
         if events.is_empty() {
             return;
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(events);
+        lock(&self.0).append(events);
         // Nobody need be woken: whoever polls this takes the events, and polls again when it wants more.
         let mut waited = false;
         poll_fn(|_| match std::mem::replace(&mut waited, true) {

@@ -17,7 +17,8 @@ pub struct Collision {
     /// Where the other one comes from.
     pub other: Origin,
     /// What became of the other one.
-    pub fate: CollisionOutcome,
+    #[serde(rename = "fate")]
+    pub outcome: CollisionOutcome,
 }
 
 /// What became of the tool that did not get the name that it wanted.
@@ -32,25 +33,27 @@ pub enum CollisionOutcome {
 
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, kept, other, fate } = self;
-        write!(f, "{} and {} have the same name `{}`: ", Whose(kept), Whose(other), bare(name))?;
-        match fate {
+        let Self { name, kept, other, outcome } = self;
+        write!(f, "{} and {} have the same name `{}`: ", ToolLabel(kept), ToolLabel(other), without_mcp_prefix(name))?;
+        match outcome {
             CollisionOutcome::Dropped if kept == other => f.write_str("only one of them can be called"),
-            CollisionOutcome::Dropped => write!(f, "only {} can be called", Whose(kept)),
-            CollisionOutcome::Renamed(new) => write!(f, "{} is called `{}` instead", Whose(other), bare(new)),
+            CollisionOutcome::Dropped => write!(f, "only {} can be called", ToolLabel(kept)),
+            CollisionOutcome::Renamed(new) => {
+                write!(f, "{} is called `{}` instead", ToolLabel(other), without_mcp_prefix(new))
+            }
         }
     }
 }
 
 /// A name without the prefix that only models need.
-fn bare(name: &str) -> &str {
+fn without_mcp_prefix(name: &str) -> &str {
     name.strip_prefix("mcp_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
 /// A tool as the reader of a warning knows it.
-struct Whose<'a>(&'a Origin);
+struct ToolLabel<'a>(&'a Origin);
 
-impl fmt::Display for Whose<'_> {
+impl fmt::Display for ToolLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Origin::Local => f.write_str("a local tool"),
@@ -69,8 +72,8 @@ mod tests {
         Origin::Server { server: server.into(), tool: "go".into() }
     }
 
-    fn collision(kept: Origin, other: Origin, fate: CollisionOutcome) -> Collision {
-        Collision { name: "x".to_owned(), kept, other, fate }
+    fn collision(kept: Origin, other: Origin, outcome: CollisionOutcome) -> Collision {
+        Collision { name: "x".to_owned(), kept, other, outcome }
     }
 
     #[test]

@@ -3,9 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ToolShapeError;
 use crate::config::Glob;
-use crate::tool::{Origin, ToolDefinition};
+use crate::tool::{BoxError, ToolDefinition};
+
+/// Why the settings of a server's tools cannot be followed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolShapeError {
+    /// A pattern is not one.
+    #[error("`{pattern}` is not a glob")]
+    Glob {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        #[source]
+        source: BoxError,
+    },
+}
 
 /// A pattern over a server's own names for its tools.
 pub(super) fn glob(pattern: &str) -> Result<Glob, ToolShapeError> {
@@ -54,8 +68,8 @@ impl ToolFilter {
     }
 
     /// Is this tool wanted?
-    pub fn wants(&self, definition: &ToolDefinition) -> bool {
-        let name = own_name(definition);
+    pub fn allows(&self, definition: &ToolDefinition) -> bool {
+        let name = definition.own_name();
         let is_in = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
         (self.allow.is_empty() || is_in(&self.allow))
             && self.allowlists.iter().all(|globs| is_in(globs))
@@ -67,7 +81,7 @@ impl ToolFilter {
 impl fmt::Debug for ToolFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { allow, allowlists, deny, predicates } = self;
-        let mut debug = f.debug_struct("Filter");
+        let mut debug = f.debug_struct("ToolFilter");
         debug
             .field("allow", allow)
             .field("allowlists", allowlists)
@@ -77,24 +91,17 @@ impl fmt::Debug for ToolFilter {
     }
 }
 
-/// The server's own name for a tool.
-pub(super) fn own_name(definition: &ToolDefinition) -> &str {
-    match &definition.origin {
-        Origin::Server { tool, .. } => tool,
-        Origin::Local => &definition.name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::Origin;
 
     const NAMES: [&str; 4] = ["read_file", "read/deep/file", "write_file", "Delete"];
 
     fn wanted(allow: &[&str], deny: &[&str]) -> Vec<&'static str> {
         let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
         let filter = ToolFilter::new(&owned(allow), &owned(deny)).expect("globs");
-        NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect()
+        NAMES.into_iter().filter(|name| filter.allows(&ToolDefinition::new(*name))).collect()
     }
 
     #[test]
@@ -115,7 +122,7 @@ mod tests {
     fn a_tool_must_match_every_allowlist_and_an_empty_one_wants_nothing() {
         let list = |globs: &[&str]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
         let wanted = |filter: &ToolFilter| {
-            NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect::<Vec<_>>()
+            NAMES.into_iter().filter(|name| filter.allows(&ToolDefinition::new(*name))).collect::<Vec<_>>()
         };
         let filter = ToolFilter::new(&list(&["*_file"]), &[]).expect("globs");
         let both = filter.clone().with_allowlist(&list(&["read*", "Delete"])).expect("globs");
@@ -129,8 +136,8 @@ mod tests {
         let mut definition = ToolDefinition::new("mcp_web_look").with_description("old");
         definition.origin = Origin::Server { server: "web".into(), tool: "look".into() };
         let filter = ToolFilter::new(&["look".to_owned()], &[]).expect("globs");
-        assert!(filter.wants(&definition));
-        assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).wants(&definition));
+        assert!(filter.allows(&definition));
+        assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).allows(&definition));
     }
 
     #[test]

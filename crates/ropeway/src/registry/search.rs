@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::filter::own_name;
-use super::visible;
+use super::schema_arguments;
 use crate::checked::CheckedTool;
 use crate::tool::{Origin, ToolDefinition};
 
@@ -54,7 +53,7 @@ impl Index {
         for definition in definitions {
             let at = index.lengths.len();
             let counts = counts(definition);
-            index.names.push(words(own_name(definition)));
+            index.names.push(words(definition.own_name()));
             index.lengths.push(counts.values().sum());
             for (word, count) in counts {
                 index.words.entry(word).or_default().push((at, count));
@@ -125,7 +124,7 @@ fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
     };
     // Our name holds the words of the server's own, but for what was cut or replaced.
     let mut name = words(&definition.name);
-    name.extend(words(own_name(definition)));
+    name.extend(words(definition.own_name()));
     if let Origin::Server { server, .. } = &definition.origin {
         name.extend(words(server.as_str()));
     }
@@ -133,7 +132,7 @@ fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
     name.dedup();
     add(name, IN_NAME);
     add(definition.title.as_deref().map(words).unwrap_or_default(), IN_TITLE);
-    for argument in visible::arguments(&definition.input_schema.read()) {
+    for argument in schema_arguments::arguments(&definition.input_schema.read()) {
         add(words(argument), IN_ARGUMENT);
     }
     add(definition.description.as_deref().map(words).unwrap_or_default(), IN_DESCRIPTION);
@@ -344,7 +343,7 @@ mod tests {
         let mut wrong = Vec::new();
         for (question, tool) in expected {
             let found: Vec<&str> =
-                index.search(question, 3).into_iter().map(|(at, _)| own_name(&definitions[at])).collect();
+                index.search(question, 3).into_iter().map(|(at, _)| definitions[at].own_name()).collect();
             if found.first() != Some(&tool) {
                 wrong.push(format!("{question}: {found:?}, not {tool}"));
             }

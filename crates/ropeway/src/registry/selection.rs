@@ -1,10 +1,13 @@
 //! A selection: some tools of a source, for an agent that is not to have all of them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::filter::Predicate;
-use super::{ContextItem, ContextSource, Registry, ServerStatus, ToolSource};
+use super::source::{ContextItem, ContextSource, ToolSource};
+use super::status::ServerStatus;
+use super::tools::Registry;
+use crate::sync::lock;
 use crate::tool::{BoxFuture, ToolDefinition};
 
 /// Some tools of a source, for an agent that is not to have all of them.
@@ -28,19 +31,19 @@ impl<S> SelectedTools<S> {
 impl<S: ToolSource> ToolSource for SelectedTools<S> {
     fn registry(&self) -> Registry {
         let all = self.source.registry();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some((of, chosen)) = &*made
-            && of.same_as(&all)
+            && of.ptr_eq(&all)
         {
             return chosen.clone();
         }
-        let chosen = all.only(|definition| (self.wants)(definition));
+        let chosen = all.filter(|definition| (self.wants)(definition));
         *made = Some((all, chosen.clone()));
         chosen
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
-        self.source.verdicts()
+    fn statuses(&self) -> Vec<ServerStatus> {
+        self.source.statuses()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
@@ -56,6 +59,6 @@ impl<S: ContextSource> ContextSource for SelectedTools<S> {
 
 impl<S: fmt::Debug> fmt::Debug for SelectedTools<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Selection").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("SelectedTools").field("source", &self.source).finish_non_exhaustive()
     }
 }

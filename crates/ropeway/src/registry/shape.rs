@@ -4,30 +4,15 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::filter::{glob, own_name};
-use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
-use super::{ToolFilter, Transformer, naming, visible};
+use super::filter::{ToolFilter, ToolShapeError, glob};
+use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename, Transformer};
+use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
 use crate::config::{Glob, PREFIX, ServerEntry, ServerSettings, ToolOverride};
 use crate::tool::{
-    Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
-    ToolOutput, is_same,
+    Alias, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition, ToolOutput,
+    is_same_definition,
 };
-
-/// Why the settings of a server's tools cannot be followed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolShapeError {
-    /// A pattern is not one.
-    #[error("`{pattern}` is not a glob")]
-    Glob {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        #[source]
-        source: BoxError,
-    },
-}
 
 /// Which tools of one server are wanted, and how a model knows them.
 ///
@@ -55,7 +40,7 @@ impl ToolShape {
             let steps = steps(change, &entry.alias);
             transformers.extend(steps.into_iter().map(|step| (Some(glob.clone()), step)));
         }
-        let describe = |prefix: &String| Describe::Before(naming::fill(prefix, &entry.alias));
+        let describe = |prefix: &String| Describe::Prefix(naming::fill(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
             filter: entry
@@ -146,8 +131,8 @@ impl ToolShape {
         match catch_unwind(AssertUnwindSafe(|| self.shaped(tool.clone()))) {
             Ok(shaped) => Some(Arc::new(shaped?)),
             Err(panic) => {
-                let (server, name) = (&self.alias, own_name(tool.definition()));
-                let words = checked::message(&*panic);
+                let (server, name) = (&self.alias, tool.definition().own_name());
+                let words = checked::panic_message(&*panic);
                 tracing::warn!(%server, tool = name, "the tool is left out, because its transformer panicked: {words}");
                 None
             }
@@ -165,23 +150,24 @@ impl ToolShape {
         shaped.ok().flatten().map(|(definition, _)| definition)
     }
 
-    fn shaped(&self, tool: Arc<dyn Tool>) -> Option<Shaped> {
+    fn shaped(&self, tool: Arc<dyn Tool>) -> Option<ShapedTool> {
         let (definition, transformers) = self.shaped_definition(tool.definition())?;
-        let mut hidden: Vec<String> = transformers.iter().flat_map(|transformer| transformer.hidden()).collect();
+        let mut hidden: Vec<String> =
+            transformers.iter().flat_map(|transformer| transformer.hidden_arguments()).collect();
         if !hidden.is_empty() {
             // A later transformer may have used a hidden name for an argument of its own.
-            let seen = visible::arguments(&definition.input_schema);
+            let seen = schema_arguments::arguments(&definition.input_schema);
             hidden.retain(|name| !seen.contains(&name.as_str()));
         }
-        Some(Shaped { definition, transformers, hidden, tool })
+        Some(ShapedTool { definition, transformers, hidden, tool })
     }
 
     /// Returns the definition of a wanted tool as it is handed out, and what has changed it.
     fn shaped_definition(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
-        if !self.filter.wants(original) {
+        if !self.filter.allows(original) {
             return None;
         }
-        let name = own_name(original);
+        let name = original.own_name();
         let is_for = |glob: &Option<Glob>| glob.as_ref().is_none_or(|glob| glob.matches(name));
         let transformers = self.transformers.iter().filter(|(glob, _)| is_for(glob));
         let transformers: Vec<Arc<dyn Transformer>> = transformers.map(|(_, step)| step.clone()).collect();
@@ -195,7 +181,7 @@ impl ToolShape {
         definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
         // Whose tool it is, is not a matter of taste.
         definition.origin = original.origin.clone();
-        let changed = !is_same(original, &definition);
+        let changed = !is_same_definition(original, &definition);
         definition.provenance = Provenance {
             // Tools that the host made of resources and prompts say of themselves what they do.
             trust_hints: self.trust_hints || original.provenance.trust_hints,
@@ -209,7 +195,7 @@ impl ToolShape {
 
 impl fmt::Debug for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Shape");
+        let mut debug = f.debug_struct("ToolShape");
         debug.field("alias", &self.alias).field("filter", &self.filter).field("prefix", &self.prefix);
         debug.field("transformers", &self.transformers.len()).finish_non_exhaustive()
     }
@@ -223,10 +209,10 @@ fn steps(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
         steps.push(Arc::new(Rename::to(name)));
     }
     if let Some(description) = description {
-        steps.push(Arc::new(Describe::Instead(description.clone())));
+        steps.push(Arc::new(Describe::Replace(description.clone())));
     }
     if let Some(prefix) = description_prefix {
-        steps.push(Arc::new(Describe::Before(naming::fill(prefix, alias))));
+        steps.push(Arc::new(Describe::Prefix(naming::fill(prefix, alias))));
     }
     if !hide.is_empty() {
         steps.push(Arc::new(HideArguments::new(hide)));
@@ -241,7 +227,7 @@ fn steps(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
 }
 
 /// A tool as a model is to know it.
-struct Shaped {
+struct ShapedTool {
     definition: ToolDefinition,
     transformers: Vec<Arc<dyn Transformer>>,
     /// Arguments that the model must not send.
@@ -249,7 +235,7 @@ struct Shaped {
     tool: Arc<dyn Tool>,
 }
 
-impl Tool for Shaped {
+impl Tool for ShapedTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
@@ -264,7 +250,7 @@ impl Tool for Shaped {
         let mut own = arguments.clone();
         self.prepare(&mut own);
         for transformer in self.transformers.iter().rev() {
-            transformer.arguments(&mut own);
+            transformer.transform_arguments(&mut own);
         }
         self.tool.summarize(&own)
     }
@@ -276,7 +262,7 @@ impl Tool for Shaped {
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         // The way back: what was changed last is undone first.
         for transformer in self.transformers.iter().rev() {
-            transformer.arguments(&mut arguments);
+            transformer.transform_arguments(&mut arguments);
         }
         self.tool.prepare(&mut arguments);
         self.tool.call(arguments, cx)

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Registry, ServerStatus};
+use super::status::ServerStatus;
+use super::tools::Registry;
 use crate::content::ContentPart;
 use crate::tool::{Alias, BoxFuture};
 
@@ -12,7 +13,7 @@ pub trait ToolSource: Send + Sync {
     fn registry(&self) -> Registry;
 
     /// How each server behind the tools stands.
-    fn verdicts(&self) -> Vec<ServerStatus> {
+    fn statuses(&self) -> Vec<ServerStatus> {
         Vec::new()
     }
 
@@ -83,8 +84,8 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
         (**self).registry()
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
-        (**self).verdicts()
+    fn statuses(&self) -> Vec<ServerStatus> {
+        (**self).statuses()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

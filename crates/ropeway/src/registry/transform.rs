@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::visible;
+use super::schema_arguments;
 use crate::tool::{Arguments, ToolDefinition};
 
 /// Changes what a model is told about a tool. A closure from definition to definition is one, too.
@@ -11,12 +11,12 @@ pub trait Transformer: Send + Sync {
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
 
     /// Arguments that a model does not know of. They are taken out of what it sends, before that is checked.
-    fn hidden(&self) -> Vec<String> {
+    fn hidden_arguments(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// Turns arguments that fit the changed definition into those that the tool takes.
-    fn arguments(&self, _arguments: &mut Arguments) {}
+    fn transform_arguments(&self, _arguments: &mut Arguments) {}
 }
 
 impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer for F {
@@ -65,17 +65,17 @@ impl Transformer for Rename {
 #[derive(Clone, Debug)]
 pub enum Describe {
     /// This goes before it, such as `[MCP: web] `.
-    Before(String),
+    Prefix(String),
     /// This takes its place.
-    Instead(String),
+    Replace(String),
 }
 
 impl Transformer for Describe {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
         definition.description = Some(match (self, definition.description) {
-            (Self::Before(text), Some(description)) => format!("{text}{description}"),
-            (Self::Before(text), None) => text.trim_end().to_owned(),
-            (Self::Instead(text), _) => text.clone(),
+            (Self::Prefix(text), Some(description)) => format!("{text}{description}"),
+            (Self::Prefix(text), None) => text.trim_end().to_owned(),
+            (Self::Replace(text), _) => text.clone(),
         });
         Some(definition)
     }
@@ -94,11 +94,11 @@ impl HideArguments {
 
 impl Transformer for HideArguments {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        visible::hide(&mut definition.input_schema, &self.0);
+        schema_arguments::hide(&mut definition.input_schema, &self.0);
         Some(definition)
     }
 
-    fn hidden(&self) -> Vec<String> {
+    fn hidden_arguments(&self) -> Vec<String> {
         self.0.clone()
     }
 }
@@ -116,15 +116,15 @@ impl PresetArguments {
 
 impl Transformer for PresetArguments {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        visible::hide(&mut definition.input_schema, &self.hidden());
+        schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
         Some(definition)
     }
 
-    fn hidden(&self) -> Vec<String> {
+    fn hidden_arguments(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
 
-    fn arguments(&self, arguments: &mut Arguments) {
+    fn transform_arguments(&self, arguments: &mut Arguments) {
         arguments.extend(self.0.clone());
     }
 }
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn descriptions_are_prefixed_and_replaced() {
-        assert_eq!(Describe::Before("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
-        assert_eq!(Describe::Instead("Sees.".into()).transform(look()), described("Sees."));
-        let bare = Describe::Before("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
+        assert_eq!(Describe::Prefix("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
+        assert_eq!(Describe::Replace("Sees.".into()).transform(look()), described("Sees."));
+        let bare = Describe::Prefix("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
         assert_eq!(bare, described("[MCP: web]"));
     }
 
@@ -201,6 +201,6 @@ mod tests {
     fn a_closure_is_a_transformer() {
         let nothing: &dyn Transformer = &|_: ToolDefinition| None;
         assert_eq!(nothing.transform(look()), None);
-        assert_eq!(nothing.hidden(), [""; 0]);
+        assert_eq!(nothing.hidden_arguments(), [""; 0]);
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use super::session::{Deed, Era, MODERN, Session};
 use super::stage::Stage;
 use super::wire::{Manner, Next, RecordedHttpRequest, Wire};
 use super::{headers, tools};
+use crate::sync::lock;
 
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
@@ -735,8 +736,4 @@ fn modern_status(text: &str, bad_meta: bool) -> Option<u16> {
         -32601 => Some(404),
         _ => None,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use super::wire::{RecordedHttpRequest, Wire};
+use crate::sync::lock;
 
 /// A provider of models on this machine that answers as it was told. Dropping it ends it.
 pub struct ModelServer {
@@ -226,8 +227,4 @@ async fn give(wire: &mut Wire, answer: ModelAnswer, shared: &Shared) -> io::Resu
     }
     wire.end_chunks().await?;
     Ok(true)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

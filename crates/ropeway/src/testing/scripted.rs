@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use super::pipe;
 use super::script::Script;
 use super::task::Task;
 use crate::config::InProcessServer;
+use crate::sync::lock;
 
 /// A handle on a scripted server, shared by all of its connections. Cheap to clone.
 #[derive(Clone)]
@@ -242,7 +243,7 @@ impl ScriptedServer {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A test that failed while it held the lock has already said so.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

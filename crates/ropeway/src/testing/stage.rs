@@ -1,7 +1,7 @@
 //! Doing in time what a conversation says is to be done.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
 use tokio::task::AbortHandle;
@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use super::fault::Fault;
 use super::scripted::Prod;
 use super::session::{Action, Deed, Session};
+use crate::sync::lock;
 
 /// A conversation with its clock. What is to be done is handed to `out` when its time has come.
 pub(super) struct Stage {
@@ -81,11 +82,11 @@ impl Stage {
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Vec<AbortHandle>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::TraceParent;
+use super::trace::TraceParent;
 
 /// The name of one call, unique within a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -184,13 +184,13 @@ impl CallContext {
     /// have approved that definition and no other. Otherwise the call fails with
     /// [`CallError::Changed`](super::CallError::Changed).
     #[must_use]
-    pub fn only_unchanged(mut self) -> Self {
+    pub fn require_unchanged(mut self) -> Self {
         self.inner().unchanged = true;
         self
     }
 
-    /// Returns whether the call is made [only if the tool is unchanged](Self::only_unchanged).
-    pub fn is_only_unchanged(&self) -> bool {
+    /// Returns whether the call is made [only if the tool is unchanged](Self::require_unchanged).
+    pub fn requires_unchanged(&self) -> bool {
         self.0.unchanged
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Schema;
+#[cfg(feature = "bridge")]
+use super::digest::Digest;
+use super::schema::Schema;
 
 /// Our short name for a server.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,7 +112,7 @@ pub struct Provenance {
     pub prefix: Arc<str>,
     /// The command or URL that the server is reached by.
     #[cfg(feature = "bridge")]
-    pub server: Option<super::Digest>,
+    pub server: Option<Digest>,
     /// The definition as the server wrote it, where the host changed more than its name.
     pub original: Option<Arc<ToolDefinition>>,
 }
@@ -169,7 +171,7 @@ impl ToolDefinition {
     }
 
     /// Returns the definition as its server wrote it.
-    pub fn source(&self) -> &Self {
+    pub fn original(&self) -> &Self {
         self.provenance.original.as_deref().unwrap_or(self)
     }
 
@@ -210,7 +212,7 @@ impl ToolDefinition {
 }
 
 /// Returns whether two definitions say the same: title, description, schemas and annotations. Names do not count.
-pub fn is_same(old: &ToolDefinition, new: &ToolDefinition) -> bool {
+pub fn is_same_definition(old: &ToolDefinition, new: &ToolDefinition) -> bool {
     old.title == new.title
         && old.description == new.description
         && old.input_schema == new.input_schema

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::ToolDefinition;
+use super::definition::ToolDefinition;
 
 /// Number of changes that are told; the rest is counted.
 const MOST: usize = 20;
@@ -24,7 +24,7 @@ impl DefinitionChange {
     }
 
     /// Creates a change out of words. Control characters are escaped.
-    pub fn from_words(words: &str) -> Self {
+    pub fn from_text(words: &str) -> Self {
         Self(visible(words, usize::MAX))
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for DefinitionChange {
 /// free of control characters.
 pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<DefinitionChange> {
     let mut words = Words::default();
-    words.compare(old.source(), new.source());
+    words.compare(old.original(), new.original());
     if words.0.is_empty() {
         words.compare(old, new);
     }
@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::{Annotations, Digest, is_same};
+    use crate::tool::{Annotations, Digest, is_same_definition};
 
     fn tool(schema: Value, hints: Value) -> ToolDefinition {
         let mut definition = ToolDefinition::new("note").with_description("Writes a note").with_input_schema(schema);
@@ -296,7 +296,7 @@ mod tests {
         let other =
             tool(json!({"properties": {"x": {"title": "X", "type": "string"}}, "a": 1}), json!({"b": 2, "a": 1}));
         assert_eq!(words(&one, &other), [""; 0]);
-        assert!(is_same(&one, &other));
+        assert!(is_same_definition(&one, &other));
     }
 
     #[test]

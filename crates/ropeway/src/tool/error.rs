@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Alias;
+use super::definition::Alias;
 use crate::duration::format_duration;
+use crate::error_chain::chain;
 
 /// A cause from a layer that this one does not know.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -171,7 +172,7 @@ pub enum CallError {
 impl CallError {
     /// The same about a server that goes by another name here.
     #[must_use]
-    pub fn of_server(mut self, name: &Alias) -> Self {
+    pub fn with_server(mut self, name: &Alias) -> Self {
         match &mut self {
             Self::NotConnected { server }
             | Self::Stopped { server }
@@ -319,7 +320,7 @@ impl From<CallError> for ToolCallError {
             return own.clone();
         }
         let retryable = error.is_transient();
-        let message = with_causes(&error);
+        let message = chain(&error);
         Self { retryable, source: Some(Cause::Call(Arc::new(error))), ..Self::new(message) }
     }
 }
@@ -340,7 +341,7 @@ impl From<BoxError> for ToolCallError {
     fn from(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(error) => *error,
-            Err(error) => Self::new(with_causes(&*error)).with_source(error),
+            Err(error) => Self::new(chain(&*error)).with_source(error),
         }
     }
 }
@@ -355,22 +356,6 @@ impl From<serde_json::Error> for ToolCallError {
     fn from(error: serde_json::Error) -> Self {
         Self::from(BoxError::from(error))
     }
-}
-
-/// A message and its causes, each once.
-pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Libraries often repeat the cause in their own message.
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn list(problems: &[ArgumentProblem]) -> String {

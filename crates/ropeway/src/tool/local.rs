@@ -7,9 +7,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    ArgumentProblem, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
-};
+use super::context::CallContext;
+use super::definition::ToolDefinition;
+use super::error::{ArgumentProblem, BoxError, CallError};
+use super::interface::{Arguments, BoxFuture, Tool};
+use super::output::ToolOutput;
 
 type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
 

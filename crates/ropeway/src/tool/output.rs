@@ -7,7 +7,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, Key, PartSeed, Source, plain_text};
+use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text};
 
 /// What a tool answered, in full.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,13 +80,13 @@ impl From<&str> for ToolOutput {
 /// `content` as servers write it: an array of blocks, one block, or something else that is kept as text.
 struct Content(Vec<ContentPart>);
 
-struct ContentSeed<'s>(Source<'s>);
+struct ContentSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
     type Value = Content;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
-        struct ContentVisitor<'s>(Source<'s>);
+        struct ContentVisitor<'s>(SourceBytes<'s>);
         impl<'de> Visitor<'de> for ContentVisitor<'_> {
             type Value = Content;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +135,7 @@ impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
 /// Reads a `tools/call` result in one pass; only broken JSON fails.
 impl<'de> Deserialize<'de> for ToolOutput {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        OutputSeed(Source::default()).deserialize(deserializer)
+        OutputSeed(SourceBytes::default()).deserialize(deserializer)
     }
 }
 
@@ -144,7 +144,7 @@ impl ToolOutput {
     #[cfg(feature = "mcp")]
     pub(crate) fn read(message: &bytes::Bytes) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(message);
-        let output = OutputSeed(Source(Some(message))).deserialize(&mut deserializer)?;
+        let output = OutputSeed(SourceBytes(Some(message))).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| output)
     }
 
@@ -186,13 +186,13 @@ impl ToolOutput {
     }
 }
 
-struct OutputSeed<'s>(Source<'s>);
+struct OutputSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
     type Value = ToolOutput;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ToolOutput, D::Error> {
-        struct OutputVisitor<'s>(Source<'s>);
+        struct OutputVisitor<'s>(SourceBytes<'s>);
         impl<'de> Visitor<'de> for OutputVisitor<'_> {
             type Value = ToolOutput;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,7 +200,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(Key(key)) = map.next_key()? {
+                while let Some(FieldName(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
                         _ => output.insert(key, map.next_value()?),

@@ -54,14 +54,14 @@ impl Schema {
     }
 
     /// Why it cannot be understood, and counts as one that takes any object.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn parse_error(&self) -> Option<String> {
         let text = self.0.text.as_ref()?;
         // What is nested too deeply is the one thing that text of a server can be and a value cannot.
         parse(text).err().map(|error| error.to_string())
     }
 
     /// Is it the same schema, not only an equal one?
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -102,7 +102,7 @@ impl PartialEq for Schema {
             (Some(one), Some(other)) => one.get() == other.get(),
             _ => false,
         };
-        self.same_as(other) || same_text() || self.read() == other.read()
+        self.ptr_eq(other) || same_text() || self.read() == other.read()
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&text).expect("JSON"), r#"{"z":1,"a":[2]}"#);
         assert_eq!(serde_json::to_value(&text).expect("JSON"), *value);
         assert_ne!(text, schema("{}"));
-        assert_eq!((text.trouble(), value.trouble()), (None, None));
+        assert_eq!((text.parse_error(), value.parse_error()), (None, None));
     }
 
     #[test]
@@ -153,6 +153,6 @@ mod tests {
     fn what_is_nested_too_deeply_takes_any_object_and_says_so() {
         let deep = schema(&format!("{}{}", r#"{"a":"#.repeat(400) + "1", "}".repeat(400)));
         assert_eq!(*deep, json!({"type": "object"}));
-        assert!(deep.trouble().expect("trouble").contains("recursion limit"));
+        assert!(deep.parse_error().expect("trouble").contains("recursion limit"));
     }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The picture in ARCHITECTURE.md: each module, its layer, and the siblings that it may use all the same.
 const PICTURE: &[(&str, u8, &[&str])] = &[
+    ("error_chain", 0, &[]),
+    ("sync", 0, &[]),
     ("content", 1, &[]),
     ("duration", 1, &[]),
     ("hash", 1, &[]),

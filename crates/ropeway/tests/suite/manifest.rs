@@ -46,7 +46,7 @@ fn names(bridge: &Bridge) -> Vec<String> {
 }
 
 fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
-    let verdicts = bridge.verdicts();
+    let verdicts = bridge.statuses();
     verdicts.into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
 }
 
@@ -99,7 +99,7 @@ fn the_filters_of_a_manifest_hold_in_every_place_and_narrow_each_other() {
 
         let bridge = started(parse(&format!("{text}enabled: false\n"), &Secrets::none())).await;
         assert_eq!(names(&bridge), [""; 0]);
-        assert!(bridge.verdicts().iter().all(|verdict| verdict.outcome == ServerState::Disabled));
+        assert!(bridge.statuses().iter().all(|verdict| verdict.outcome == ServerState::Disabled));
         bridge.stop().await;
     });
 }
@@ -175,7 +175,7 @@ fn servers_that_code_leaves_without_secrets_are_told_too() {
             (Some("b".to_owned()), "server `b` is not started: `oauth` (3:7) is not supported".to_owned()),
         ];
         assert_eq!(warnings(&mut bridge.events()), expected);
-        assert_eq!(bridge.verdicts()[1].to_string(), "server `b` is not started: `oauth` (3:7) is not supported");
+        assert_eq!(bridge.statuses()[1].to_string(), "server `b` is not started: `oauth` (3:7) is not supported");
         bridge.stop().await;
 
         invalid.required = true;

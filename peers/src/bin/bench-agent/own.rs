@@ -22,7 +22,7 @@ pub(super) async fn run(course: &Course) -> Result<Value> {
         turns(&contestant, steps, course.warm_up).await?;
         let tools = contestant.agent.tools();
         let laps = turns(&contestant, steps, course.turns).await?;
-        if !contestant.agent.tools().same_as(&tools) {
+        if !contestant.agent.tools().ptr_eq(&tools) {
             bail!("the tools were put together anew, though nothing had changed");
         }
         let report = &mut report;

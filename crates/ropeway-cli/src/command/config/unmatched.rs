@@ -112,7 +112,7 @@ fn is_glob(pattern: &str) -> bool {
 /// The tools of some servers that a glob means. None for what is not a glob, of which the file itself has told.
 fn matching<'a>(glob: &str, servers: &[&'a Known]) -> Option<Vec<&'a ToolDefinition>> {
     let filter = ToolFilter::new(&[glob.to_owned()], &[]).ok()?;
-    Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.wants(tool)).collect())
+    Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.allows(tool)).collect())
 }
 
 /// The servers, in words.
@@ -185,7 +185,7 @@ fn resource(uri: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
         .map(String::as_str)
         .collect();
     let filter = ToolFilter::new(&[uri.to_owned()], &[]).ok()?;
-    if listed.iter().any(|listed| *listed == uri || filter.wants(&ToolDefinition::new(*listed))) {
+    if listed.iter().any(|listed| *listed == uri || filter.allows(&ToolDefinition::new(*listed))) {
         return None;
     }
     let whose = named(servers);

@@ -1,6 +1,6 @@
 //! Streamable HTTP: every request is a POST, its answer a JSON body or an event stream.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use crate::mcp::host::{Host, Reply};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::mcp::message_log;
 use crate::protocol::{self, Era, MODERN};
+use crate::sync::{read, write};
 use crate::tool::CallContext;
 use crate::web::SseEvent;
 
@@ -133,13 +134,13 @@ impl Http {
 
     /// From here on the link speaks this era; `version` goes into a header once it is agreed on.
     pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
-        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        let mut terms = write(&self.terms);
         terms.era = era;
         terms.version = version.map(str::to_owned);
     }
 
     fn terms(&self) -> Terms {
-        self.terms.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.terms).clone()
     }
 
     /// The link cannot be used any more; what is under way on it may still end well.
@@ -312,7 +313,7 @@ impl Http {
             if let Some(length) = session.as_ref().map(HeaderValue::len).filter(|length| *length > LONGEST_SESSION) {
                 return Err(Fault::Unreadable(format!("a session id of {length} bytes")));
             }
-            self.terms.write().unwrap_or_else(PoisonError::into_inner).session = session;
+            write(&self.terms).session = session;
         }
         let status = response.status();
         match self.web.body(response).await? {
@@ -441,7 +442,7 @@ impl Http {
     }
 
     fn set_streaming(&self, streaming: bool) {
-        self.terms.write().unwrap_or_else(PoisonError::into_inner).streaming = streaming;
+        write(&self.terms).streaming = streaming;
     }
 
     pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::mcp::host::{Host, Reply, ReplyPath};
 use crate::mcp::inbox::{Clocks, Inbox};
 use crate::mcp::message_log;
 use crate::protocol::{self, Remains};
+use crate::sync::lock;
 use crate::tool::CallContext;
 
 /// What one read asks for at least.
@@ -201,10 +202,6 @@ impl Drop for Lines {
     fn drop(&mut self) {
         self.keeper.abort();
     }
-}
-
-fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
-    outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a message was not sent.

@@ -4,12 +4,13 @@
 //! answers those POSTs would take every descriptor of this process.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use super::errands::Errands;
 use crate::mcp::fault::Fault;
 use crate::mcp::host::{Host, Reply, ReplyPath};
+use crate::sync::lock;
 
 /// How many messages are under way at once.
 const AT_ONCE: usize = 4;
@@ -91,7 +92,7 @@ impl Queue {
 
 impl Outgoing {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

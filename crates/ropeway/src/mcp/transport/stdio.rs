@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -20,6 +20,7 @@ use crate::config::{ServerLimits, StdioServer};
 use crate::mcp::fault::ConnectErrorKind;
 use crate::mcp::inbox::Inbox;
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::Alias;
 
 /// What a child gets of our environment when it does not get all of it: who and where it is, and whose certificates are
@@ -254,13 +255,13 @@ impl Stderr {
         let (ending, ended) = watch::channel(());
         let stderr = Arc::new(Self { ring: Mutex::default(), group, ended, reader: Mutex::default() });
         let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), keeper, ending));
-        *stderr.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+        *lock(&stderr.reader) = Some(reader);
         stderr
     }
 
     /// The lines that are kept, oldest first.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+        lock(&self.ring).lines.iter().cloned().collect()
     }
 
     /// Returns the line that says why the child failed, once it has written all it has to; soon in any case.
@@ -275,7 +276,7 @@ impl Stderr {
 impl Stderr {
     /// Returns what the process group has used so far. A line on stderr counts as work, too.
     fn usage(&self) -> Usage {
-        let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).written;
+        let written = lock(&self.ring).written;
         let usage = self.group.map(activity::usage).unwrap_or_default();
         Usage { ticks: usage.ticks + written, ..usage }
     }
@@ -295,7 +296,7 @@ impl Drop for Stderr {
 impl Stderr {
     /// Stops to listen; what was heard is kept.
     pub(crate) fn stop(&self) {
-        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(reader) = lock(&self.reader).take() {
             reader.abort();
         }
     }
@@ -355,7 +356,7 @@ impl StderrKeeper {
     fn keep(&self, stderr: &std::sync::Weak<Stderr>, text: String) {
         tracing::debug!(server = %self.server, "stderr: {text}");
         let Some(stderr) = stderr.upgrade() else { return };
-        let mut ring = stderr.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = lock(&stderr.ring);
         ring.bytes += text.len() + 1;
         ring.written += text.len() as u64 + 1;
         ring.lines.push_back(text);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use crate::config::HttpServer;
 use crate::mcp::fault::{ConnectErrorKind, Fault, hidden};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Redactor;
+use crate::sync::{read, write};
 use crate::tool::BoxError;
 use crate::web::{Broken, SseEvent, SseParser, brief, client, looks_like_events, retry_after};
 
@@ -70,7 +71,7 @@ impl Web {
     }
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        let client = self.client.read().unwrap_or_else(PoisonError::into_inner);
+        let client = read(&self.client);
         client.request(method, url).headers(self.headers.clone())
     }
 
@@ -93,7 +94,7 @@ impl Web {
     /// request must not meet one of them.
     pub(crate) fn forget_connections(&self) {
         if let Ok(fresh) = client(&self.url).build() {
-            *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+            *write(&self.client) = fresh;
         }
     }
 }

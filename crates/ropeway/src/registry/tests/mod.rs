@@ -3,6 +3,8 @@
 mod selection;
 mod shape;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::collection::hash_set;
@@ -10,10 +12,13 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::config::{ServerConfig, ServerEntry, StdioServer};
+use crate::checked::CheckedTool;
+use crate::config::{CollisionPolicy, ServerConfig, ServerEntry, StdioServer};
 use crate::content::ContentPart;
 use crate::envelope::EnvelopeData;
-use crate::tool::{BoxError, LocalTool};
+use crate::lowering::Lower as _;
+use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
+use crate::tool::{Alias, Arguments, BoxError, CallContext, CallError, LocalTool, Origin, Tool, ToolDefinition};
 
 /// A tool that answers with `answer`.
 fn tool(name: &str, origin: Origin, answer: &'static str) -> Arc<dyn Tool> {
@@ -47,9 +52,9 @@ fn listed(registry: &Registry) -> Vec<String> {
     registry.definitions().map(line).collect()
 }
 
-fn collision(name: &str, kept: (&str, &str), other: (&str, &str), fate: CollisionOutcome) -> Collision {
+fn collision(name: &str, kept: (&str, &str), other: (&str, &str), outcome: CollisionOutcome) -> Collision {
     let origin = |(server, tool): (&str, &str)| Origin::Server { server: server.into(), tool: tool.into() };
-    Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), fate }
+    Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), outcome }
 }
 
 async fn answer(registry: &Registry, name: &str) -> String {
@@ -116,7 +121,7 @@ fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
     }
     let backwards: Vec<&str> = names.into_iter().rev().collect();
     let (registry, _) = assembled(&[("s", &backwards)], CollisionPolicy::Error);
-    assert!(registry.get("a_b_e27bcb35").is_some_and(|tool| own_name(tool.definition()) == "a.b"));
+    assert!(registry.get("a_b_e27bcb35").is_some_and(|tool| tool.definition().own_name() == "a.b"));
 }
 
 #[test]
@@ -152,7 +157,12 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
     assert_eq!(turn.search("look", 9).len(), 1);
     assert_eq!(
         registry.register(local("look", "after")),
-        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, fate: CollisionOutcome::Dropped })
+        Some(Collision {
+            name: "look".to_owned(),
+            kept: Origin::Local,
+            other: Origin::Local,
+            outcome: CollisionOutcome::Dropped
+        })
     );
     registry.register(local("listen", ""));
     assert_eq!((answer(&turn, "look").await.as_str(), turn.len()), ("before", 1));
@@ -204,7 +214,7 @@ fn definitions_and_schemas_go_through_untouched() {
     let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
     assert_eq!(registry.len(), 3);
     for found in registry.definitions() {
-        assert!(found.input_schema.same_as(&definition.input_schema), "{}", found.name);
+        assert!(found.input_schema.ptr_eq(&definition.input_schema), "{}", found.name);
         assert_eq!(found.input_schema.to_string(), schema);
     }
 }
@@ -231,7 +241,7 @@ async fn a_registry_is_a_source_of_tools_also_behind_a_pointer() {
     let source: Arc<dyn ToolSource> = Arc::new(registry.clone());
     ToolSource::ready(&source).await;
     assert_eq!(listed(&ToolSource::registry(&source)), listed(&registry));
-    assert_eq!(ToolSource::verdicts(&source), []);
+    assert_eq!(ToolSource::statuses(&source), []);
 }
 
 #[test]
@@ -254,7 +264,7 @@ proptest! {
     ) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (registry, _) = assembled(&[("s", &names)], policy);
-        let found: HashSet<&str> = registry.definitions().map(own_name).collect();
+        let found: HashSet<&str> = registry.definitions().map(ToolDefinition::own_name).collect();
         prop_assert_eq!(found, names.into_iter().collect::<HashSet<_>>());
         for definition in registry.definitions() {
             prop_assert_eq!(naming::legal(&definition.name), definition.name.as_str());

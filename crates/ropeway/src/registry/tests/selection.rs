@@ -25,7 +25,7 @@ impl ToolSource for Changing {
         self.0.lock().expect("tools").clone()
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
+    fn statuses(&self) -> Vec<ServerStatus> {
         vec![ServerStatus::new("web", ServerState::Ready { tools: self.registry().len() })]
     }
 
@@ -61,17 +61,17 @@ fn nothing_is_lowered_again_as_long_as_the_source_has_not_changed() {
     let source = Changing::with(&["read", "write"]);
     let selection = reading(&source);
     let (one, lowered) = (selection.registry(), selection.registry().lowered(Dialect::Chat));
-    assert!(one.same_as(&selection.registry()));
+    assert!(one.ptr_eq(&selection.registry()));
     assert!(Arc::ptr_eq(&lowered, &selection.registry().lowered(Dialect::Chat)));
     source.change(&["read", "read_more"]);
-    assert!(!one.same_as(&selection.registry()));
+    assert!(!one.ptr_eq(&selection.registry()));
     assert_eq!(listed(&selection.registry()), ["read = web.read", "read_more = web.read_more"]);
 }
 
 #[test]
 fn where_all_tools_are_wanted_the_registry_is_the_sources_own() {
     let source = Changing::with(&["read", "read_all"]);
-    assert!(reading(&source).registry().same_as(&source.registry()));
+    assert!(reading(&source).registry().ptr_eq(&source.registry()));
 }
 
 #[tokio::test]
@@ -80,6 +80,6 @@ async fn what_is_told_besides_the_tools_passes_through() {
     let selection = reading(&source);
     selection.ready().await;
     assert_eq!(source.1.load(Ordering::Relaxed), 1);
-    assert_eq!(selection.verdicts(), source.verdicts());
+    assert_eq!(selection.statuses(), source.statuses());
     assert_eq!(selection.context().await, source.context().await);
 }

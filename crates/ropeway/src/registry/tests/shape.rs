@@ -90,7 +90,7 @@ fn the_settings_say_it_all() {
     expected.provider_options = object(json!({"openai": {"strict": true}}));
     let shaped = shaped(&ToolShape::new(&entry).expect("a shape"), say());
     // What the server itself wrote is kept beside it, and which server that was.
-    assert_eq!((shaped.source(), &*shaped.provenance.prefix), (say().definition(), "web-"));
+    assert_eq!((shaped.original(), &*shaped.provenance.prefix), (say().definition(), "web-"));
     expected.provenance = shaped.provenance.clone();
     assert_eq!(shaped, expected);
 }
@@ -169,7 +169,7 @@ impl Transformer for Swap {
         Some(definition.with_input_schema(json!({"properties": {"text": {}, "room": {}}})))
     }
 
-    fn arguments(&self, arguments: &mut Arguments) {
+    fn transform_arguments(&self, arguments: &mut Arguments) {
         if let Some(room) = arguments.shift_remove("room") {
             arguments.insert("token".to_owned(), room);
         }
@@ -228,7 +228,7 @@ impl Transformer for Clumsy {
         Some(definition)
     }
 
-    fn arguments(&self, _: &mut Arguments) {
+    fn transform_arguments(&self, _: &mut Arguments) {
         panic!("oops");
     }
 }
@@ -244,5 +244,5 @@ async fn a_transformer_that_panics_during_a_call_is_an_error_of_that_call() {
 fn a_schema_that_nothing_hides_from_is_shared() {
     let tool = say();
     let shape = with_override("*", ToolOverride { hide: vec!["none".to_owned()], ..ToolOverride::default() });
-    assert!(shaped(&shape, tool.clone()).input_schema.same_as(&tool.definition().input_schema));
+    assert!(shaped(&shape, tool.clone()).input_schema.ptr_eq(&tool.definition().input_schema));
 }

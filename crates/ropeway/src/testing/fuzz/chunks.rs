@@ -11,8 +11,8 @@ pub(super) struct Choices(u64);
 impl Choices {
     pub(super) fn of(data: &[u8]) -> Self {
         let mut hash = Fnv::default();
-        hash.take(data.iter().copied());
-        Self(hash.value())
+        hash.write(data.iter().copied());
+        Self(hash.finish())
     }
 
     /// Returns the next number (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).

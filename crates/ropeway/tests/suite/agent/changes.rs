@@ -153,7 +153,7 @@ fn a_server_removed_while_a_call_runs_lets_the_call_end() {
         assert!(!told_of[0].2 && told_of[0].1.contains("slept"), "{told_of:?}");
         // The connection was the agent's, and closes with the turn that used it.
         event(&mut told, |event| matches!(event, Event::Closed { .. }).then_some(())).await;
-        assert!(agent.tools().is_empty() && agent.verdicts().is_empty());
+        assert!(agent.tools().is_empty() && agent.statuses().is_empty());
         assert_eq!(done(agent.send("q")).await.text, "two");
         let counts: Vec<bool> =
             sent(&model).iter().map(|names| names.iter().any(|it| it == "mcp_peer_sleep")).collect();
@@ -206,7 +206,7 @@ fn servers_added_and_removed_while_turns_run_never_break_one() {
             }
         };
         tokio::time::timeout(6 * SOON, async { tokio::join!(changing, all) }).await.expect("no hang");
-        assert!(agent.verdicts().is_empty());
+        assert!(agent.statuses().is_empty());
     });
 }
 
@@ -265,7 +265,7 @@ fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
             "{words}"
         );
         bridge.stop().await;
-        let stopped: Vec<ServerState> = bridge.verdicts().into_iter().map(|verdict| verdict.outcome).collect();
+        let stopped: Vec<ServerState> = bridge.statuses().into_iter().map(|verdict| verdict.outcome).collect();
         assert_eq!(stopped, [ServerState::NotStarted, ServerState::NotStarted], "a stop forgets it");
     });
 }

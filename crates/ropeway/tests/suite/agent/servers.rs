@@ -33,7 +33,7 @@ fn names(source: &ServerSource) -> Vec<String> {
 }
 
 fn outcome(source: &ServerSource) -> ServerState {
-    let mut verdicts = source.verdicts();
+    let mut verdicts = source.statuses();
     assert_eq!(verdicts.len(), 1);
     assert_eq!(verdicts[0].server.as_str(), "peer");
     verdicts.remove(0).outcome
@@ -54,7 +54,7 @@ fn nothing_is_connected_before_the_first_turn() {
         let scripted = ScriptedServer::new(with_tools(&["one", "two"]));
         let source = source(hasty(scripted.in_process()));
         assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
-        assert!(source.registry().same_as(&source.registry()), "nothing is always the same nothing");
+        assert!(source.registry().ptr_eq(&source.registry()), "nothing is always the same nothing");
         assert_eq!(scripted.connections(), 0);
         source.ready().await;
         assert_eq!(names(&source), ["mcp_peer_one", "mcp_peer_two"]);
@@ -88,7 +88,7 @@ fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
             let (registry, asked) = (source.registry(), scripted.received_of("tools/list").len());
             for _ in 0..3 {
                 at_once(source.ready()).await;
-                assert!(source.registry().same_as(&registry));
+                assert!(source.registry().ptr_eq(&registry));
             }
             assert_eq!(scripted.received_of("tools/list").len(), asked);
         }
@@ -118,7 +118,7 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
             assert!(before.get("mcp_peer_late").is_none() && after.get("mcp_peer_late").is_some());
             assert_eq!(outcome(&source), ServerState::Ready { tools: before.len() + 1 });
             source.ready().await;
-            assert!(source.registry().same_as(&after));
+            assert!(source.registry().ptr_eq(&after));
         }
     });
 }
@@ -194,7 +194,7 @@ async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_onc
     source.ready().await;
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
     at_once(source.ready()).await;
-    assert!(source.registry().same_as(&before));
+    assert!(source.registry().ptr_eq(&before));
     assert_eq!(outcome(&source), ServerState::Ready { tools: 1 });
 }
 
@@ -267,7 +267,7 @@ fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
         state(&mcp, |state| matches!(state, ConnectionState::Down { retry_at: Some(at), .. } if is_far(at))).await;
         assert!(matches!(outcome(&source), ServerState::Down { .. }), "{:?}", outcome(&source));
         at_once(source.ready()).await;
-        assert!(source.registry().same_as(&registry));
+        assert!(source.registry().ptr_eq(&registry));
         assert_eq!(source.context().await, context);
         mcp.close().await;
     });

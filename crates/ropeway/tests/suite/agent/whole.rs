@@ -264,7 +264,7 @@ fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_wi
         let mut turn = agent.send("q");
         let mut verdicts = None;
         while let Some(step) = turn.next().await {
-            if let Step::Servers { verdicts: told } = step {
+            if let Step::Servers { statuses: told } = step {
                 verdicts = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
             }
         }
@@ -344,10 +344,10 @@ async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
     done(agent.send("q")).await;
     let before = agent.tools();
     done(agent.send("q")).await;
-    assert!(before.same_as(&agent.tools()));
+    assert!(before.ptr_eq(&agent.tools()));
     agent.add_tool(tool("other", |_, _| std::future::ready(Ok("x"))));
     done(agent.send("q")).await;
-    assert!(!before.same_as(&agent.tools()));
+    assert!(!before.ptr_eq(&agent.tools()));
     assert!(matches!(agent.history().messages.last(), Some(Message::Assistant(_))));
 }
 

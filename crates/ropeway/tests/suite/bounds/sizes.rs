@@ -120,7 +120,7 @@ fn the_verdict_on_a_server_says_that_its_list_was_cut() {
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(config))).expect("a bridge");
         bridge.start().await.expect("a start");
         let expected = "server `bad` is ready with 3 tools; the tool list has reached its limit of 3 entries (`list_entries`): the rest is left out";
-        assert_eq!(bridge.tools().verdicts[0].to_string(), expected);
+        assert_eq!(bridge.tools().statuses[0].to_string(), expected);
         assert_eq!(bridge.tools().registry.len(), 3);
         assert_eq!(http.count("tools/list"), 3);
         bridge.stop().await;

@@ -29,7 +29,7 @@ fn bare() -> Script {
 }
 
 fn outcome(listing: &ToolListing, alias: &str) -> ServerState {
-    listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
+    listing.statuses.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
 }
 
 /// The first event that is meant.
@@ -157,7 +157,7 @@ fn a_server_that_wants_to_know_who_is_asking_says_so() {
         let web = listening(Script::default().fault(FaultTrigger::any(), refusal)).await;
         let bridge = started(config([entry("a", at(web.url()))])).await;
         assert_eq!(outcome(&bridge.tools(), "a"), ServerState::NeedsAuth);
-        assert!(!bridge.health_check().await.is_well());
+        assert!(!bridge.health_check().await.is_healthy());
         bridge.stop().await;
     });
 }
@@ -228,7 +228,7 @@ fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
         lazy.instructions = true;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
         let first = bridge();
         first.start().await.expect("a start");
@@ -255,7 +255,7 @@ fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
         lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
         let first = bridge();
         first.start().await.expect("a start");

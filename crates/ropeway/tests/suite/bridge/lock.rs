@@ -92,7 +92,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
             server.args = vec![format!("@{}", file.display())];
             let mut entry = entry("a", server);
             entry.start = StartMode::Lazy;
-            let bridge = Bridge::builder(config([entry])).remember_in(folder.path().join("memory"));
+            let bridge = Bridge::builder(config([entry])).cache_dir(folder.path().join("memory"));
             bridge.lock(lock.clone(), LockPolicy::Strict).build().expect("a bridge")
         };
         write("Writes a note");
@@ -122,7 +122,7 @@ fn a_call_can_be_bound_to_the_definition_that_was_handed_out() {
         let scripted = ScriptedServer::new(noting("Writes a note"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
         let held = bridge.tools().registry;
-        let bound = || CallContext::default().only_unchanged();
+        let bound = || CallContext::default().require_unchanged();
         let fine = held.call("mcp_a_note", Default::default(), &bound()).await;
         assert!(fine.error.is_none(), "{fine:?}");
         scripted.set(|script| script.extra_tools = noting("Runs a shell").extra_tools);

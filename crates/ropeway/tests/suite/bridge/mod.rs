@@ -50,7 +50,7 @@ fn names(listing: &ToolListing) -> Vec<&str> {
 }
 
 fn outcomes(listing: &ToolListing) -> BTreeMap<&str, ServerState> {
-    listing.verdicts.iter().map(|verdict| (verdict.server.as_str(), verdict.outcome.clone())).collect()
+    listing.statuses.iter().map(|verdict| (verdict.server.as_str(), verdict.outcome.clone())).collect()
 }
 
 async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
@@ -79,7 +79,7 @@ fn kill(pid: i32) {
 
 async fn until(bridge: &Bridge, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
     let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
-    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
+    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().statuses))
 }
 
 async fn next_warning(events: &mut EventStream) -> String {
@@ -165,11 +165,11 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
         for (alias, words) in [("absent", "/no/such/program"), ("dying", "")] {
             let health = bridge.health_check().await;
             let health = health.servers.into_iter().find(|server| server.server.as_str() == alias).expect("a record");
-            assert!(!health.is_well() && !health.is_running());
+            assert!(!health.is_healthy() && !health.is_running());
             assert!(health.last_error.expect("an error").contains(words));
         }
         let health = bridge.health_check().await;
-        assert!(!health.is_well() && health.is_running_well(), "{health:?}");
+        assert!(!health.is_healthy() && health.is_running_healthy(), "{health:?}");
         let skipped = "server `secretive` is skipped: secret `TOKEN` is not set";
         assert_eq!(next_warning(&mut events).await, skipped);
         assert!(next_warning(&mut events).await.contains("it is left out for now"));
@@ -241,7 +241,7 @@ fn a_killed_server_comes_back_by_itself_with_its_tools() {
         assert_eq!(names(&after), names(&before));
         assert_ne!(pid(&bridge, "a").await, killed);
         let health = bridge.health_check().await;
-        assert!(health.is_well(), "{health:?}");
+        assert!(health.is_healthy(), "{health:?}");
         assert!(health.servers[0].last_error.is_some(), "what happened is not forgotten");
         bridge.stop().await;
     });
@@ -267,9 +267,9 @@ fn an_unchanged_bridge_hands_out_the_same_registry() {
     scene(|_| async move {
         let bridge = started(config([entry("a", ScriptedServer::new(with_tool("one")).in_process())])).await;
         let (one, other) = (bridge.tools().registry, bridge.tools().registry);
-        assert!(one.same_as(&other));
+        assert!(one.ptr_eq(&other));
         bridge.stop().await;
-        assert!(!one.same_as(&bridge.tools().registry));
+        assert!(!one.ptr_eq(&bridge.tools().registry));
     });
 }
 
@@ -371,7 +371,7 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
         // Nothing is remembered yet: it has to be asked.
         let first = bridge();
@@ -384,7 +384,7 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         second.start().await.expect("a start");
         let listing = second.tools();
         assert_eq!(outcomes(&listing)["a"], ServerState::Cached { tools: 1 });
-        assert!(second.health_check().await.is_well());
+        assert!(second.health_check().await.is_healthy());
         assert_eq!(std::fs::read(&record).expect("a record").len(), asked, "it was not started");
         let calls = tokio::join!(
             call(&listing.registry, "mcp_a_one", json!({})),
@@ -415,13 +415,13 @@ fn verdicts_can_be_waited_for_while_others_are_late() {
         let quick = entry("quick", child(&scene, &with_tool("one")));
         let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
         let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
-        let verdicts = bridge.until_verdicts(|verdicts| verdicts[1].outcome == ServerState::Ready { tools: 1 });
+        let verdicts = bridge.until_statuses(|verdicts| verdicts[1].outcome == ServerState::Ready { tools: 1 });
         tokio::select! {
-            verdicts = verdicts => assert_eq!(verdicts, bridge.tools().verdicts),
+            verdicts = verdicts => assert_eq!(verdicts, bridge.tools().statuses),
             started = bridge.start() => panic!("nobody is that late: {started:?}"),
         }
         assert_eq!((outcome("late"), outcome("quick")), (ServerState::Connecting, ServerState::Ready { tools: 1 }));
-        assert_eq!(bridge.verdicts(), bridge.tools().verdicts);
+        assert_eq!(bridge.statuses(), bridge.tools().statuses);
         bridge.stop().await;
     });
 }
@@ -596,7 +596,7 @@ fn a_legacy_server_is_not_probed_at_the_next_start() {
         let folder = scene.directory().join("memory");
         let start = async || {
             let servers = config([entry("a", at(http.url()))]);
-            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("a start");
             assert_eq!(names(&bridge.tools()).first().map(|name| &**name), Some("mcp_a_echo"));
             bridge.stop().await;
@@ -615,7 +615,7 @@ fn a_server_that_became_modern_is_found_out_in_one_connection() {
         let bridge = |url: String| {
             let mut entry = entry("a", at(url));
             entry.required = true;
-            Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge")
+            Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge")
         };
         let first = bridge(legacy.url());
         first.start().await.expect("a start");
@@ -642,9 +642,9 @@ fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
             if let ServerSettings::Known(config) = &mut entry.settings {
                 config.timeouts.connect = connect;
             }
-            let bridge = Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let outcome = bridge.verdicts().remove(0).outcome;
+            let outcome = bridge.statuses().remove(0).outcome;
             bridge.stop().await;
             outcome
         };
@@ -661,9 +661,9 @@ fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
         for script in [Script::legacy(), Script::modern().fault(FaultTrigger::method("initialize"), Fault::exit())] {
             std::fs::write(&file, serde_json::to_string(&script).expect("a script")).expect("a file");
             let servers = config([entry("b", scene.stdio("sh", ["-c", &command]))]);
-            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let verdicts = bridge.verdicts();
+            let verdicts = bridge.statuses();
             assert!(matches!(verdicts[0].outcome, ServerState::Ready { .. }), "{verdicts:?}");
             bridge.stop().await;
         }
@@ -804,7 +804,7 @@ fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_serve
         let listing = bridge.tools();
         assert_eq!(listing.registry.len(), 150);
         let down = listing
-            .verdicts
+            .statuses
             .iter()
             .filter(|verdict| matches!(verdict.outcome, ServerState::Down { .. } | ServerState::Connecting));
         assert_eq!(down.count(), 50);
@@ -843,7 +843,7 @@ fn servers_behind_urls_are_under_the_same_roof() {
         .await;
         assert_eq!(names(&bridge.tools()), ["mcp_web_one", "mcp_old_one", "mcp_here_one"]);
         let health = bridge.health_check().await;
-        assert!(health.is_well(), "{health:?}");
+        assert!(health.is_healthy(), "{health:?}");
         let transports: Vec<_> = health.servers.iter().map(|server| server.transport).collect();
         assert_eq!(transports, [Some("http"), Some("sse"), Some("stdio")]);
         bridge.stop().await;

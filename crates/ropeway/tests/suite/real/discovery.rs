@@ -50,7 +50,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
         for tool in found.into_iter().filter(|tool| reads(&tool.definition().name)) {
             let own = tool.definition().description.clone();
             let tool = tool.transformed(Arc::new(described)).expect("a tool");
-            assert_eq!(tool.definition().source().description, own);
+            assert_eq!(tool.definition().original().description, own);
             assert!(tool.register(&mut tools).is_none());
         }
         let named = |name: &str| tools.get(name).is_some();
@@ -72,7 +72,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
 /// What the vendors are sent about one of the tools.
 fn options_reach_the_wire(tools: &Registry) {
     let name = "mcp_filesystem_list_directory";
-    let tools = tools.only(|definition| definition.name == name);
+    let tools = tools.filter(|definition| definition.name == name);
     let sent = |dialect: Dialect| {
         let conversation = Conversation::new().with("list the folder");
         let request = ChatRequest::new("m", &conversation).with_tools(&tools);

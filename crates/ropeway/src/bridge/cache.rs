@@ -1,4 +1,4 @@
-//! A memory of tools: what a server offered the last time, so that it need not be started to know.
+//! A cache of tool definitions on disk, so that a lazy server is not started only to list its tools.
 
 use std::borrow::Cow;
 use std::fs;
@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::eras::Eras;
-use super::private;
+use super::era_cache::EraCache;
+use super::private_file;
 use crate::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, Transport, read_regular};
 use crate::hash::Fnv;
 use crate::json;
@@ -23,42 +23,39 @@ use crate::registry::ToolShape;
 use crate::secret::Redactor;
 use crate::tool::{Alias, ToolDefinition};
 
-/// No memory is larger than this; what is, is not ours.
-const LARGEST: usize = 32 << 20;
+/// Maximum size of a file in bytes.
+const MAX_BYTES: usize = 32 << 20;
 
-/// The most servers that are remembered; those that were not used for the longest time are forgotten.
-const MOST_SERVERS: usize = 500;
+/// Maximum number of servers; the least recently used ones are removed.
+const MAX_SERVERS: usize = 500;
 
-/// How old a file may get before its time is set anew: it says when the server was last used.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Age after which the modification time of a file, which marks its last use, is updated.
+const TOUCH_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Changes when what is written does.
+/// Version of the file format.
 const VERSION: u64 = 3;
 
-/// What is remembered of a server.
+/// Cached definitions of one server.
 #[derive(Debug, PartialEq)]
-pub(super) struct Remembered {
-    /// Its tools.
+pub(super) struct CachedDefinitions {
     pub(super) tools: Vec<ToolDefinition>,
-    /// It has resources.
     pub(super) has_resources: bool,
-    /// Its prompts, if anybody wanted to know.
+    /// Empty if the entry does not expose prompts.
     pub(super) prompts: Vec<Prompt>,
 }
 
-/// What is in a file.
 #[derive(Deserialize)]
-struct Written {
+struct CacheFile {
     version: u64,
     has_resources: bool,
     prompts: Vec<Value>,
     tools: Vec<Box<RawValue>>,
 }
 
-impl Remembered {
-    /// Reads the text of a file; `None` if it is of another version, or not ours.
-    pub(super) fn read(server: &Alias, text: &[u8]) -> Option<Self> {
-        let Written { version, has_resources, prompts, tools } = json::from_slice(text).ok()?;
+impl CachedDefinitions {
+    /// Parses the text of a file. Returns `None` if it is invalid or of another version.
+    pub(super) fn parse(server: &Alias, text: &[u8]) -> Option<Self> {
+        let CacheFile { version, has_resources, prompts, tools } = json::from_slice(text).ok()?;
         if version != VERSION {
             return None;
         }
@@ -67,12 +64,12 @@ impl Remembered {
         Some(Self { tools, has_resources, prompts })
     }
 
-    /// The text of a file, without secrets. What holds one and cannot be redacted is left out.
-    pub(super) fn to_text(&self, server: &Alias, mask: &Redactor) -> String {
+    /// Returns the text of a file, redacted. Entries that cannot be redacted are left out.
+    pub(super) fn to_text(&self, server: &Alias, redactor: &Redactor) -> String {
         let Self { tools, has_resources, prompts } = self;
         let redacted = |value: Value| {
             let raw = serde_json::value::to_raw_value(&value).ok()?;
-            match redacted_entry(mask, &raw)? {
+            match redacted_entry(redactor, &raw)? {
                 Cow::Borrowed(_) => Some(value),
                 Cow::Owned(entry) => serde_json::to_value(entry).ok(),
             }
@@ -84,9 +81,10 @@ impl Remembered {
     }
 }
 
-/// Returns the folder in which bridges remember servers unless they are told another: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in
-/// `$XDG_CACHE_HOME` or `~/.cache`. Returns `None` if `ROPEWAY_CACHE_DIR` is empty or no folder is known.
-pub fn default_memory() -> Option<PathBuf> {
+/// Returns the default folder of the definition cache: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in `$XDG_CACHE_HOME` or `~/.cache`.
+///
+/// Returns `None` if `ROPEWAY_CACHE_DIR` is set to an empty string, or if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
+pub fn default_cache_dir() -> Option<PathBuf> {
     default_in(|name| std::env::var_os(name).map(PathBuf::from))
 }
 
@@ -101,78 +99,81 @@ fn default_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     }
 }
 
-/// A folder with a file for each server, and one for the eras of all.
+/// A folder with one file per server, and one for the eras of all servers.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct DefinitionCache {
     folder: PathBuf,
-    eras: Arc<Eras>,
+    eras: Arc<EraCache>,
 }
 
-impl Memory {
+impl DefinitionCache {
     pub(super) fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        let eras = Arc::new(Eras::new(folder.join("eras.json")));
+        let eras = Arc::new(EraCache::new(folder.join("eras.json")));
         Self { folder, eras }
     }
 
-    /// Returns the era that a server spoke lately, if that is known and the configuration leaves it open.
-    pub(super) fn recall_era(&self, config: &ServerConfig) -> Option<Era> {
-        is_probed(config).then(|| self.eras.recall(key(config))).flatten()
+    /// Returns the era of a server, if it is known and the configuration does not set it.
+    pub(super) fn load_era(&self, config: &ServerConfig) -> Option<Era> {
+        is_probed(config).then(|| self.eras.load(key(config))).flatten()
     }
 
-    /// Forgets the era of a server: the next start probes it.
-    pub(super) fn forget_era(&self, config: &ServerConfig) -> io::Result<()> {
-        if is_probed(config) { self.eras.forget(key(config)) } else { Ok(()) }
+    /// Removes the era of a server, so that the next start probes it.
+    pub(super) fn remove_era(&self, config: &ServerConfig) -> io::Result<()> {
+        if is_probed(config) { self.eras.remove(key(config)) } else { Ok(()) }
     }
 
-    /// Keeps the era that a server speaks.
-    pub(super) fn keep_era(&self, config: &ServerConfig, era: Era) -> io::Result<()> {
-        if is_probed(config) { self.eras.keep(key(config), era) } else { Ok(()) }
+    pub(super) fn store_era(&self, config: &ServerConfig, era: Era) -> io::Result<()> {
+        if is_probed(config) { self.eras.store(key(config), era) } else { Ok(()) }
     }
 
-    /// What a server had the last time, if that is remembered.
-    pub(super) fn recall(&self, config: &ServerConfig) -> Option<Remembered> {
-        let text = read_regular(&self.path(config), LARGEST).ok()?;
-        Remembered::read(&config.alias, text.as_bytes())
+    pub(super) fn load(&self, config: &ServerConfig) -> Option<CachedDefinitions> {
+        let text = read_regular(&self.path(config), MAX_BYTES).ok()?;
+        CachedDefinitions::parse(&config.alias, text.as_bytes())
     }
 
-    /// Keeps what a server has, without these secrets.
-    pub(super) fn keep(&self, config: &ServerConfig, remembered: &Remembered, mask: &Redactor) -> io::Result<()> {
-        let text = remembered.to_text(&config.alias, mask);
-        if text.len() > LARGEST {
-            // It would not be read. What was kept before is not what the server has now.
+    /// Stores the definitions of a server, redacted.
+    pub(super) fn store(
+        &self,
+        config: &ServerConfig,
+        definitions: &CachedDefinitions,
+        redactor: &Redactor,
+    ) -> io::Result<()> {
+        let text = definitions.to_text(&config.alias, redactor);
+        if text.len() > MAX_BYTES {
+            // The file could not be read again, and an older one is out of date.
             return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             });
         }
         let path = self.path(config);
-        let is_new = match read_regular(&path, LARGEST) {
+        let is_new = match read_regular(&path, MAX_BYTES) {
             Ok(before) if before == text && is_private(&path) => return touch(&path),
             before => before.is_err(),
         };
-        // Only for its owner: a description may tell what a person works on.
-        private::write(&path, text.as_bytes())?;
-        if is_new { self.prune(MOST_SERVERS) } else { Ok(()) }
+        // Descriptions may be confidential.
+        private_file::write(&path, text.as_bytes())?;
+        if is_new { self.prune(MAX_SERVERS) } else { Ok(()) }
     }
 
-    /// Forgets the servers that were not used for the longest time, if more than so many are remembered.
-    fn prune(&self, most: usize) -> io::Result<()> {
+    /// Removes the least recently used files beyond `max`.
+    fn prune(&self, max: usize) -> io::Result<()> {
         let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(&self.folder)?
             .flatten()
-            .filter(|file| is_memory(&file.file_name().to_string_lossy()))
+            .filter(|file| is_cache_file(&file.file_name().to_string_lossy()))
             .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
             .collect();
         files.sort();
-        let surplus = files.len().saturating_sub(most);
+        let surplus = files.len().saturating_sub(max);
         for (_, path) in files.into_iter().take(surplus) {
-            // Another process may have been faster.
+            // Another process may have removed it.
             let _ = fs::remove_file(path);
         }
         Ok(())
     }
 
-    /// One file for each way to reach a server. Secrets take no part in it.
+    /// Returns the file of a server. Its name depends on the alias and on the command or URL without secrets.
     fn path(&self, config: &ServerConfig) -> PathBuf {
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let alias: String = config.alias.as_str().chars().map(safe).take(64).collect();
@@ -180,60 +181,60 @@ impl Memory {
     }
 }
 
-/// Returns true for the name of a file that [`Memory::path`] makes.
-fn is_memory(name: &str) -> bool {
+/// Returns `true` for file names that [`DefinitionCache::path`] returns.
+fn is_cache_file(name: &str) -> bool {
     let key = name.strip_suffix(".json").and_then(|name| name.rsplit_once('-')).map(|(_, key)| key);
     key.is_some_and(|key| key.len() == 16 && key.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Returns true if only its owner may read a file.
+/// Returns `true` if only its owner may read the file.
 fn is_private(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
 }
 
-/// Notes that a file was used, at most once a day.
+/// Updates the modification time of a file, at most once a day.
 fn touch(path: &Path) -> io::Result<()> {
-    let is_stale = fs::metadata(path)?.modified()?.elapsed().is_ok_and(|age| age > STALE);
+    let is_stale = fs::metadata(path)?.modified()?.elapsed().is_ok_and(|age| age > TOUCH_AFTER);
     if is_stale { fs::OpenOptions::new().append(true).open(path)?.set_modified(SystemTime::now()) } else { Ok(()) }
 }
 
-/// Returns the tools of a server as a bridge handed them out the last time, under the names and filters of its entry now. Nothing is
-/// started. Returns `None` if the server was never listed, is disabled, or its entry has another command or URL since.
+/// Returns the tools of a server as of the last time a bridge listed them, with the names and filters of its current entry. Starts no
+/// server.
 ///
-/// `folder` is that of [`BridgeBuilder::remember_in`](super::BridgeBuilder::remember_in) or [`default_memory`].
-pub fn remembered_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
+/// Returns `None` if the server was never listed, is disabled, or has another command or URL since. `folder` is that of [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
+pub fn cached_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
     let ServerSettings::Known(config) = &entry.settings else { return None };
     let shape = ToolShape::new(entry).ok().filter(|_| entry.enabled)?;
-    let remembered = Memory::new(folder).recall(config)?;
-    Some(remembered.tools.iter().filter_map(|tool| shape.definition(tool)).collect())
+    let cached = DefinitionCache::new(folder).load(config)?;
+    Some(cached.tools.iter().filter_map(|tool| shape.definition(tool)).collect())
 }
 
-/// Returns whether the era of a server is found out by asking it.
+/// Returns `true` if the era of a server is detected by a probe.
 fn is_probed(config: &ServerConfig) -> bool {
     config.era == EraChoice::Auto && matches!(config.transport, Transport::Stdio(_) | Transport::Http(_))
 }
 
-/// Returns a number for the way to reach a server: its command or URL. Secrets take no part in it.
+/// Returns a hash of the command or URL of a server, without secrets.
 fn key(config: &ServerConfig) -> u64 {
     let mut hash = Fnv::default();
-    // Two words are not the one that they make together.
-    let mut take = |word: &str| hash.take(word.bytes().chain([0xff]));
+    // The separator keeps `a` `bc` and `ab` `c` apart.
+    let mut write = |word: &str| hash.write(word.bytes().chain([0xff]));
     match &config.transport {
         Transport::Stdio(server) => {
-            take("stdio");
-            take(&server.command);
-            server.args.iter().for_each(|word| take(&config.mask.hide(word)));
-            server.env.iter().for_each(|(name, _)| take(name));
-            take(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
+            write("stdio");
+            write(&server.command);
+            server.args.iter().for_each(|word| write(&config.mask.hide(word)));
+            server.env.iter().for_each(|(name, _)| write(name));
+            write(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
         }
         Transport::Http(server) | Transport::Sse(server) => {
-            take("http");
-            take(&config.mask.hide(&server.url));
-            server.headers.iter().for_each(|(name, _)| take(name));
+            write("http");
+            write(&config.mask.hide(&server.url));
+            server.headers.iter().for_each(|(name, _)| write(name));
         }
-        _ => take("here"),
+        _ => write("here"),
     }
-    hash.value()
+    hash.finish()
 }
 
 #[cfg(test)]
@@ -245,12 +246,12 @@ mod tests {
         ServerConfig::new("files", StdioServer::new("files-server", [argument]))
     }
 
-    fn remembered() -> Remembered {
+    fn definitions() -> CachedDefinitions {
         let wire = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
         let wire = serde_json::value::to_raw_value(&wire).expect("JSON");
         let prompt = json!({"name": "greet", "arguments": [{"name": "who", "required": true}]});
-        Remembered {
+        CachedDefinitions {
             tools: vec![tool_definition(&"files".into(), &wire).expect("a definition")],
             has_resources: true,
             prompts: vec![Prompt::remembered(prompt).expect("a prompt")],
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_remembered_in_the_cache_folder_by_default() {
+    fn the_default_folder_follows_the_xdg_variables() {
         let folder = |variables: &[(&str, &str)]| {
             let found = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
             default_in(found).map(|path| path.display().to_string())
@@ -271,82 +272,82 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_recalled_whole_for_the_same_server_only() {
+    fn definitions_are_loaded_for_the_same_server_only() {
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path().join("new"));
-        assert_eq!(memory.recall(&config("a")), None);
-        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
-        assert_eq!(memory.recall(&config("a")), Some(remembered()));
-        assert_eq!(memory.recall(&config("b")), None);
+        let cache = DefinitionCache::new(folder.path().join("new"));
+        assert_eq!(cache.load(&config("a")), None);
+        cache.store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
+        assert_eq!(cache.load(&config("a")), Some(definitions()));
+        assert_eq!(cache.load(&config("b")), None);
     }
 
     #[test]
-    fn what_is_kept_is_for_its_owner_only_whatever_was_there_before() {
+    fn files_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path().join("new"));
+        let cache = DefinitionCache::new(folder.path().join("new"));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         for _ in 0..2 {
-            memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
-            let path = memory.path(&config("a"));
-            assert_eq!((mode(&memory.folder), mode(&path)), (0o700, 0o600));
+            cache.store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
+            let path = cache.path(&config("a"));
+            assert_eq!((mode(&cache.folder), mode(&path)), (0o700, 0o600));
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("permissions");
         }
-        assert_eq!(fs::read_dir(&memory.folder).expect("a folder").count(), 1);
+        assert_eq!(fs::read_dir(&cache.folder).expect("a folder").count(), 1);
     }
 
     #[test]
-    fn no_secret_is_kept() {
+    fn secrets_are_not_stored() {
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path());
-        let mut told = remembered();
-        told.tools[0].description = Some("it is t0ken-t0ken".to_owned());
-        memory.keep(&config("a"), &told, &Redactor::new([&"t0ken-t0ken".into()])).expect("kept");
-        let kept = memory.recall(&config("a")).expect("it is remembered");
-        assert_eq!(kept.tools[0].description.as_deref(), Some("it is ***"));
-        assert_eq!(kept.prompts, remembered().prompts);
+        let cache = DefinitionCache::new(folder.path());
+        let mut leaky = definitions();
+        leaky.tools[0].description = Some("it is t0ken-t0ken".to_owned());
+        cache.store(&config("a"), &leaky, &Redactor::new([&"t0ken-t0ken".into()])).expect("stored");
+        let stored = cache.load(&config("a")).expect("definitions");
+        assert_eq!(stored.tools[0].description.as_deref(), Some("it is ***"));
+        assert_eq!(stored.prompts, definitions().prompts);
     }
 
     #[test]
-    fn what_has_not_changed_is_not_written_again() {
+    fn unchanged_definitions_are_not_written_again() {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
-        let path = memory.path(&config("a"));
+        let cache = DefinitionCache::new(folder.path());
+        cache.store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
+        let path = cache.path(&config("a"));
         let file = || fs::metadata(&path).map(|file| file.ino()).expect("a file");
         let before = file();
-        let yesterday = SystemTime::now() - 2 * STALE;
+        let yesterday = SystemTime::now() - 2 * TOUCH_AFTER;
         fs::File::open(&path).and_then(|file| file.set_modified(yesterday)).expect("a time");
-        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
+        cache.store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
         assert_eq!(file(), before);
         assert!(fs::metadata(&path).and_then(|file| file.modified()).expect("a time") > yesterday);
     }
 
     #[test]
-    fn only_so_many_servers_are_remembered_and_the_latest_stay() {
+    fn the_least_recently_used_servers_are_removed_beyond_the_limit() {
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path());
+        let cache = DefinitionCache::new(folder.path());
         fs::write(folder.path().join("eras.json"), "{}").expect("a file");
         for number in 0..5u64 {
             let config = config(&number.to_string());
-            memory.keep(&config, &remembered(), &Redactor::default()).expect("kept");
+            cache.store(&config, &definitions(), &Redactor::default()).expect("stored");
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * number);
-            fs::File::open(memory.path(&config)).and_then(|file| file.set_modified(time)).expect("a time");
+            fs::File::open(cache.path(&config)).and_then(|file| file.set_modified(time)).expect("a time");
         }
-        memory.prune(2).expect("pruned");
-        let kept: Vec<bool> = (0..5).map(|number| memory.recall(&config(&number.to_string())).is_some()).collect();
-        assert_eq!(kept, [false, false, false, true, true]);
+        cache.prune(2).expect("pruned");
+        let stored: Vec<bool> = (0..5).map(|number| cache.load(&config(&number.to_string())).is_some()).collect();
+        assert_eq!(stored, [false, false, false, true, true]);
         assert!(folder.path().join("eras.json").exists());
     }
 
     #[test]
-    fn remembered_tools_have_the_names_and_filters_of_the_entry() {
+    fn cached_tools_have_the_names_and_filters_of_the_entry() {
         let folder = tempfile::tempdir().expect("a folder");
-        Memory::new(folder.path()).keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
+        DefinitionCache::new(folder.path()).store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
         let mut entry = ServerEntry::new(config("a"));
         let names = |entry: &ServerEntry| -> Option<Vec<String>> {
-            Some(remembered_tools(folder.path(), entry)?.into_iter().map(|tool| tool.name).collect())
+            Some(cached_tools(folder.path(), entry)?.into_iter().map(|tool| tool.name).collect())
         };
         assert_eq!(names(&entry), Some(vec!["mcp_files_read".to_owned()]));
         assert_eq!(names(&ServerEntry::new(config("b"))), None);
@@ -357,9 +358,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_memory_is_none() {
+    fn an_invalid_file_is_ignored() {
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path());
+        let cache = DefinitionCache::new(folder.path());
         for text in [
             "",
             "{",
@@ -367,20 +368,20 @@ mod tests {
             r#"{"version": 99, "has_resources": true, "prompts": [], "tools": []}"#,
             r#"{"version": 3, "tools": 7}"#,
         ] {
-            fs::write(memory.path(&config("a")), text).expect("a file");
-            assert_eq!(memory.recall(&config("a")), None, "{text}");
+            fs::write(cache.path(&config("a")), text).expect("a file");
+            assert_eq!(cache.load(&config("a")), None, "{text}");
         }
     }
 
     #[test]
-    fn what_is_too_large_to_be_read_again_is_not_kept() {
+    fn definitions_that_are_too_large_are_not_stored() {
         let folder = tempfile::tempdir().expect("a folder");
-        let memory = Memory::new(folder.path());
-        memory.keep(&config("a"), &remembered(), &Redactor::default()).expect("kept");
-        let mut large = remembered();
-        large.tools[0].description = Some("d".repeat(LARGEST));
-        memory.keep(&config("a"), &large, &Redactor::default()).expect("nothing to keep");
-        assert_eq!(memory.recall(&config("a")), None);
+        let cache = DefinitionCache::new(folder.path());
+        cache.store(&config("a"), &definitions(), &Redactor::default()).expect("stored");
+        let mut large = definitions();
+        large.tools[0].description = Some("d".repeat(MAX_BYTES));
+        cache.store(&config("a"), &large, &Redactor::default()).expect("nothing to store");
+        assert_eq!(cache.load(&config("a")), None);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }

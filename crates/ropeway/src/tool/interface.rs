@@ -1,0 +1,57 @@
+//! The trait that every tool implements.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::context::CallContext;
+use super::definition::ToolDefinition;
+use super::error::CallError;
+use super::output::ToolOutput;
+
+/// A future that can be stored and sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The arguments of a call: a JSON object.
+pub type Arguments = Map<String, Value>;
+
+/// Something that a model can call.
+pub trait Tool: Send + Sync + 'static {
+    /// The tool's name, description and schemas.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// Puts the arguments of a call right before they are checked. Most tools take them as they come.
+    fn prepare(&self, _arguments: &mut Arguments) {}
+
+    /// Summarizes a call in one line for people, such as "Delete 3 files in /tmp". Most tools have no summary.
+    ///
+    /// Approval questions show the summary beside the arguments, never instead of them. The arguments come from a model and are not
+    /// validated yet. Control characters and known secrets are removed from the returned text, and long text is truncated; if this
+    /// method panics, the call has no summary. Tools of MCP servers have none.
+    fn summarize(&self, _arguments: &Arguments) -> Option<String> {
+        None
+    }
+
+    /// Makes one call. Dropping the future cancels it.
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
+}
+
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn definition(&self) -> &ToolDefinition {
+        (**self).definition()
+    }
+
+    fn prepare(&self, arguments: &mut Arguments) {
+        (**self).prepare(arguments);
+    }
+
+    fn summarize(&self, arguments: &Arguments) -> Option<String> {
+        (**self).summarize(arguments)
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        (**self).call(arguments, cx)
+    }
+}
