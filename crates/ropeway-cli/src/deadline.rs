@@ -66,8 +66,8 @@ impl Deadline {
         let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();
         let message = match &names[..] {
             [] => format!("the command did not end within {after}"),
-            [server] => format!("server {server} gave no answer within {after}"),
-            servers => format!("servers {} gave no answer within {after}", servers.join(", ")),
+            [server] => format!("server {server} timed out after {after}"),
+            servers => format!("servers {} timed out after {after}", servers.join(", ")),
         };
         Failure::new(Exit::Timeout, message)
     }
@@ -86,9 +86,9 @@ mod tests {
             deadline.failure().message().to_owned()
         };
         assert_eq!(says(&[]), "the command did not end within 2 s");
-        assert_eq!(says(&["a"]), "server `a` gave no answer within 2 s");
-        assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2 s");
-        assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2 s");
+        assert_eq!(says(&["a"]), "server `a` timed out after 2 s");
+        assert_eq!(says(&["a", "b"]), "servers `a`, `b` timed out after 2 s");
+        assert_eq!(says(&[]), "servers `a`, `b` timed out after 2 s");
         waiting.clear();
         assert_eq!(says(&[]), "the command did not end within 2 s");
     }

@@ -310,7 +310,7 @@ impl From<CallError> for Failure {
 impl From<&CallError> for Failure {
     fn from(error: &CallError) -> Self {
         if let CallError::InvalidArguments { tool, problems } = error {
-            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`")).kind(error.kind());
+            let failure = Self::usage(format!("invalid arguments for tool `{tool}`")).kind(error.kind());
             return problems.iter().map(problem_line).fold(failure, Self::hint);
         }
         let mut failure = Self::new(exit_of(error), error.to_string()).kind(error.kind());
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(failure.exit(), Exit::Usage);
         assert_eq!(
             plain(&failure),
-            "error: the arguments do not fit tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
+            "error: invalid arguments for tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
         );
     }
 
@@ -460,7 +460,7 @@ mod tests {
             CallError::Refused { server: "x".into(), code: -32602, message: "no \u{1b}[31mway".into(), data: None };
         let failure = Failure::from(refused);
         assert_eq!(failure.exit(), Exit::ToolError);
-        assert_eq!(plain(&failure), "error: server `x` answered error -32602: no way\n");
+        assert_eq!(plain(&failure), "error: server `x` returned error -32602: no way\n");
     }
 
     #[test]

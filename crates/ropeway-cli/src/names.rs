@@ -213,7 +213,7 @@ mod tests {
     fn a_mistyped_tool_is_a_usage_error_with_a_suggestion() {
         let tools = [tool("demo", "chart", "chart"), tool("demo", "time", "time")];
         let text = chosen(&tools, "demo.chrat").expect_err("no such tool");
-        assert_eq!(text, "error: there is no tool `chrat`\n  did you mean `chart`?\n");
+        assert_eq!(text, "error: unknown tool `chrat`\n  did you mean `chart`?\n");
     }
 
     #[test]
@@ -221,11 +221,11 @@ mod tests {
         let tools = [tool("web", "fetch", "mcp_web_fetch"), tool("files", "read", "mcp_files_read")];
         for name in ["fecth", "wbe.fetch"] {
             let text = chosen(&tools, name).expect_err("no such tool");
-            assert_eq!(text, format!("error: there is no tool `{name}`\n  did you mean `web.fetch`?\n"));
+            assert_eq!(text, format!("error: unknown tool `{name}`\n  did you mean `web.fetch`?\n"));
         }
         let text = chosen(&tools, "fils.xylophone").expect_err("no such tool");
-        assert_eq!(text, "error: there is no tool `fils.xylophone`\n  did you mean server `files`?\n");
+        assert_eq!(text, "error: unknown tool `fils.xylophone`\n  did you mean server `files`?\n");
         let text = chosen(&tools, "xylophone").expect_err("no such tool");
-        assert_eq!(text, "error: there is no tool `xylophone`\n  there are: web.fetch, files.read\n");
+        assert_eq!(text, "error: unknown tool `xylophone`\n  there are: web.fetch, files.read\n");
     }
 }

@@ -133,7 +133,7 @@ impl Server {
             Some(_) => return Err(message::Refusal::params("`arguments` must be an object".to_owned())),
         };
         match toolbox::call(name, arguments) {
-            None => Err(message::Refusal::params(format!("there is no tool `{name}`"))),
+            None => Err(message::Refusal::params(format!("unknown tool `{name}`"))),
             Some(Ok(Answer::Now(result))) => Ok(Some(result)),
             Some(Ok(Answer::Slow(countdown))) => self.start(request, countdown),
             Some(Err(reason)) => Ok(Some(toolbox::failed(&reason))),

@@ -58,7 +58,7 @@ fn a_server_that_is_killed_is_seen_to_come_back_and_a_changed_file_is_followed()
     place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
     following.until(|line| line.ends_with("● ropeway  the configuration was read again: started new"));
     place.write("ropeway.yaml", "servers: [");
-    following.until(|line| line.contains("◐ ropeway  the changed configuration is not used, the old one stays: "));
+    following.until(|line| line.contains("◐ ropeway  configuration not reloaded, using the previous one: "));
     following.end();
 }
 

@@ -36,7 +36,7 @@ fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
         .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
     let place = Place::with(&[entry("refuses", &refuses)]);
     let list = place.run("resources --json").expect(1).json();
-    assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");
+    assert_eq!(list["servers"][0]["error"], "server `refuses` returned error -32000: no");
 }
 
 #[test]

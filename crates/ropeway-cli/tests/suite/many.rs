@@ -74,13 +74,13 @@ fn what_was_mistyped_is_suggested_with_its_server() {
         ("health zzz", "there is no server `zzz`\n  there are: alpha, files"),
         ("call files echo message=hi", "`echo` is no argument\n"),
         ("call files echo message=hi", "\n  did you mean `files.echo`?\n"),
-        ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
-        ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
+        ("call files.ecoh", "unknown tool `ecoh`\n  did you mean `echo`?"),
+        ("call fiels.echo", "unknown tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "there is no prompt `files.plian`\n  did you mean `files.plain`?"),
         ("prompt files.greet", "prompt `greet` needs `name`\n  give name=…"),
         ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
         ("read nope://x", "no server lists `nope://x`"),
-        ("call files.echo", "the arguments do not fit tool `files.echo`\n  the required property `message` is missing"),
+        ("call files.echo", "invalid arguments for tool `files.echo`\n  the required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
@@ -173,7 +173,7 @@ fn a_slow_server_does_not_hide_the_others() {
         assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
-    assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1 s"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: server `slow` timed out after 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("`SERVER.TOOL` starts only that server"), "{}", run.stderr);
     assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
 }
@@ -187,13 +187,13 @@ fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
     let run = place.run("resources --timeout 4s").expect(5);
     assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);
     assert!(
-        run.stdout.contains("✗ refuses · no answer\n    server `refuses` answered error -32000: no shelf\n"),
+        run.stdout.contains("✗ refuses · no answer\n    server `refuses` returned error -32000: no shelf\n"),
         "{}",
         run.stdout
     );
     assert!(run.stdout.contains("◐ never · no answer within 4 s\n"), "{}", run.stdout);
     let list = place.run("resources --json --timeout 4s").expect(5).json();
-    assert_eq!(list["servers"][1]["error"], "server `refuses` answered error -32000: no shelf");
+    assert_eq!(list["servers"][1]["error"], "server `refuses` returned error -32000: no shelf");
     assert_eq!(list["servers"][2]["error"], "no answer within 4 s");
 }
 

@@ -41,14 +41,14 @@ fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
 #[test]
 fn a_refused_call_ends_with_1() {
     let run = Trial::scripted("call refuse", &Script::default()).run();
-    run.fails(1, &["server `scripted-server` answered error -32000: the tool refuses"]);
+    run.fails(1, &["server `scripted-server` returned error -32000: the tool refuses"]);
 }
 
 #[test]
 fn an_answer_that_is_too_large_ends_with_1() {
     let script = faulty("tools/call", Fault::Giant { bytes: 70 << 20 });
     let run = Trial::scripted("call echo message=hi", &script).run();
-    run.fails(1, &["server `scripted-server` sent more than 67108864 bytes"]);
+    run.fails(1, &["response of server `scripted-server` exceeds 67108864 bytes"]);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_large_answer_is_printed_whole() {
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
     let run = Trial::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
-    run.fails(2, &["do not fit tool `add`\n  the required property `b` is missing\n", "add(a: number, b: number)"]);
+    run.fails(2, &["for tool `add`\n  the required property `b` is missing\n", "add(a: number, b: number)"]);
 }
 
 #[test]
@@ -133,10 +133,7 @@ fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
 
 #[test]
 fn a_server_that_never_says_a_word_ends_with_5() {
-    Trial::new("tools", "sleep 60")
-        .within(BRIEF)
-        .run()
-        .fails(5, &["server `sleep` gave no answer within 3 s", "connecting"]);
+    Trial::new("tools", "sleep 60").within(BRIEF).run().fails(5, &["server `sleep` timed out after 3 s", "connecting"]);
 }
 
 #[test]
@@ -151,7 +148,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
         let run = Trial::scripted("call echo message=hi", &script).within(BRIEF).run();
-        run.fails(5, &["server `scripted-server` gave no answer within 3 s", step]);
+        run.fails(5, &["server `scripted-server` timed out after 3 s", step]);
     }
 }
 
@@ -165,7 +162,7 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
     ];
     for (script, step) in steps {
         let site = Site::start(&script);
-        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["gave no answer within 3 s", step]);
+        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["timed out after 3 s", step]);
     }
 }
 
@@ -184,17 +181,17 @@ fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` gave no answer within 3 s"]);
+    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` timed out after 3 s"]);
     Trial::new("tools", "sh -c 'exec cat /dev/zero'")
         .within(BRIEF)
         .run()
-        .fails(5, &["server `sh` gave no answer within 3 s"]);
+        .fails(5, &["server `sh` timed out after 3 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
     let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
-    let run = run.fails(5, &["server `sh` gave no answer within 3 s"]);
+    let run = run.fails(5, &["server `sh` timed out after 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
 

@@ -375,16 +375,16 @@ mod tests {
             Meant::Nothing { error, .. } => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let missing = "the arguments do not fit tool `call_tool`: `name` is missing: the name of the tool to call";
+        let missing = "invalid arguments for tool `call_tool`: `name` is missing: the name of the tool to call";
         assert_eq!(said(json!({"arguments": {}})), missing);
         assert_eq!(
             said(json!({"name": "a", "arguments": 3})),
-            "the arguments do not fit tool `call_tool`: `arguments` must be an object"
+            "invalid arguments for tool `call_tool`: `arguments` must be an object"
         );
-        assert_eq!(said(json!({"name": "nowhere"})), "there is no tool `nowhere`");
+        assert_eq!(said(json!({"name": "nowhere"})), "unknown tool `nowhere`");
         assert_eq!(
             said(json!({"name": "call_tool", "arguments": {"name": "a"}})),
-            "the arguments do not fit tool `call_tool`: `name` must be the name of another tool than `call_tool`"
+            "invalid arguments for tool `call_tool`: `name` must be the name of another tool than `call_tool`"
         );
     }
 

@@ -477,7 +477,7 @@ mod tests {
         let error = tool.call(arguments, &CallContext::default()).await.expect_err("they are wrong");
         assert_eq!(
             error.to_string(),
-            "the arguments do not fit tool `read_more`: `output` is missing; at `/from`: must be an integer of at least 0; \
+            "invalid arguments for tool `read_more`: `output` is missing; at `/from`: must be an integer of at least 0; \
              at `/find`: must be a string"
         );
     }

@@ -11,7 +11,7 @@ use crate::tool::{
     Alias, Annotations, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
 };
 
-/// Returns the connection of the server, while there is one.
+/// Returns the connection of the server, if it is started.
 pub(super) type Connection = Arc<dyn Fn() -> Option<Mcp> + Send + Sync>;
 
 #[derive(Clone, Debug)]

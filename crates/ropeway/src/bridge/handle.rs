@@ -43,6 +43,25 @@ pub struct ToolListing {
 ///
 /// Cloning a bridge is cheap. Dropping the last clone closes all connections and terminates stdio servers, except those that another
 /// bridge shares or an [`Mcp`] of this bridge still uses.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::bridge::Bridge;
+/// use ropeway::config::{Config, Secrets};
+/// use ropeway::tool::CallContext;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let bridge = Bridge::new(Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?)?;
+/// for status in bridge.start().await? {
+///     println!("{status}");
+/// }
+/// let arguments = serde_json::from_str(r#"{"expression": "6 * 7"}"#)?;
+/// let envelope = bridge.tools().registry.call("mcp_demo_calculate", arguments, &CallContext::default()).await;
+/// println!("{}", serde_json::to_string(&envelope)?);
+/// bridge.stop().await;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "dropping a bridge closes its connections"]
 pub struct Bridge {

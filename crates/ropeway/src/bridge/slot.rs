@@ -50,7 +50,7 @@ pub(super) enum Phase {
     Asleep(SharedConnection),
     /// A task connects, lists the tools and follows the connection.
     Running { connection: SharedConnection, task: AbortHandle },
-    /// Stopped for good; a restart creates a new slot.
+    /// Stopped. A restart creates a new slot.
     Stopped,
 }
 

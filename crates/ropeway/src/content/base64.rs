@@ -1,9 +1,9 @@
-//! Base64 as servers write it.
+//! Base64 in all variants that servers send.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-/// Data that was said to be base64 is not.
+/// Error returned for invalid base64.
 #[derive(Debug, thiserror::Error)]
 #[error("the data is not valid base64")]
 pub struct Base64Error(#[source] base64::DecodeError);
@@ -12,7 +12,11 @@ pub(super) fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes base64 text as servers write it: padded or not, in one line or in many.
+/// Decodes base64 with or without padding and line breaks.
+///
+/// # Errors
+///
+/// Returns an error if the text is not base64.
 pub fn decode_base64(text: &str) -> Result<Vec<u8>, Base64Error> {
     let decode = |text: &str| match text.trim_end_matches('=') {
         bare if bare.len() == text.len() => STANDARD_NO_PAD.decode(text),

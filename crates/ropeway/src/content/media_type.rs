@@ -1,8 +1,8 @@
 //! Media types of binary data.
 
-/// Returns the media type that the first bytes of a file tell, for images, sounds and PDFs.
+/// Detects the media type of images, audio and PDF files from their first bytes.
 ///
-/// The name of a file does not say what is in it, and providers refuse an image that is not of its declared type.
+/// File names are unreliable, and providers reject images whose declared type is wrong.
 pub fn sniff_media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
@@ -22,15 +22,15 @@ pub fn sniff_media_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// How the base64 of common pictures begins.
+/// First characters of common images in base64.
 pub(super) const IMAGE_SIGNATURES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 
-/// How the base64 of common sounds begins.
+/// First characters of common audio formats in base64.
 pub(super) const AUDIO_SIGNATURES: [(&str, &str); 3] =
     [("UklGR", "audio/wav"), ("T2dnUw", "audio/ogg"), ("SUQz", "audio/mpeg")];
 
-/// The media type of data whose server did not name it, told from its first bytes.
+/// Returns the media type of data without a declared type.
 pub(super) fn guess_type(base64: &str, signatures: &[(&str, &'static str)]) -> &'static str {
     signatures
         .iter()

@@ -1,88 +1,88 @@
-//! The parts of a tool result or message.
+//! Parts of tool results and messages.
 
 use serde_json::{Map, Value};
 
 use super::base64::{Base64Error, decode_base64, encode_base64};
 use super::shared_text::SharedText;
 
-/// One part of an answer.
+/// A content block (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 ///
-/// Reading one never fails on well-formed JSON: a block of an unknown type, or one that lacks what
-/// its type needs, becomes a text part that holds the block's JSON.
+/// Deserializing valid JSON never fails: a block of an unknown type, or without a required field, becomes a text part with the
+/// block's JSON.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ContentPart {
-    /// Plain text.
+    /// Text.
     Text(TextContent),
-    /// A picture.
+    /// An image.
     Image(Blob),
-    /// A sound.
+    /// Audio.
     Audio(Blob),
-    /// A resource, with its contents.
+    /// A resource with its contents.
     Resource(EmbeddedResource),
-    /// A resource, by its address only.
+    /// A link to a resource.
     ResourceLink(ResourceLink),
 }
 
 /// A text part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextContent {
-    /// The text itself.
+    /// The text.
     pub text: String,
-    /// Every other field of the block as it came: `annotations`, `_meta`, and what we do not know.
+    /// Other fields of the block, such as `annotations` and `_meta`.
     pub extra: Map<String, Value>,
 }
 
-/// Binary data, kept as the base64 text that came over the wire.
+/// Binary data, stored as base64 text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blob {
-    /// The media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub mime_type: String,
     /// The data as base64 text; [`Blob::bytes`] decodes it.
     pub base64: SharedText,
-    /// Every other field of the block as it came.
+    /// Other fields of the block.
     pub extra: Map<String, Value>,
 }
 
-/// A resource that travels inside an answer.
+/// A resource with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedResource {
-    /// Where the resource lives.
+    /// URI of the resource.
     pub uri: String,
-    /// The media type, when the server named one.
+    /// Media type, if the server sent one.
     pub mime_type: Option<String>,
-    /// What the resource holds.
+    /// Contents of the resource.
     pub contents: ResourceContents,
-    /// Every other field of the inner `resource` object as it came.
+    /// Other fields of the inner `resource` object.
     pub resource_extra: Map<String, Value>,
-    /// Every other field of the block as it came.
+    /// Other fields of the block.
     pub extra: Map<String, Value>,
 }
 
-/// What a resource holds.
+/// Contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceContents {
     /// Text.
     Text(String),
-    /// Binary data as base64 text.
+    /// Binary data as base64.
     Blob(String),
 }
 
-/// The address of a resource that can be read from the server.
+/// A link to a resource that can be read from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceLink {
-    /// Where the resource lives.
+    /// URI of the resource.
     pub uri: String,
-    /// Its name; the URI where the server gave none.
+    /// Name of the resource, or its URI if the server sent no name.
     pub name: String,
-    /// The media type, when the server named one.
+    /// Media type, if the server sent one.
     pub mime_type: Option<String>,
-    /// Every other field of the block as it came.
+    /// Other fields of the block.
     pub extra: Map<String, Value>,
 }
 
 impl ResourceLink {
-    /// The link in one line, for whoever cannot follow it.
+    /// Describes the link in one line, for models that do not support links.
     pub fn describe(&self) -> String {
         let Self { uri, name, mime_type, extra, .. } = self;
         let mime_type = mime_type.as_deref().map(|mime| format!(", {mime}")).unwrap_or_default();
@@ -97,12 +97,12 @@ impl ResourceLink {
 }
 
 impl ContentPart {
-    /// A text part with nothing but text.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent { text: text.into(), extra: Map::new() })
     }
 
-    /// The text of a text part.
+    /// Returns the text of a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(part) => Some(&part.text),
@@ -110,7 +110,7 @@ impl ContentPart {
         }
     }
 
-    /// The annotations of the block (`audience`, `priority`, …), when there are any.
+    /// Returns the annotations of the block, such as `audience` and `priority`.
     pub fn annotations(&self) -> Option<&Value> {
         let extra = match self {
             Self::Text(part) => &part.extra,
@@ -122,7 +122,7 @@ impl ContentPart {
     }
 }
 
-/// The parts as one string, joined by newlines, when all of them are text.
+/// Joins text parts with newlines. Returns `None` if some parts are not text.
 pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
     match parts {
         [ContentPart::Text(only)] => Some(only.text.clone()),
@@ -134,12 +134,16 @@ pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
 }
 
 impl Blob {
-    /// Encodes bytes.
+    /// Creates a blob from bytes.
     pub fn new(mime_type: impl Into<String>, bytes: &[u8]) -> Self {
         Self { mime_type: mime_type.into(), base64: encode_base64(bytes).into(), extra: Map::new() }
     }
 
-    /// Decodes the data; line breaks and missing padding are forgiven.
+    /// Decodes the data. Line breaks are ignored, and padding is optional.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the data is not base64.
     pub fn bytes(&self) -> Result<Vec<u8>, Base64Error> {
         decode_base64(&self.base64)
     }

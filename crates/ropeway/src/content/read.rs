@@ -27,7 +27,7 @@ impl ContentPart {
 
     /// Converts one content block of an MCP message. A block of an unknown type becomes a text part that holds its JSON.
     pub fn from_block(block: Value) -> Self {
-        // Deserializing would do the same, but for the spelling of some numbers.
+        // Deserializing would change the digits of some numbers.
         let field = |value| match value {
             Value::String(text) => Field::Text(text.into()),
             other => Field::Other(other),
@@ -49,7 +49,7 @@ impl ContentPart {
     }
 }
 
-/// A JSON value that keeps strings apart, so that a large one is copied once and only once, or not at all.
+/// A JSON value. Strings are separate, so that large ones are copied at most once.
 enum Field {
     Text(SharedText),
     Other(Value),
@@ -64,7 +64,7 @@ impl Field {
     }
 }
 
-/// Reads a field, sharing the memory of the source where that pays.
+/// Deserializes a field, which may share the memory of the source.
 struct FieldSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
@@ -98,7 +98,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
             fn visit_f64<E>(self, value: f64) -> Result<Field, E> {
                 Ok(Field::Other(value.into()))
             }
-            // Only values with arbitrary precision hold such numbers.
+            // Only used with arbitrary precision.
             fn visit_i128<E>(self, value: i128) -> Result<Field, E> {
                 Ok(Field::Other(Number::from_i128(value).map_or_else(|| value.to_string().into(), Value::Number)))
             }
@@ -119,12 +119,12 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     }
 }
 
-/// The name of a field, borrowed from the JSON where that is possible.
+/// Name of a field, borrowed from the JSON if possible.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(crate) struct FieldName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// The fields of a block: those that make up a part apart, the others in the order they came.
+/// Fields of a block: the known ones by name, the others in order.
 #[derive(Default)]
 struct Fields {
     kind: Option<Field>,
@@ -138,7 +138,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Where a field of this name is kept; `None` for the others.
+    /// Returns the slot of a known field.
     fn known_field(&mut self, name: &str) -> Option<&mut Option<Field>> {
         Some(match name {
             "type" => &mut self.kind,
@@ -152,7 +152,7 @@ impl Fields {
         })
     }
 
-    /// What is left when a part has taken what it needs.
+    /// Returns the remaining fields.
     fn into_map(self) -> Map<String, Value> {
         let Self { kind, text, data, mime_type, uri, name, resource, others } = self;
         if let (None, None, None, None, None, None, None, []) =
@@ -173,9 +173,9 @@ impl Fields {
         named.chain(others.into_iter().map(|(key, field)| (key, field.into_value()))).collect()
     }
 
-    /// The block as the part that its type names, or as text that holds its JSON.
+    /// Converts the block into a part of its type, or into text with its JSON.
     fn into_part(mut self) -> ContentPart {
-        // Taken out for the look at it, and put back where the block is kept as it came.
+        // Taken for the match, and put back if the block is kept as JSON.
         let kind = self.kind.take();
         match (&kind, &self) {
             (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
@@ -222,7 +222,7 @@ impl Fields {
             (Some(text), None) => ResourceContents::Text(text),
             (None, Some(blob)) => ResourceContents::Blob(blob),
             (text, blob) => {
-                // Neither or both: not a resource that we can read, so it is passed on as it came.
+                // A resource with neither or both is kept as JSON.
                 inner.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
                 inner.extend(blob.map(|blob| ("blob".to_owned(), Value::String(blob))));
                 self.kind = Some(Field::Text("resource".into()));
@@ -246,11 +246,11 @@ fn take_string_field(field: &mut Option<Field>) -> Option<String> {
     take_text(field).map(|text| text.into_string())
 }
 
-/// Takes a string out; a field of another JSON type stays.
+/// Takes a string, and leaves values of other types.
 fn take_text(field: &mut Option<Field>) -> Option<SharedText> {
     match field.take() {
         Some(Field::Text(text)) => Some(text),
-        // A `null` is as good as nothing.
+        // `null` counts as missing.
         Some(Field::Other(Value::Null)) => None,
         other => {
             *field = other;
@@ -270,7 +270,7 @@ fn take_string(map: &mut Map<String, Value>, name: &str) -> Option<String> {
 }
 
 fn as_json_text(block: Map<String, Value>) -> ContentPart {
-    // With arbitrary precision the parser shows a number as a map of one text, which only a `Value` understands.
+    // With arbitrary precision, the parser represents a number as a map with one string, which only `Value` can read.
     let number = match block.values().next() {
         Some(Value::String(_)) if block.len() == 1 => Value::deserialize(&block).ok(),
         _ => None,
@@ -284,7 +284,7 @@ impl<'de> Deserialize<'de> for ContentPart {
     }
 }
 
-/// Reads a part, sharing the memory of the source where that pays.
+/// Deserializes a part, which may share the memory of the source.
 pub(crate) struct PartSeed<'s>(pub(crate) SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
@@ -300,7 +300,7 @@ impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
                 let mut fields = Fields::default();
                 while let Some(FieldName(key)) = map.next_key()? {
-                    // Only data is large as a rule and wanted as it came.
+                    // Other fields are rarely large.
                     let source = if key == "data" { self.0 } else { SourceBytes::default() };
                     let field = map.next_value_seed(FieldSeed(source))?;
                     match fields.known_field(&key) {
@@ -310,7 +310,7 @@ impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
                 }
                 Ok(fields.into_part())
             }
-            // A bare value where a block should be: kept, as text.
+            // A plain value instead of a block becomes text.
             fn visit_str<E>(self, text: &str) -> Result<ContentPart, E> {
                 Ok(ContentPart::text(text))
             }

@@ -1,4 +1,4 @@
-//! Text that shares the memory of the message that it came in.
+//! Text that shares the memory of a message.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::ser::Serializer;
 
-/// Text that may share the memory of the message it came in. Cheap to clone.
+/// Text that may share the memory of the message that it was parsed from. Cloning is cheap.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct SharedText(ByteString);
 
@@ -55,15 +55,15 @@ impl Serialize for SharedText {
     }
 }
 
-/// What JSON is read from, so that large data can share its memory.
+/// The bytes that JSON is parsed from, if large strings may share their memory.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SourceBytes<'s>(pub(crate) Option<&'s Bytes>);
 
 impl SourceBytes<'_> {
-    /// Text smaller than this is copied: sharing it would keep a whole message alive for little.
+    /// Minimum length of shared text. Sharing keeps the whole message in memory.
     const MIN_SHARED: usize = 16 << 10;
 
-    /// The text as a part of what is read, if it is large enough for that to pay.
+    /// Returns the text as a slice of the source, if it is long enough.
     pub(super) fn share(&self, text: &str) -> Option<SharedText> {
         let whole = self.0.filter(|_| text.len() >= Self::MIN_SHARED)?;
         let offset = (text.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;

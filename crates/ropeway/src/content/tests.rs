@@ -23,7 +23,7 @@ fn content_blocks_of_a_message_become_parts() {
 }
 
 #[test]
-fn every_kind_of_block_goes_from_wire_to_wire_without_loss() {
+fn every_block_type_round_trips_without_loss() {
     for block in [
         json!({"type": "text", "text": "hi", "annotations": {"audience": ["system"]}, "x": 1}),
         json!({"type": "image", "data": "AAAA", "mimeType": "image/png", "_meta": {"a": null}}),
@@ -37,7 +37,7 @@ fn every_kind_of_block_goes_from_wire_to_wire_without_loss() {
 }
 
 #[test]
-fn a_block_of_an_unknown_type_becomes_text_that_holds_its_json() {
+fn a_block_of_an_unknown_type_becomes_text_with_its_json() {
     for block in [
         json!({"type": "hologram", "data": [1, 2]}),
         json!({"type": "text", "text": null}),
@@ -54,7 +54,7 @@ fn a_block_of_an_unknown_type_becomes_text_that_holds_its_json() {
 }
 
 #[test]
-fn a_bare_value_where_a_block_should_be_is_kept_as_text() {
+fn a_plain_value_instead_of_a_block_becomes_text() {
     assert_eq!(read(json!("hello")).as_text(), Some("hello"));
     assert_eq!(read(json!(3)).as_text(), Some("3"));
     assert_eq!(read(json!([1, {"a": 2}])).as_text(), Some("[1,{\"a\":2}]"));
@@ -62,7 +62,7 @@ fn a_bare_value_where_a_block_should_be_is_kept_as_text() {
 }
 
 #[test]
-fn a_link_without_a_name_is_called_by_its_address() {
+fn a_link_without_a_name_is_named_by_its_uri() {
     let ContentPart::ResourceLink(link) = read(json!({"type": "resource_link", "uri": "file:///a"})) else {
         panic!("a link");
     };
@@ -70,7 +70,7 @@ fn a_link_without_a_name_is_called_by_its_address() {
 }
 
 #[test]
-fn a_picture_without_a_media_type_is_told_by_its_first_bytes() {
+fn the_media_type_of_an_image_is_guessed_from_its_data() {
     let ContentPart::Image(png) = read(json!({"type": "image", "data": "iVBORw0KGgoAAAA="})) else {
         panic!("an image")
     };
@@ -86,12 +86,12 @@ fn large_data_shares_the_memory_of_its_message() {
     let ContentPart::Image(image) = part else { panic!("an image") };
     assert_eq!(&*image.base64, data);
     assert!(message.as_ptr_range().contains(&image.base64.as_ptr()));
-    // What does not lie in the source is copied, whatever it is.
+    // Text outside of the source is copied.
     assert_eq!(SourceBytes(Some(&Bytes::from_static(b"short"))).share(&data), None);
 }
 
 #[test]
-fn base64_is_decoded_on_demand_with_or_without_padding_and_line_breaks() {
+fn padding_and_line_breaks_in_base64_are_optional() {
     for text in ["aGVsbG8=", "aGVsbG8", "aGVs\nbG8=\r\n"] {
         assert_eq!(decode_base64(text).expect("base64"), b"hello");
     }
@@ -99,7 +99,7 @@ fn base64_is_decoded_on_demand_with_or_without_padding_and_line_breaks() {
 }
 
 #[test]
-fn an_answer_of_texts_reads_as_one_string_and_a_mixed_one_does_not() {
+fn only_text_parts_join_to_plain_text() {
     let texts = [ContentPart::text("a"), ContentPart::text("b")];
     assert_eq!(plain_text(&texts).as_deref(), Some("a\nb"));
     assert_eq!(plain_text(&[]).as_deref(), Some(""));

@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, HashSet};
 use super::difference::{Difference, DifferenceKind};
 use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
 
-/// The tool definitions that a person accepted, by server and by the server's own name for the tool.
+/// Accepted tool definitions, by server and by the server's own name for the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lock {
     pub(super) servers: BTreeMap<Alias, BTreeMap<String, LockedTool>>,
 }
 
-/// A tool that a person accepted.
+/// An accepted tool.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LockedTool {
-    /// The digest of its definition ([`Digest::of_source`]).
+    /// Digest of the definition ([`Digest::of_source`]).
     pub digest: Digest,
-    /// The digest of what a person allowed for good ([`Digest::of_approved`]).
+    /// Digest of a definition that the user always allows ([`Digest::of_approved`]).
     pub always: Option<Digest>,
-    /// The definition, unless it is too large to be kept.
+    /// The definition, unless it is too large to be stored.
     pub definition: Option<ToolDefinition>,
 }
 
@@ -29,7 +29,7 @@ impl Lock {
         Self::default()
     }
 
-    /// Returns the servers that the lock has.
+    /// Returns the aliases of all servers.
     pub fn servers(&self) -> impl Iterator<Item = &Alias> {
         self.servers.keys()
     }
@@ -39,12 +39,12 @@ impl Lock {
         self.servers.get(server).into_iter().flatten().map(|(name, tool)| (name.as_str(), tool))
     }
 
-    /// Returns a tool.
+    /// Returns a tool by the server's own name.
     pub fn get(&self, server: &Alias, tool: &str) -> Option<&LockedTool> {
         self.servers.get(server)?.get(tool)
     }
 
-    /// Returns how a tool differs from the lock; nothing when it is what was accepted. Local tools are the host's and never differ.
+    /// Compares a tool with the lock. Returns `None` if it is equal to the accepted one, or local.
     pub fn check(&self, definition: &ToolDefinition) -> Option<Difference> {
         let definition = definition.original();
         let Origin::Server { server, tool } = &definition.origin else { return None };
@@ -63,7 +63,7 @@ impl Lock {
         Some(Difference { server: server.clone(), tool: tool.to_string(), kind })
     }
 
-    /// Returns how all tools of a server differ from the lock, those that are gone last.
+    /// Compares all tools of a server with the lock. Removed tools come last.
     pub fn compare<'a>(&self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<Difference> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for definition in tools {
@@ -80,8 +80,7 @@ impl Lock {
         found
     }
 
-    /// Accepts the tools of a server in the place of those that were accepted before. What was allowed for good stays so for tools
-    /// that are what they were.
+    /// Replaces the accepted tools of a server. Unchanged tools that were always allowed stay so.
     pub fn accept<'a>(&mut self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
         let before = self.servers.remove(server).unwrap_or_default();
         let tools = tools.into_iter().map(|definition| {
@@ -93,7 +92,7 @@ impl Lock {
         self.servers.insert(server.clone(), tools.collect());
     }
 
-    /// Accepts a tool and allows it for good.
+    /// Accepts a tool, and allows it always.
     pub fn allow(&mut self, definition: &ToolDefinition) {
         if let Origin::Server { server, tool } = &definition.origin {
             let mut locked = LockedTool::new(definition);
@@ -107,12 +106,12 @@ impl Lock {
         self.servers.remove(server);
     }
 
-    /// Forgets what was allowed for good, which counts only where a person said so on this machine.
+    /// Removes all [`LockedTool::always`] approvals, for a lock file that comes from another machine.
     pub fn clear_approvals(&mut self) {
         self.servers.values_mut().flat_map(BTreeMap::values_mut).for_each(|tool| tool.always = None);
     }
 
-    /// Returns whether anything was allowed for good.
+    /// Returns `true` if the lock contains [`LockedTool::always`] approvals.
     pub fn has_approvals(&self) -> bool {
         self.servers.values().flat_map(BTreeMap::values).any(|tool| tool.always.is_some())
     }

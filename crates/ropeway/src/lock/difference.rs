@@ -6,39 +6,39 @@ use serde::Serialize;
 
 use crate::tool::{Alias, DefinitionChange};
 
-/// How a tool differs from the lock.
+/// A difference between a tool and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The server.
+    /// Alias of the server.
     pub server: Alias,
     /// The server's own name for the tool.
     pub tool: String,
-    /// What the difference is.
+    /// Kind of the difference.
     pub kind: DifferenceKind,
 }
 
-/// What differs.
+/// Kind of a [`Difference`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", content = "changes", rename_all = "lowercase")]
 pub enum DifferenceKind {
-    /// The lock does not have the tool.
+    /// The tool is not in the lock.
     New,
-    /// The definition is another one.
+    /// The definition has changed.
     Changed(Vec<DefinitionChange>),
-    /// The server does not have the tool.
+    /// The server does not provide the tool.
     Gone,
 }
 
 impl Difference {
-    /// Returns why a tool that differs so is hidden.
+    /// Returns the reason for hiding the tool.
     pub fn reason(&self) -> String {
         match &self.kind {
             DifferenceKind::New => "new since the tools were locked; run `ropeway lock`".to_owned(),
             DifferenceKind::Changed(changes) => {
                 format!("changed since it was locked ({}); run `ropeway lock`", list(changes))
             }
-            DifferenceKind::Gone => "the server does not have it any more".to_owned(),
+            DifferenceKind::Gone => "no longer provided by the server".to_owned(),
         }
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Difference {
         match &self.kind {
             DifferenceKind::New => f.write_str("is not in the lock"),
             DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", list(changes)),
-            DifferenceKind::Gone => f.write_str("is in the lock, but its server does not have it"),
+            DifferenceKind::Gone => f.write_str("is in the lock, but not on its server"),
         }
     }
 }

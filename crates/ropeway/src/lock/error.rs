@@ -2,46 +2,46 @@
 
 use std::path::PathBuf;
 
-/// Newest version of the format that this crate reads.
+/// Newest version of the format that is supported.
 pub(super) const SUPPORTED_VERSION: u64 = 1;
 
-/// A lock file cannot be read or written.
+/// Error returned when a lock file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The file is not a lock.
+    /// The file is not a valid lock.
     #[error("{}: {problem}", place(.path, *.line))]
     Broken {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line, where one is to blame.
+        /// Line of the problem, if known.
         line: Option<usize>,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// The file was written by a later version.
+    /// The file has a newer format version.
     #[error("{}: lock version {found} is newer than version {SUPPORTED_VERSION}, which this program supports", .path.display())]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: u64,
     },
-    /// The file cannot be read.
+    /// The file could not be read.
     #[error("could not read `{}`", .path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// The file cannot be written.
+    /// The file could not be written.
     #[error("could not write `{}`", .path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },

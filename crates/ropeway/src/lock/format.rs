@@ -10,11 +10,11 @@ use super::accepted::{Lock, LockedTool};
 use super::error::{LockError, SUPPORTED_VERSION};
 use crate::tool::{Alias, Annotations, DefinitionChange, Digest, Origin, ToolDefinition};
 
-/// Maximum size of a stored definition, in bytes of JSON. Of a larger one only the digest is stored.
+/// Maximum size of a stored definition in bytes of JSON. For a larger one, only the digest is stored.
 const MAX_DEFINITION: usize = 64 << 10;
 
 impl Lock {
-    /// Returns the text of the lock: JSON, the same for the same contents.
+    /// Returns the lock as JSON. Equal locks have equal text.
     pub fn to_text(&self) -> String {
         let servers = self.servers.iter().map(|(alias, tools)| {
             let tools = tools.iter().map(|(name, tool)| (name.clone(), tool.to_json()));
@@ -28,7 +28,11 @@ impl Lock {
         format!("{:#}\n", Value::Object(lock))
     }
 
-    /// Reads the text of a lock. `path` is for errors.
+    /// Parses the text of a lock. `path` is used in errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a valid lock, or of a newer version.
     pub fn parse(text: &str, path: impl Into<PathBuf>) -> Result<Self, LockError> {
         let path = path.into();
         let broken = |error: serde_json::Error| {
@@ -37,7 +41,7 @@ impl Lock {
             let problem = words.split(" at line ").next().unwrap_or(&words);
             LockError::Broken { path: path.clone(), line, problem: DefinitionChange::from_text(problem).to_string() }
         };
-        // A later version may differ in everything else.
+        // A newer version may differ in everything else.
         let Version { version } = serde_json::from_str(text).map_err(broken)?;
         if version > SUPPORTED_VERSION {
             return Err(LockError::Newer { path, found: version });
@@ -68,12 +72,12 @@ impl Lock {
 impl LockedTool {
     pub(super) fn new(definition: &ToolDefinition) -> Self {
         let mut kept = definition.original().clone();
-        // Only what the digest is about.
+        // Only the fields that the digest covers.
         (kept.name, kept.meta) = (definition.own_name().to_owned(), None);
         kept.extra.clear();
         kept.provider_options.clear();
         kept.provenance = Default::default();
-        // Sorted, so that a server that sends its keys in another order changes nothing.
+        // Sorted, so that the order in which a server sends keys does not change the file.
         kept.input_schema = sorted(&kept.input_schema.read()).into();
         kept.output_schema = kept.output_schema.map(|schema| sorted(&schema.read()).into());
         let locked = Self { digest: Digest::of_source(definition), always: None, definition: Some(kept) };
@@ -154,7 +158,7 @@ struct RawTool {
 }
 
 impl RawTool {
-    /// The tool, unless its definition does not have its digest.
+    /// Returns `None` if the digest does not match the definition.
     fn read(self, server: &Alias, name: &str) -> Option<LockedTool> {
         let Self { digest, always, title, description, input_schema, output_schema, annotations } = self;
         let Some(input_schema) = input_schema else { return Some(LockedTool { digest, always, definition: None }) };

@@ -24,7 +24,7 @@ fn lock() -> Lock {
 }
 
 #[test]
-fn a_lock_is_written_the_same_way_each_time_and_read_back() {
+fn a_lock_round_trips_through_its_text() {
     let text = lock().to_text();
     assert!(text.find("\"list\"") < text.find("\"note\"") && text.find("\"a\"") < text.find("\"b\""), "{text}");
     let read = Lock::parse(&text, "ropeway.lock").expect("a lock");
@@ -33,7 +33,7 @@ fn a_lock_is_written_the_same_way_each_time_and_read_back() {
 }
 
 #[test]
-fn what_is_new_changed_and_gone_is_told_in_words() {
+fn new_changed_and_removed_tools_are_described() {
     let words: Vec<String> = lock()
         .compare(&files(), &[tool("note", "Runs a shell"), tool("exec", "Runs")])
         .iter()
@@ -44,13 +44,13 @@ fn what_is_new_changed_and_gone_is_told_in_words() {
         [
             "tool `files.exec` is not in the lock",
             "tool `files.note` changed since it was locked: description changed",
-            "tool `files.list` is in the lock, but its server does not have it",
+            "tool `files.list` is in the lock, but not on its server",
         ]
     );
 }
 
 #[test]
-fn what_was_allowed_for_good_is_kept_for_tools_that_stay_what_they_are() {
+fn approvals_are_kept_for_unchanged_tools() {
     let mut lock = lock();
     lock.allow(&tool("note", "Writes a note"));
     let always = |lock: &Lock| lock.get(&files(), "note").and_then(|tool| tool.always);
@@ -67,7 +67,7 @@ fn what_was_allowed_for_good_is_kept_for_tools_that_stay_what_they_are() {
 }
 
 #[test]
-fn a_huge_definition_is_kept_as_its_digest_alone() {
+fn only_the_digest_of_a_large_definition_is_stored() {
     let mut lock = Lock::new();
     let huge = tool("note", &"x".repeat(1 << 20));
     lock.accept(&files(), [&huge]);
@@ -79,7 +79,7 @@ fn a_huge_definition_is_kept_as_its_digest_alone() {
 }
 
 #[test]
-fn a_file_that_is_no_lock_is_an_error_with_its_line() {
+fn an_invalid_lock_is_an_error_with_its_line() {
     let said = |text: &str| Lock::parse(text, "ropeway.lock").expect_err("no lock").to_string();
     assert_eq!(said(""), "ropeway.lock:1: EOF while parsing a value");
     assert_eq!(said("{\n \"version\": 1,\n oops}"), "ropeway.lock:3: key must be a string");

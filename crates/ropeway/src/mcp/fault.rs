@@ -98,7 +98,7 @@ pub enum ConnectErrorKind {
         said: Option<String>,
     },
     /// The server's answer to the handshake is not one.
-    #[error("the server broke the protocol: {0}")]
+    #[error("the server violated the protocol: {0}")]
     Protocol(String),
     /// The connection was closed by its owner.
     #[error("the connection was closed")]

@@ -179,6 +179,6 @@ mod tests {
             std::future::pending::<Result<(), CallError>>().await
         };
         let error = budget.during(&server, call).await.expect_err("it ends");
-        assert_eq!(error.to_string(), "server `s` broke the protocol");
+        assert_eq!(error.to_string(), "server `s` violated the protocol");
     }
 }

@@ -109,7 +109,7 @@ impl Draft {
 
     /// Takes a part that only the speaker understands.
     pub(super) fn private(&mut self, json: Map<String, Value>, events: &mut Vec<ReplyEvent>) -> usize {
-        self.open(Slot::Done(AssistantPart::Private(OpaquePart { json })), events)
+        self.open(Slot::Done(AssistantPart::Opaque(OpaquePart { json })), events)
     }
 
     /// Opens a call. Its name may come later; a call without an id gets one, out of the answer's own name and its number.
@@ -243,7 +243,7 @@ impl Draft {
             Slot::Done(AssistantPart::Text(part)) => Some(&mut part.extra),
             Slot::Done(AssistantPart::Reasoning(part)) => Some(&mut part.extra),
             Slot::Done(AssistantPart::ToolCall(call)) => Some(&mut call.extra),
-            Slot::Done(AssistantPart::Private(part)) => Some(&mut part.json),
+            Slot::Done(AssistantPart::Opaque(part)) => Some(&mut part.json),
         }
     }
 
@@ -290,7 +290,7 @@ impl Draft {
 
     fn settle_slot(&mut self, at: usize, cut: Option<&str>, events: &mut Vec<ReplyEvent>) {
         let Some(slot @ Slot::Call(_)) = self.slots.get_mut(at) else { return };
-        let placeholder = Slot::Done(AssistantPart::Private(OpaquePart::default()));
+        let placeholder = Slot::Done(AssistantPart::Opaque(OpaquePart::default()));
         let Slot::Call(draft) = std::mem::replace(slot, placeholder) else { return };
         let index = draft.index;
         let call = self.call(draft, cut);

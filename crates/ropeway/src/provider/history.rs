@@ -107,7 +107,7 @@ pub(super) fn turns<'a>(
                         Message::Assistant(_) => {}
                     }
                 }
-                let native = answer.from.as_ref().is_some_and(|from| from.shares_secrets_with(speaker));
+                let native = answer.from.as_ref().is_some_and(|from| from.accepts_parts_of(speaker));
                 turns.assistant(answer, native, results);
                 turns.user(said);
             }
@@ -152,7 +152,7 @@ impl<'a> Turns<'a, '_> {
             parts.push(match part {
                 AssistantPart::Text(text) if native || !text.text.is_empty() => Part::Text(text),
                 AssistantPart::Reasoning(reasoning) if native => Part::Reasoning(reasoning),
-                AssistantPart::Private(private) if native => Part::Private(private),
+                AssistantPart::Opaque(private) if native => Part::Private(private),
                 AssistantPart::ToolCall(call) => {
                     let made = self.call(call, native);
                     let result = by_id.get_mut(call.id.as_str()).and_then(Vec::pop);

@@ -135,11 +135,11 @@ impl<'a> ChatRequest<'a> {
         let says_nothing = |message: &Message| match message {
             Message::User(message) => message.content.iter().all(is_empty),
             Message::Assistant(message) => {
-                let native = message.from.as_ref().is_some_and(|from| from.shares_secrets_with(speaker));
+                let native = message.from.as_ref().is_some_and(|from| from.accepts_parts_of(speaker));
                 message.parts.iter().all(|part| match part {
                     AssistantPart::Text(text) => !native && text.text.is_empty(),
                     AssistantPart::ToolCall(_) => false,
-                    AssistantPart::Reasoning(_) | AssistantPart::Private(_) => !native,
+                    AssistantPart::Reasoning(_) | AssistantPart::Opaque(_) => !native,
                 })
             }
             Message::Tool(message) => message.results.is_empty(),

@@ -1,4 +1,4 @@
-//! A collision: two tools that wanted one name.
+//! Name collisions between tools.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use crate::tool::Origin;
 
-/// Two tools that wanted one name, and what was done about it.
+/// Two tools with the same name, and how the collision was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Collision {
-    /// The name.
+    /// The name of both tools.
     pub name: String,
-    /// Where the tool comes from that has the name.
+    /// Origin of the tool that keeps the name.
     pub kept: Origin,
-    /// Where the other one comes from.
+    /// Origin of the other tool.
     pub other: Origin,
-    /// What became of the other one.
+    /// What happened to the other tool.
     #[serde(rename = "fate")]
     pub outcome: CollisionOutcome,
 }
 
-/// What became of the tool that did not get the name that it wanted.
+/// What happened to the tool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollisionOutcome {
-    /// It cannot be called.
+    /// The tool cannot be called.
     Dropped,
-    /// It has another name.
+    /// The tool has this name instead.
     Renamed(String),
 }
 
@@ -45,12 +45,12 @@ impl fmt::Display for Collision {
     }
 }
 
-/// A name without the prefix that only models need.
+/// Removes the default prefix, which people need not see.
 fn without_mcp_prefix(name: &str) -> &str {
     name.strip_prefix("mcp_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// A tool as the reader of a warning knows it.
+/// Displays a tool in a message.
 struct ToolLabel<'a>(&'a Origin);
 
 impl fmt::Display for ToolLabel<'_> {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_names_both_servers_and_says_what_was_done() {
+    fn a_collision_names_both_tools_and_its_outcome() {
         let sentences = [
             (
                 collision(of("a"), of("b"), CollisionOutcome::Dropped),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_is_a_record() {
+    fn a_collision_serializes_as_an_object() {
         assert_eq!(
             serde_json::to_value(collision(of("a"), Origin::Local, CollisionOutcome::Renamed("x_2".to_owned())))
                 .expect("JSON"),

@@ -1,10 +1,10 @@
-//! The visible part of a schema: the arguments that a model is told of.
+//! Finds and hides arguments in an input schema.
 
 use serde_json::{Map, Value};
 
 use crate::tool::Schema;
 
-/// The names of the arguments that a schema speaks of, each once, in its order.
+/// Returns the names of the arguments in a schema, without duplicates, in order of appearance.
 pub(super) fn arguments(schema: &Value) -> Vec<&str> {
     let mut names = Vec::new();
     collect(schema, &mut names);
@@ -31,15 +31,15 @@ fn collect<'a>(schema: &'a Value, names: &mut Vec<&'a str>) {
     }
 }
 
-/// Takes arguments out of a schema, and leaves a schema that does not speak of them alone.
+/// Removes arguments from a schema.
 ///
-/// What is left refuses nothing that the whole schema would have let pass.
+/// The result accepts everything that the original schema accepts.
 pub(super) fn hide(schema: &mut Schema, names: &[String]) {
     let value = schema.read();
-    // The schema may be shared: it is copied only where it is changed.
-    if speaks_of(&value, names) {
+    // The schema may be shared, so it is copied only if it changes.
+    if mentions(&value, names) {
         let mut value = value.into_owned();
-        take_out(&mut value, names);
+        remove_arguments(&mut value, names);
         *schema = value.into();
     }
 }
@@ -48,7 +48,7 @@ fn is_named(value: &Value, names: &[String]) -> bool {
     value.as_str().is_some_and(|text| names.iter().any(|name| name == text))
 }
 
-fn speaks_of(schema: &Value, names: &[String]) -> bool {
+fn mentions(schema: &Value, names: &[String]) -> bool {
     let Value::Object(schema) = schema else { return false };
     schema.iter().any(|(key, part)| match (key.as_str(), part) {
         ("properties", Value::Object(properties)) => names.iter().any(|name| properties.contains_key(name)),
@@ -57,24 +57,24 @@ fn speaks_of(schema: &Value, names: &[String]) -> bool {
             names.iter().any(|name| dependent.contains_key(name))
                 || dependent.values().filter_map(Value::as_array).flatten().any(|name| is_named(name, names))
         }
-        ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => branches.iter().any(|branch| speaks_of(branch, names)),
-        ("then" | "else", branch) => speaks_of(branch, names),
+        ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => branches.iter().any(|branch| mentions(branch, names)),
+        ("then" | "else", branch) => mentions(branch, names),
         _ => false,
     })
 }
 
-fn take_out(schema: &mut Value, names: &[String]) {
+fn remove_arguments(schema: &mut Value, names: &[String]) {
     let Value::Object(map) = schema else { return };
     for (key, part) in std::mem::take(map) {
         let (key, part) = without(key, part, names);
-        // No draft needs an empty `required`, and draft 4 forbids it.
+        // An empty `required` has no effect, and draft 4 forbids it.
         if key != "required" || part.as_array().is_none_or(|required| !required.is_empty()) {
             map.insert(key, part);
         }
     }
 }
 
-/// One keyword of a schema, with the arguments taken out.
+/// Returns one keyword of a schema without the arguments.
 fn without(mut key: String, mut part: Value, names: &[String]) -> (String, Value) {
     match (key.as_str(), &mut part) {
         ("properties", Value::Object(properties)) => remove(properties, names),
@@ -86,13 +86,13 @@ fn without(mut key: String, mut part: Value, names: &[String]) -> (String, Value
             }
         }
         ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => {
-            // Branches that an argument told apart may now both fit.
-            if key == "oneOf" && branches.iter().any(|branch| speaks_of(branch, names)) {
+            // Branches that only differed in a hidden argument may now both match.
+            if key == "oneOf" && branches.iter().any(|branch| mentions(branch, names)) {
                 key = "anyOf".to_owned();
             }
-            branches.iter_mut().for_each(|branch| take_out(branch, names));
+            branches.iter_mut().for_each(|branch| remove_arguments(branch, names));
         }
-        ("then" | "else", branch) => take_out(branch, names),
+        ("then" | "else", branch) => remove_arguments(branch, names),
         _ => {}
     }
     (key, part)
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_argument_is_gone_and_the_rest_keeps_its_order() {
+    fn hiding_an_argument_keeps_the_order_of_keys() {
         let schema = r#"{"$schema":"x","required":["b","a"],"type":"object","properties":{"c":{},"b":{"z":1,"y":2},"a":{}},"additionalProperties":false}"#;
         assert_eq!(
             hidden(schema, &["b"]),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_neither_speak_of_a_hidden_argument_nor_ask_for_it() {
+    fn hidden_arguments_are_removed_from_branches() {
         assert_eq!(
             hidden(
                 r#"{"allOf":[{"properties":{"a":{},"b":{}}}],"oneOf":[{"required":["a"]},{"required":["b"]}],"then":{"required":["a","b"]}}"#,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_schema_is_copied_only_to_be_changed() {
+    fn a_shared_schema_is_copied_only_if_it_changes() {
         let shared = Schema::from(json!({"properties": {"a": {}}}));
         let mut same = shared.clone();
         hide(&mut same, &["b".to_owned()]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_schemas_have_no_arguments() {
+    fn invalid_schemas_have_no_arguments() {
         for odd in [json!(true), json!({"properties": []}), json!({"anyOf": {"properties": {"a": {}}}})] {
             assert_eq!(arguments(&odd), [""; 0]);
             let mut schema = Schema::from(odd.clone());

@@ -1,4 +1,4 @@
-//! A selection: some tools of a source, for an agent that is not to have all of them.
+//! A tool source with some of the tools of another one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use super::tools::Registry;
 use crate::sync::lock;
 use crate::tool::{BoxFuture, ToolDefinition};
 
-/// Some tools of a source, for an agent that is not to have all of them.
+/// Restricts a tool source to some of its tools.
 ///
-/// What the source tells of its servers, and before a conversation, is told in full. As long as the source gives the same
-/// registry, so does the selection.
+/// Statuses and context of the source are passed through unchanged. While the source returns the same registry, so does the
+/// selection.
 pub struct SelectedTools<S> {
     source: S,
     wants: Predicate,
-    /// The last registry of the source, and what was chosen of it.
+    /// The last registry of the source, and the selection from it.
     made: Mutex<Option<(Registry, Registry)>>,
 }
 
 impl<S> SelectedTools<S> {
-    /// Of a source only those tools that are wanted, by what a model is told of them.
+    /// Keeps the tools for which `wants` returns `true`. It sees the definitions that models see.
     pub fn new(source: S, wants: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         Self { source, wants: Arc::new(wants), made: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! A shape: which tools of one server are wanted, and how a model knows them.
+//! Turns the tools of a server into the tools that models see.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,31 +14,35 @@ use crate::tool::{
     is_same_definition,
 };
 
-/// Which tools of one server are wanted, and how a model knows them.
+/// Filters and transforms the tools of one server.
 ///
-/// The filter is asked first. Then the transformers change the tool, those of the settings before those of the code,
-/// each in the order in which they were given; last come the server's prefixes, and the name is made legal.
+/// The filter runs first, on the definitions of the server. Transformers run next, those of the configuration before those added in
+/// code, in the order in which they were added. The prefix is added last, and invalid characters of the name are replaced.
 #[derive(Clone)]
 pub struct ToolShape {
     alias: Alias,
     filter: ToolFilter,
-    /// Each with the pattern of the names that it is for; all when there is none.
+    /// Each with a glob over the server's own names; `None` matches all tools.
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
     description_prefix: Option<Describe>,
     trust_hints: bool,
-    /// The command or URL of the server.
+    /// Digest of the command or URL of the server.
     endpoint: Option<Digest>,
 }
 
 impl ToolShape {
-    /// What the settings of a server say.
+    /// Creates a shape from the settings of a server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a pattern is not a valid glob.
     pub fn new(entry: &ServerEntry) -> Result<Self, ToolShapeError> {
         let mut transformers = Vec::new();
         for (pattern, change) in &entry.tools.overrides {
             let glob = glob(pattern)?;
-            let steps = steps(change, &entry.alias);
-            transformers.extend(steps.into_iter().map(|step| (Some(glob.clone()), step)));
+            let override_transformers = override_transformers(change, &entry.alias);
+            transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
         }
         let describe = |prefix: &String| Describe::Prefix(naming::fill(prefix, &entry.alias));
         Ok(Self {
@@ -61,7 +65,7 @@ impl ToolShape {
         })
     }
 
-    /// All tools of a server, under names with the usual prefix.
+    /// Creates a shape that exposes all tools of a server with the default prefix.
     pub fn plain(server: impl Into<Alias>) -> Self {
         Self {
             alias: server.into(),
@@ -74,14 +78,14 @@ impl ToolShape {
         }
     }
 
-    /// Believes what the server says about the behaviour of its tools, or does not.
+    /// Sets whether the annotations of the server are trusted.
     #[must_use]
     pub fn with_trusted_hints(mut self, trust: bool) -> Self {
         self.trust_hints = trust;
         self
     }
 
-    /// Sets the digest of the command or URL that the server is reached by.
+    /// Sets the digest of the server's command or URL.
     #[cfg(feature = "agent")]
     #[must_use]
     pub(crate) fn with_endpoint(mut self, endpoint: Digest) -> Self {
@@ -89,33 +93,37 @@ impl ToolShape {
         self
     }
 
-    /// Puts something else before the names; `{alias}` stands for the server's alias.
+    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Wants only tools that also this predicate wants. It sees them as the server describes them.
+    /// Also requires that `predicate` returns `true`. It sees the definitions of the server.
     #[must_use]
     pub fn with_filter(mut self, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.filter = self.filter.with(predicate);
         self
     }
 
-    /// The same for tools that nobody thought of when some were allowed.
+    /// Returns a shape without allowlists, for tools that the bridge generates.
     pub(crate) fn allowing_all(&self) -> Self {
         Self { filter: self.filter.clone().allowing_all(), ..self.clone() }
     }
 
-    /// Changes every tool.
+    /// Adds a transformer for all tools.
     #[must_use]
     pub fn with_transformer(mut self, transformer: Arc<dyn Transformer>) -> Self {
         self.transformers.push((None, transformer));
         self
     }
 
-    /// Changes the tools whose own names match a glob.
+    /// Adds a transformer for tools whose own names match a glob.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `pattern` is not a valid glob.
     pub fn with_transformer_for(
         mut self,
         pattern: &str,
@@ -125,26 +133,26 @@ impl ToolShape {
         Ok(self)
     }
 
-    /// A tool as a model is to know it; `None` when it is not wanted.
+    /// Returns the tool as models see it, or `None` if it is filtered out.
     pub fn apply(&self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        // Predicates and transformers may be anybody's: what they do to one tool must not take the others along.
+        // Predicates and transformers of the host may panic. Only their tool is left out then.
         match catch_unwind(AssertUnwindSafe(|| self.shaped(tool.clone()))) {
             Ok(shaped) => Some(Arc::new(shaped?)),
             Err(panic) => {
                 let (server, name) = (&self.alias, tool.definition().own_name());
                 let words = checked::panic_message(&*panic);
-                tracing::warn!(%server, tool = name, "the tool is left out, because its transformer panicked: {words}");
+                tracing::warn!(%server, tool = name, "tool left out, its transformer panicked: {words}");
                 None
             }
         }
     }
 
-    /// All wanted tools of these, ready to be called.
+    /// Applies the shape to all tools, and returns those that are not filtered out.
     pub fn apply_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Vec<CheckedTool> {
         tools.into_iter().filter_map(|tool| self.apply(tool)).map(CheckedTool::new).collect()
     }
 
-    /// Returns the definition that a tool has when it is handed out; `None` if it is not wanted.
+    /// Returns the definition of a tool as models see it, or `None` if it is filtered out.
     pub fn definition(&self, original: &ToolDefinition) -> Option<ToolDefinition> {
         let shaped = catch_unwind(AssertUnwindSafe(|| self.shaped_definition(original)));
         shaped.ok().flatten().map(|(definition, _)| definition)
@@ -155,14 +163,14 @@ impl ToolShape {
         let mut hidden: Vec<String> =
             transformers.iter().flat_map(|transformer| transformer.hidden_arguments()).collect();
         if !hidden.is_empty() {
-            // A later transformer may have used a hidden name for an argument of its own.
+            // A later transformer may reuse the name of a hidden argument.
             let seen = schema_arguments::arguments(&definition.input_schema);
             hidden.retain(|name| !seen.contains(&name.as_str()));
         }
         Some(ShapedTool { definition, transformers, hidden, tool })
     }
 
-    /// Returns the definition of a wanted tool as it is handed out, and what has changed it.
+    /// Returns the transformed definition, and the transformers that apply to the tool.
     fn shaped_definition(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
         if !self.filter.allows(original) {
             return None;
@@ -179,11 +187,11 @@ impl ToolShape {
             definition = describe.transform(definition)?;
         }
         definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
-        // Whose tool it is, is not a matter of taste.
+        // Transformers cannot change the origin.
         definition.origin = original.origin.clone();
         let changed = !is_same_definition(original, &definition);
         definition.provenance = Provenance {
-            // Tools that the host made of resources and prompts say of themselves what they do.
+            // Generated tools of the bridge have annotations of their own.
             trust_hints: self.trust_hints || original.provenance.trust_hints,
             prefix: naming::prefix(&self.prefix, &self.alias).into(),
             server: self.endpoint,
@@ -201,36 +209,36 @@ impl fmt::Debug for ToolShape {
     }
 }
 
-/// The transformers that an override stands for.
-fn steps(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
+/// Returns the transformers of an override.
+fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
     let ToolOverride { name, description, description_prefix, hide, preset, provider_options } = change;
-    let mut steps: Vec<Arc<dyn Transformer>> = Vec::new();
+    let mut override_transformers: Vec<Arc<dyn Transformer>> = Vec::new();
     if let Some(name) = name {
-        steps.push(Arc::new(Rename::to(name)));
+        override_transformers.push(Arc::new(Rename::to(name)));
     }
     if let Some(description) = description {
-        steps.push(Arc::new(Describe::Replace(description.clone())));
+        override_transformers.push(Arc::new(Describe::Replace(description.clone())));
     }
     if let Some(prefix) = description_prefix {
-        steps.push(Arc::new(Describe::Prefix(naming::fill(prefix, alias))));
+        override_transformers.push(Arc::new(Describe::Prefix(naming::fill(prefix, alias))));
     }
     if !hide.is_empty() {
-        steps.push(Arc::new(HideArguments::new(hide)));
+        override_transformers.push(Arc::new(HideArguments::new(hide)));
     }
     if !preset.is_empty() {
-        steps.push(Arc::new(PresetArguments::new(preset.clone())));
+        override_transformers.push(Arc::new(PresetArguments::new(preset.clone())));
     }
     for (provider, options) in provider_options {
-        steps.push(Arc::new(ProviderOptions::new(provider, options.clone())));
+        override_transformers.push(Arc::new(ProviderOptions::new(provider, options.clone())));
     }
-    steps
+    override_transformers
 }
 
-/// A tool as a model is to know it.
+/// A tool with a transformed definition.
 struct ShapedTool {
     definition: ToolDefinition,
     transformers: Vec<Arc<dyn Transformer>>,
-    /// Arguments that the model must not send.
+    /// Arguments that are removed from calls.
     hidden: Vec<String>,
     tool: Arc<dyn Tool>,
 }
@@ -260,7 +268,7 @@ impl Tool for ShapedTool {
         mut arguments: Arguments,
         cx: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        // The way back: what was changed last is undone first.
+        // Transformers are undone in reverse order.
         for transformer in self.transformers.iter().rev() {
             transformer.transform_arguments(&mut arguments);
         }

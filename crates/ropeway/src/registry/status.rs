@@ -1,4 +1,4 @@
-//! A verdict: how one server stands, and so why its tools are in a list or not.
+//! Status of a server.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use crate::tool::Alias;
 
-/// How one server stands.
+/// Status of a server, which explains why its tools are listed or missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerStatus {
-    /// The server.
+    /// Alias of the server.
     pub server: Alias,
-    /// How it stands.
+    /// State of the server.
     #[serde(flatten)]
     pub outcome: ServerState,
-    /// What else is to be known, such as that its tool list has reached a limit.
+    /// Note about the tools, such as a limit that was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The server is marked `required`: an agent does not run a turn without it.
@@ -22,63 +22,63 @@ pub struct ServerStatus {
     pub required: bool,
 }
 
-/// How a server stands, and so why its tools are in a list or not.
+/// State of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerState {
-    /// It is connected.
+    /// Connected.
     Ready {
-        /// How many of its tools are listed.
+        /// Number of listed tools.
         tools: usize,
     },
-    /// It is not connected yet; its tools are remembered from before.
+    /// Not connected yet. The tools come from the cache.
     Cached {
-        /// How many of its tools are listed.
+        /// Number of listed tools.
         tools: usize,
     },
-    /// Nobody has asked for it yet, or it was stopped.
+    /// Not started, or stopped.
     NotStarted,
-    /// It is being connected.
+    /// A connection attempt is in progress.
     Connecting,
-    /// It wants to know who is asking.
+    /// The server requires authentication.
     NeedsAuth,
-    /// It cannot be reached.
+    /// The connection failed or was lost.
     Down {
-        /// Why.
+        /// The error and its causes.
         cause: String,
     },
-    /// It was not started, because secrets are missing.
+    /// Not started, because secrets are not set.
     Skipped {
-        /// Their names.
+        /// Names of the missing secrets.
         secrets: Vec<String>,
     },
-    /// It was not started, because its entry has a key that restricts or authenticates and that is not supported.
+    /// Not started, because the entry has an unsupported key that restricts access or authenticates.
     Invalid {
-        /// The key, and where it is.
+        /// The key and its position in the file.
         reason: String,
     },
-    /// It is connected, but none of its tools is wanted.
+    /// Connected, but all tools are filtered out.
     FilteredToZero {
-        /// How many it has.
+        /// Number of tools of the server.
         of: usize,
     },
-    /// It is connected, but all of its tools are hidden until they are accepted.
+    /// Connected, but all tools are hidden until the user accepts them.
     Hidden {
-        /// How many it has.
+        /// Number of hidden tools.
         of: usize,
     },
-    /// It is switched off.
+    /// Disabled in the configuration.
     Disabled,
 }
 
 impl ServerStatus {
-    /// A server and how it stands.
+    /// Creates a status without a note.
     pub fn new(server: impl Into<Alias>, outcome: ServerState) -> Self {
         Self { server: server.into(), outcome, note: None, required: false }
     }
 
-    /// Adds what else is to be known.
+    /// Sets the note.
     #[must_use]
     pub fn with_note(mut self, note: Option<String>) -> Self {
         self.note = note;
@@ -92,7 +92,7 @@ impl ServerStatus {
         self
     }
 
-    /// Returns whether the server is wanted and cannot be used: it is neither connected nor remembered nor switched off.
+    /// Returns `true` if the server is enabled, but neither connected nor cached.
     pub fn is_missing(&self) -> bool {
         match &self.outcome {
             ServerState::Ready { .. }
@@ -111,7 +111,7 @@ impl ServerStatus {
 }
 
 impl ServerState {
-    /// How many tools a server that is there, or remembered, has listed. One that is coming back may have some all the same.
+    /// Returns the number of listed tools of a connected or cached server; zero in other states.
     pub fn tools(&self) -> usize {
         match self {
             Self::Ready { tools } | Self::Cached { tools } => *tools,
@@ -133,10 +133,10 @@ impl fmt::Display for ServerStatus {
 impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ready { tools } => write!(f, "is ready with {}", Tools(*tools)),
-            Self::Cached { tools } => write!(f, "is not connected yet; {} remembered", Tools(*tools)),
+            Self::Ready { tools } => write!(f, "is ready with {}", ToolCount(*tools)),
+            Self::Cached { tools } => write!(f, "is not connected yet; {} cached", ToolCount(*tools)),
             Self::NotStarted => f.write_str("is not started"),
-            Self::Connecting => f.write_str("is being connected"),
+            Self::Connecting => f.write_str("is connecting"),
             Self::NeedsAuth => f.write_str("needs authentication"),
             Self::Down { cause } => write!(f, "is down: {cause}"),
             Self::Skipped { secrets } => {
@@ -145,20 +145,20 @@ impl fmt::Display for ServerState {
                 write!(f, "is skipped: {} {are} not set", names.join(", "))
             }
             Self::Invalid { reason } => write!(f, "is not started: {reason}"),
-            Self::FilteredToZero { of } => write!(f, "is ready, but none of its {} is wanted", Tools(*of)),
+            Self::FilteredToZero { of } => write!(f, "is ready, but all {} are filtered out", ToolCount(*of)),
             Self::Hidden { of } => {
                 let (are, them) = if *of == 1 { ("is", "it") } else { ("are", "them") };
-                write!(f, "is ready, but {} {are} hidden until `ropeway lock` accepts {them}", Tools(*of))
+                write!(f, "is ready, but {} {are} hidden until `ropeway lock` accepts {them}", ToolCount(*of))
             }
-            Self::Disabled => f.write_str("is switched off"),
+            Self::Disabled => f.write_str("is disabled"),
         }
     }
 }
 
-/// A number of tools in words.
-struct Tools(usize);
+/// Displays a number of tools.
+struct ToolCount(usize);
 
-impl fmt::Display for Tools {
+impl fmt::Display for ToolCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("no tools"),
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_one_flat_record() {
+    fn a_status_serializes_as_a_flat_object() {
         let records = [
             (ServerState::Ready { tools: 3 }, json!({"server": "web", "outcome": "ready", "tools": 3})),
             (ServerState::NeedsAuth, json!({"server": "web", "outcome": "needs_auth"})),
@@ -188,16 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_reads_as_a_sentence() {
+    fn a_status_displays_as_a_sentence() {
         let secrets =
             |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         let sentences = [
             (ServerState::Ready { tools: 1 }, "server `web` is ready with 1 tool"),
             (ServerState::Ready { tools: 0 }, "server `web` is ready with no tools"),
-            (ServerState::Cached { tools: 2 }, "server `web` is not connected yet; 2 tools remembered"),
+            (ServerState::Cached { tools: 2 }, "server `web` is not connected yet; 2 tools cached"),
             (secrets(&["A"]), "server `web` is skipped: `A` is not set"),
             (secrets(&["A", "B"]), "server `web` is skipped: `A`, `B` are not set"),
-            (ServerState::FilteredToZero { of: 9 }, "server `web` is ready, but none of its 9 tools is wanted"),
+            (ServerState::FilteredToZero { of: 9 }, "server `web` is ready, but all 9 tools are filtered out"),
             (
                 ServerState::Hidden { of: 1 },
                 "server `web` is ready, but 1 tool is hidden until `ropeway lock` accepts it",
@@ -210,8 +210,7 @@ mod tests {
         for (outcome, sentence) in sentences {
             assert_eq!(ServerStatus::new("web", outcome).to_string(), sentence);
         }
-        let noted =
-            ServerStatus::new("web", ServerState::Ready { tools: 2 }).with_note(Some("the rest is left out".into()));
-        assert_eq!(noted.to_string(), "server `web` is ready with 2 tools; the rest is left out");
+        let noted = ServerStatus::new("web", ServerState::Ready { tools: 2 }).with_note(Some("list truncated".into()));
+        assert_eq!(noted.to_string(), "server `web` is ready with 2 tools; list truncated");
     }
 }

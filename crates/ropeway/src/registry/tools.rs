@@ -15,9 +15,27 @@ use crate::lowering::{self, Lower, LoweredTools};
 use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
 use crate::tool::{Alias, Arguments, CallContext, CallError, Origin, Tool, ToolDefinition};
 
-/// The tools of many servers and of the host, under names that are all different.
+/// An immutable collection of tools with unique names.
 ///
-/// Cheap to clone, and a value: whoever holds one is not disturbed by changes, which make another one.
+/// Cloning is cheap. [`register`](Self::register) copies the registry if it is shared, so other clones do not change.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ropeway::registry::Registry;
+/// use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition};
+///
+/// # async fn run() {
+/// let hello = LocalTool::new(ToolDefinition::new("hello"), |_: Arguments, _| async { Ok::<_, BoxError>("Hello!") });
+/// let mut registry = Registry::default();
+/// registry.register(Arc::new(hello));
+///
+/// let envelope = registry.call("hello", Arguments::new(), &CallContext::default()).await;
+/// assert!(!envelope.meta.is_error);
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Registry(Arc<RegistryInner>);
 
@@ -25,19 +43,19 @@ pub struct Registry(Arc<RegistryInner>);
 struct RegistryInner {
     tools: Vec<CheckedTool>,
     by_name: HashMap<String, usize>,
-    /// Tools that are there and hidden, each with the reason.
+    /// Hidden tools by name, each with the reason.
     hidden: HashMap<String, String>,
-    /// Made when it is first asked for.
+    /// Built by the first search.
     index: OnceLock<Arc<Index>>,
-    /// The tools as dialects take them, made when one first asks.
+    /// Tools in the format of each dialect, built on first use.
     lowered: lowering::Cache,
 }
 
 impl Registry {
-    /// Puts the tools of several servers together, each a group of its own, in this order.
+    /// Combines the tools of several servers, in this order.
     ///
-    /// The policy is for tools of different servers. Those of one server are all kept: names that became the same only
-    /// by being made legal get a hash each.
+    /// `policy` resolves collisions between servers. Tools of the same server are never dropped: if their names are equal only
+    /// because invalid characters were replaced, each gets a hash.
     pub fn assemble(
         groups: impl IntoIterator<Item = Vec<CheckedTool>>,
         policy: CollisionPolicy,
@@ -51,7 +69,7 @@ impl Registry {
         (Self(Arc::new(inner)), collisions)
     }
 
-    /// Adds a tool, in the place of the one that has its name, if there is one. Two tools of one server are both kept.
+    /// Adds a tool. A tool with the same name is replaced, unless both come from the same server.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Option<Collision> {
         let inner = Arc::make_mut(&mut self.0);
         inner.index = OnceLock::new();
@@ -59,40 +77,39 @@ impl Registry {
         inner.add(CheckedTool::new(tool), CollisionPolicy::LastWins)
     }
 
-    /// Is it the same value, not only one with equal tools?
+    /// Returns `true` if both are clones of the same registry.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How many tools there are.
+    /// Returns the number of tools.
     pub fn len(&self) -> usize {
         self.0.tools.len()
     }
 
-    /// Is there no tool?
+    /// Returns `true` if the registry has no tools.
     pub fn is_empty(&self) -> bool {
         self.0.tools.is_empty()
     }
 
-    /// What a model is told of the tools.
+    /// Returns the definitions that models see.
     pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
         self.tools().map(CheckedTool::definition)
     }
 
-    /// Returns the registry with tools that exist and are hidden, by the names that models would call them by, each with the
-    /// reason. A call of one fails with [`CallError::Hidden`].
+    /// Adds hidden tools, each with the reason. A call fails with [`CallError::Hidden`].
     #[must_use]
     pub fn with_hidden(mut self, hidden: impl IntoIterator<Item = (String, String)>) -> Self {
         Arc::make_mut(&mut self.0).hidden.extend(hidden);
         self
     }
 
-    /// Returns the tools that exist and are hidden, each with the reason.
+    /// Returns the hidden tools, each with the reason.
     pub fn hidden(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.hidden.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
     }
 
-    /// Returns why there is no tool of this name.
+    /// Returns the error of a call to a tool that is not in the registry.
     pub(crate) fn missing(&self, name: &str) -> CallError {
         match self.0.hidden.get(name) {
             Some(reason) => CallError::Hidden { tool: name.to_owned(), reason: reason.clone() },
@@ -100,17 +117,17 @@ impl Registry {
         }
     }
 
-    /// The tools, ready to be called.
+    /// Returns the tools.
     pub fn tools(&self) -> impl Iterator<Item = &CheckedTool> {
         self.0.tools.iter()
     }
 
-    /// The tool of a name.
+    /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&CheckedTool> {
         self.0.by_name.get(name).map(|&at| &self.0.tools[at])
     }
 
-    /// Makes one call, which ends in exactly one envelope, also when there is no such tool.
+    /// Calls a tool. Always returns an envelope, even for an unknown tool.
     pub async fn call(&self, name: &str, arguments: Arguments, cx: &CallContext) -> Envelope {
         match self.get(name) {
             Some(tool) => tool.call(arguments, cx).await,
@@ -124,7 +141,8 @@ impl Registry {
         }
     }
 
-    /// Makes a call that a model wants made, and gives what it is told of it. Arguments that are no object are told, not sent.
+    /// Executes a tool call of a model and returns its result. Arguments that are not a JSON object are reported to the model
+    /// without calling the tool.
     pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
         match &call.arguments {
             CallArguments::Object(arguments) => self.call(&call.name, arguments.clone(), cx).await.to_result(call),
@@ -132,7 +150,7 @@ impl Registry {
         }
     }
 
-    /// Names that may have been meant: those of similar letters, else those of the same words.
+    /// Returns names that are spelled like `name`, or else names with the same words.
     pub(crate) fn nearest(&self, name: &str) -> Vec<String> {
         let near = naming::nearest(name, self.definitions().map(|definition| definition.name.as_str()));
         if !near.is_empty() {
@@ -141,24 +159,24 @@ impl Registry {
         self.search(name, 3).into_iter().map(|hit| hit.tool.definition().name.clone()).collect()
     }
 
-    /// The servers that tools come from, in the order of their first tools.
+    /// Returns the aliases of all servers, in the order of their first tools.
     pub fn servers(&self) -> Vec<&Alias> {
         let mut seen = HashSet::new();
         self.tools().filter_map(server_of).filter(|server| seen.insert(*server)).collect()
     }
 
-    /// The tools of a server.
+    /// Returns the tools of a server.
     pub fn of_server(&self, server: &Alias) -> impl Iterator<Item = &CheckedTool> {
         self.tools().filter(move |tool| server_of(tool) == Some(server))
     }
 
-    /// A registry without the tools of a server, which is else the same.
+    /// Returns a registry without the tools of a server.
     #[must_use]
     pub fn without_server(&self, server: &Alias) -> Self {
         self.filtered(|tool| server_of(tool) != Some(server))
     }
 
-    /// A registry with only those tools that are wanted; the same one when that is all of them.
+    /// Returns a registry with the tools for which `wants` returns `true`. Returns a clone of `self` if that is all of them.
     #[must_use]
     pub fn filter(&self, wants: impl Fn(&ToolDefinition) -> bool) -> Self {
         self.filtered(|tool| wants(tool.definition()))
@@ -171,7 +189,7 @@ impl Registry {
         if inner.tools.len() == self.len() { self.clone() } else { Self(Arc::new(inner)) }
     }
 
-    /// The tools that these words may mean, the best first.
+    /// Returns the tools that match a query best, best first.
     pub fn search(&self, words: &str, limit: usize) -> Vec<SearchHit<'_>> {
         let index = self.0.index.get_or_init(|| Arc::new(Index::new(self.definitions())));
         let ranked = index.search(words, limit).into_iter();
@@ -202,7 +220,7 @@ impl RegistryInner {
             CollisionPolicy::Error => (old, new, CollisionOutcome::Dropped),
             CollisionPolicy::Suffix => {
                 let mut names = (2..).map(|number| naming::numbered(&name, number));
-                // There are more numbers than tools.
+                // The numbers are not exhausted before the tools.
                 let free = names.find(|name| !self.by_name.contains_key(name))?;
                 self.push(tool.renamed(&free));
                 (old, new, CollisionOutcome::Renamed(free))
@@ -212,7 +230,7 @@ impl RegistryInner {
     }
 }
 
-/// Gives a hash to names that several tools of a server have because their own names could not be kept.
+/// Adds a hash to equal names of one server whose invalid characters were replaced.
 fn disambiguate(group: &mut [CheckedTool]) {
     let mut seen = HashSet::with_capacity(group.len());
     let duplicates: HashSet<String> =
@@ -220,14 +238,14 @@ fn disambiguate(group: &mut [CheckedTool]) {
     for tool in group.iter_mut().filter(|tool| duplicates.contains(&tool.definition().name)) {
         let definition = tool.definition();
         let own = definition.own_name();
-        // One that has its own name keeps it: the others gave theirs up.
+        // A tool with an unchanged name keeps it.
         if !definition.name.ends_with(own) {
             *tool = tool.renamed(naming::hashed(&definition.name, own));
         }
     }
 }
 
-/// Two tools of one server, which must not push each other out.
+/// Returns `true` for two tools of one server.
 fn are_siblings(one: &Origin, other: &Origin) -> bool {
     match (one, other) {
         (Origin::Server { server, tool }, Origin::Server { server: same, tool: another }) => {

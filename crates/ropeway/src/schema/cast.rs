@@ -596,12 +596,12 @@ fn same(a: &Value, b: &Value) -> bool {
 
 /// Is a value within the bounds that a schema sets to numbers, lengths and counts?
 fn within_limits(map: &Map<String, Value>, value: &Value) -> bool {
-    let limit = |keyword: &str| map.get(keyword).and_then(json::nearest);
+    let limit = |keyword: &str| map.get(keyword).and_then(json::to_f64);
     let between = |size: f64, least: &str, most: &str| {
         limit(least).is_none_or(|least| size >= least) && limit(most).is_none_or(|most| size <= most)
     };
     match value {
-        Value::Number(_) => json::nearest(value).is_none_or(|number| {
+        Value::Number(_) => json::to_f64(value).is_none_or(|number| {
             between(number, "minimum", "maximum")
                 && limit("exclusiveMinimum").is_none_or(|least| number > least)
                 && limit("exclusiveMaximum").is_none_or(|most| number < most)

@@ -4,11 +4,11 @@ use super::definition::{Origin, ToolDefinition};
 use super::digest::{Digest, Hasher};
 
 impl Digest {
-    /// Returns the digest of a definition as its server wrote it: the alias of the server, the server's own name for the tool,
-    /// title, description, schemas and annotations.
+    /// Returns the digest of the server's definition: the alias of the server, the server's own name for the tool, title,
+    /// description, schemas and annotations.
     ///
-    /// The order of keys in schemas and annotations does not count, the order of arrays does. The name that models call the tool
-    /// by takes no part: it is the host's.
+    /// The order of keys in schemas and annotations is ignored, the order of arrays is not. The name that models use is not part of
+    /// the digest.
     pub fn of_source(definition: &ToolDefinition) -> Self {
         let definition = definition.original();
         let mut hasher = Hasher::new("ropeway tool definition 1");
@@ -27,8 +27,8 @@ impl Digest {
         hasher.finish()
     }
 
-    /// Returns the digest of a definition as a person approves it: [as its server wrote it](Self::of_source), as the
-    /// configuration changed it, and the server that it came from.
+    /// Returns the digest of a definition for approvals: [that of the server](Self::of_source), the command or URL of the server,
+    /// and the changes of the configuration.
     pub fn of_approved(definition: &ToolDefinition) -> Self {
         let mut hasher = Hasher::new("ropeway approved tool 1");
         hasher.field(&Self::of_source(definition).0);
@@ -36,7 +36,7 @@ impl Digest {
             Some(server) => hasher.field(&server.0),
             None => hasher.field(b""),
         }
-        // What the model is told differs from what the server wrote.
+        // The configuration changed the definition.
         if definition.provenance.original.is_some() {
             write_content(&mut hasher, definition);
         }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_count_and_the_order_of_arrays_does() {
+    fn the_order_of_keys_is_ignored_and_that_of_arrays_is_not() {
         let with = |schema| Digest::of_source(&note().with_input_schema(schema));
         assert_eq!(with(json!({"a": 1, "b": {"c": 2, "d": 3}})), with(json!({"b": {"d": 3, "c": 2}, "a": 1})));
         assert_ne!(with(json!({"required": ["a", "b"]})), with(json!({"required": ["b", "a"]})));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_the_server_says_of_a_tool_counts() {
+    fn every_part_of_the_servers_definition_changes_the_digest() {
         let plain = Digest::of_source(&note());
         let mut titled = note();
         titled.title = Some(String::new());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_approved_is_the_servers_definition_as_the_host_changed_it() {
+    fn an_approval_covers_the_changes_of_the_host() {
         let plain = Digest::of_approved(&note());
         let mut moved = note();
         moved.provenance.server = Some(Digest::of_bytes(b"another command"));
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_a_definition_never_changes() {
-        // It is written down in lock files: a change here makes every lock out of date.
+    fn the_digest_of_a_definition_is_stable() {
+        // Digests are stored in lock files: a change would invalidate all of them.
         assert_eq!(
             Digest::of_source(&note()).to_string(),
             "sha256:88221320ffefbd33f1c2686afdb8d35dbbf6ef6bf7e5a47da30d8958e677460b"

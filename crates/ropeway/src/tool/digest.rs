@@ -1,4 +1,4 @@
-//! SHA-256 digest of a tool definition.
+//! SHA-256 digests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The name of the hash function, as it stands before the digits.
+/// Prefix of the text form.
 const PREFIX: &str = "sha256:";
 
-/// A SHA-256 digest, shown as `sha256:` and 64 hexadecimal digits.
+/// A SHA-256 digest. Its text form is `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub(super) [u8; 32]);
 
-/// The text is not a digest.
+/// Error returned when text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `sha256:` and 64 hexadecimal digits")]
 pub struct DigestError;
 
 impl Digest {
-    /// Returns the digest of some bytes.
+    /// Returns the digest of bytes.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let mut hasher = Hasher::new("bytes");
         hasher.field(bytes);
@@ -28,7 +28,7 @@ impl Digest {
     }
 }
 
-/// A hash over fields, each with its length, so that no two sequences of fields are the same bytes.
+/// Hashes a sequence of fields, each with its length, so that different sequences have different input.
 pub(crate) struct Hasher(Context);
 
 impl Hasher {
@@ -63,7 +63,7 @@ impl Hasher {
         }
     }
 
-    /// A value in its canonical form. Text that is nested too deeply to be read never gets here, so recursion is bounded.
+    /// Hashes a value with sorted keys. Parsing bounds the depth of values, so recursion is bounded, too.
     pub(super) fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.0.update(b"n"),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_written_and_read() {
+    fn a_digest_round_trips_through_text() {
         let digest = Digest::of_bytes(b"");
         assert_eq!(digest.to_string().parse(), Ok(digest));
         let json = serde_json::to_string(&digest).expect("JSON");

@@ -11,18 +11,36 @@ use super::definition::ToolDefinition;
 use super::error::CallError;
 use super::output::ToolOutput;
 
-/// A future that can be stored and sent between threads.
+/// A boxed future that is `Send`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The arguments of a call: a JSON object.
+/// Arguments of a call: a JSON object.
 pub type Arguments = Map<String, Value>;
 
-/// Something that a model can call.
+/// A tool that models can call.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::tool::{Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
+///
+/// struct Echo(ToolDefinition);
+///
+/// impl Tool for Echo {
+///     fn definition(&self) -> &ToolDefinition {
+///         &self.0
+///     }
+///
+///     fn call<'a>(&'a self, arguments: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+///         Box::pin(async move { Ok(ToolOutput::structured(arguments.into())) })
+///     }
+/// }
+/// ```
 pub trait Tool: Send + Sync + 'static {
-    /// The tool's name, description and schemas.
+    /// Returns the name, description and schemas of the tool.
     fn definition(&self) -> &ToolDefinition;
 
-    /// Puts the arguments of a call right before they are checked. Most tools take them as they come.
+    /// Modifies the arguments of a call before they are validated. Does nothing by default.
     fn prepare(&self, _arguments: &mut Arguments) {}
 
     /// Summarizes a call in one line for people, such as "Delete 3 files in /tmp". Most tools have no summary.
@@ -34,7 +52,7 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// Makes one call. Dropping the future cancels it.
+    /// Executes a call. Dropping the future cancels it.
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
 }
 

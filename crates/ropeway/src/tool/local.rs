@@ -1,4 +1,4 @@
-//! A local tool: a function of the host that a model can call.
+//! Tools that are functions of the host.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,23 @@ type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
 
 type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<ToolOutput, CallError>> + Send + Sync;
 
-/// A function of the host, with a definition.
+/// A function of the host as a tool.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::tool::{BoxError, LocalTool, ToolDefinition};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Sum {
+///     a: f64,
+///     b: f64,
+/// }
+///
+/// let sum = LocalTool::typed(ToolDefinition::new("sum").with_description("Add two numbers"), |Sum { a, b }: Sum, _| async move {
+///     Ok::<_, BoxError>((a + b).to_string())
+/// });
+/// ```
 #[derive(Clone)]
 pub struct LocalTool {
     definition: ToolDefinition,
@@ -26,7 +42,7 @@ pub struct LocalTool {
 }
 
 impl LocalTool {
-    /// A tool from a definition and a closure over plain JSON arguments.
+    /// Creates a tool from a definition and a closure that takes JSON arguments.
     pub fn new<F, R, O, E>(definition: ToolDefinition, function: F) -> Self
     where
         F: Fn(Arguments, CallContext) -> R + Send + Sync + 'static,
@@ -45,8 +61,7 @@ impl LocalTool {
         Self { definition, function: Arc::new(function), summarize: None }
     }
 
-    /// A tool from a typed function: the schema of its arguments, a struct, is derived from their type and goes into
-    /// the definition.
+    /// Creates a tool from a definition and a closure with typed arguments. The input schema is derived from their type.
     pub fn typed<A, F, R, O, E>(definition: ToolDefinition, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -133,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_typed_function_is_a_tool_whose_schema_is_derived() {
+    async fn the_schema_of_typed_arguments_is_derived() {
         let tool = sum();
         assert_eq!(tool.definition().input_schema["required"], json!(["a", "b"]));
         assert_eq!(tool.definition().input_schema["properties"]["a"]["description"], json!("The first number."));
@@ -142,13 +157,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_that_do_not_fit_the_function_never_reach_it() {
+    async fn invalid_arguments_do_not_reach_the_function() {
         let error = sum().call(arguments(json!({"a": "x"})), &CallContext::default()).await.expect_err("no number");
         assert!(matches!(error, CallError::InvalidArguments { tool, .. } if tool == "sum"));
     }
 
     #[tokio::test]
-    async fn a_function_that_fails_says_so_with_its_cause() {
+    async fn an_error_of_the_function_is_the_source() {
         let error = sum()
             .call(arguments(json!({"a": i64::MAX, "b": 1})), &CallContext::default())
             .await
@@ -161,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closure_and_a_definition_are_a_tool() {
+    async fn a_closure_takes_json_arguments() {
         let tool = LocalTool::new(ToolDefinition::new("echo"), |arguments: Arguments, _| async move {
             Ok::<_, BoxError>(Value::Object(arguments).to_string())
         });

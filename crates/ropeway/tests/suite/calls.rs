@@ -211,7 +211,7 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
             let started = Instant::now();
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{way}: {error:?}");
-            assert!(chain(&error).starts_with("server `peer` gave no answer within "), "{way}: {}", chain(&error));
+            assert!(chain(&error).starts_with("server `peer` timed out after "), "{way}: {}", chain(&error));
             assert!((ms(2000)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
             let request = nth_call(scripted, 1).await;
             told_of(way, scripted, &request).await;
@@ -347,7 +347,7 @@ async fn too_much(way: &str, server: Mcp, limit: usize) {
     let started = Instant::now();
     let error = call(&server, "blob", json!({"bytes": 3 * limit})).await.expect_err("too much");
     assert!(matches!(error, CallError::TooLarge { .. }), "{way}: {}", chain(&error));
-    assert_eq!(chain(&error), format!("server `peer` sent more than {limit} bytes"), "{way}");
+    assert_eq!(chain(&error), format!("response of server `peer` exceeds {limit} bytes"), "{way}");
     assert!(started.elapsed() < SOON / 2, "{way}");
     assert_eq!(meanwhile.await.expect("an answer"), "slept 300 ms", "{way}");
     assert!(server.is_connected(), "{way}");

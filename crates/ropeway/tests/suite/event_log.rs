@@ -63,7 +63,7 @@ fn around(calls: [Value; 2]) -> Vec<Value> {
     ]
 }
 
-const CAUSE: &str = "server `peer` answered error -32000: the tool refuses";
+const CAUSE: &str = "server `peer` returned error -32000: the tool refuses";
 
 #[test]
 fn a_log_holds_neither_arguments_nor_results() {

@@ -54,7 +54,7 @@ fn an_answer_that_bends_the_rules_is_understood() {
 #[test]
 fn an_error_is_told_whatever_it_looks_like() {
     scene(|_| async {
-        let refused = "server `peer` answered error";
+        let refused = "server `peer` returned error";
         for (fault, told) in [
             (Fault::error_without_message(), format!("{refused} -32000: (no message)")),
             (Fault::error_code_out_of_range(), format!("{refused} 9000000000: a very large code")),
@@ -88,7 +88,7 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
         let lost = lost.expect_err("no answer");
         assert!(matches!(lost, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{lost:?}");
         let told = chain(&lost);
-        assert!(told.starts_with("server `peer` gave no answer within "), "{told}");
+        assert!(told.starts_with("server `peer` timed out after "), "{told}");
         assert!(told.ends_with(": error -32600: which one?"), "{told}");
         still_works(&server).await;
         server.close().await;
@@ -118,7 +118,7 @@ fn an_answer_that_is_cut_off_fails_its_call_at_once() {
         let started = Instant::now();
         let (told, ()) = tokio::join!(waiting, cut);
         assert!(started.elapsed() < SOON / 2);
-        assert!(told.starts_with("server `peer` broke the protocol: "), "{told}");
+        assert!(told.starts_with("server `peer` violated the protocol: "), "{told}");
         still_works(&server).await;
         server.close().await;
     });
@@ -172,7 +172,7 @@ fn a_result_that_is_no_object_breaks_the_protocol() {
         for result in [json!(null), json!(7), json!("fine"), json!([])] {
             let (_scripted, server) = in_process(spoiled(Fault::Result(result.clone()))).await;
             let told = echo_fails(&server).await;
-            assert!(told.starts_with("server `peer` broke the protocol: "), "{result}: {told}");
+            assert!(told.starts_with("server `peer` violated the protocol: "), "{result}: {told}");
             still_works(&server).await;
             server.close().await;
         }
@@ -186,7 +186,7 @@ fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
         let (_scripted, server) = in_process(spoiled(fault.clone())).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: it gave a result of the unknown kind `hologram`"
+            "server `peer` violated the protocol: it gave a result of the unknown kind `hologram`"
         );
         still_works(&server).await;
         server.close().await;
@@ -249,9 +249,9 @@ fn a_refusal_of_the_tool_is_an_answer_and_an_error_of_the_server_is_not() {
         let failed = call(&server, "fail", json!({"message": "no luck"})).await.expect("an output");
         assert_eq!((failed.is_error, failed.plain_text().as_deref()), (true, Some("no luck")));
         let refused = call(&server, "refuse", json!({})).await.expect_err("an error");
-        assert_eq!(refused.to_string(), "server `peer` answered error -32000: the tool refuses");
+        assert_eq!(refused.to_string(), "server `peer` returned error -32000: the tool refuses");
         let unknown = call(&server, "nothing", json!({})).await.expect_err("an error");
-        assert_eq!(unknown.to_string(), "server `peer` answered error -32602: unknown tool `nothing`");
+        assert_eq!(unknown.to_string(), "server `peer` returned error -32602: unknown tool `nothing`");
         server.close().await;
     });
 }

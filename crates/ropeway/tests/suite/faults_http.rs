@@ -152,14 +152,14 @@ fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
                     json!({"jsonrpc": "2.0", "id": 999_999, "error": {"code": -32000, "message": "no luck"}}),
                 ] {
                     let (_http, server) = spoiled(era, ResponseFormat::Sse, Fault::json_status(status, &body)).await;
-                    assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                    assert_eq!(echo_fails(&server).await, "server `peer` returned error -32000: no luck");
                     still_works(&server).await;
                     server.close().await;
                 }
             }
             for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
                 let (_http, server) = spoiled(era, answers, Fault::idless_error(-32000, "no luck")).await;
-                assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                assert_eq!(echo_fails(&server).await, "server `peer` returned error -32000: no luck");
                 still_works(&server).await;
                 server.close().await;
             }
@@ -301,7 +301,7 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
             spoiled(EraChoice::Modern, ResponseFormat::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: the answer is a web page, not MCP: `Please log in`"
+            "server `peer` violated the protocol: the answer is a web page, not MCP: `Please log in`"
         );
         still_works(&server).await;
         server.close().await;
@@ -574,13 +574,13 @@ fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
 fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
     scene(|_| async {
         let (_http, server) = spoiled(EraChoice::Modern, ResponseFormat::Sse, HttpFault::Accepted).await;
-        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        assert_eq!(echo_fails(&server).await, "server `peer` violated the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
         let script = with_http(HttpScript { get_stream: false, ..HttpScript::default() });
         let http = listening(script.fault(FaultTrigger::tool("echo").nth(1), HttpFault::Accepted)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
-        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        assert_eq!(echo_fails(&server).await, "server `peer` violated the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
         // Where a stream is open the answer may come on it: the clock decides.
@@ -625,7 +625,7 @@ fn an_endpoint_on_another_origin_is_refused() {
         let server = Mcp::new(hasty(Transport::Sse(at(http.sse_url()))));
         assert_eq!(
             cannot_connect(&server).await,
-            "could not connect to server `peer`: the server broke the protocol: the server named an endpoint on another origin"
+            "could not connect to server `peer`: the server violated the protocol: the server named an endpoint on another origin"
         );
         server.close().await;
         assert!(elsewhere.requests().is_empty());

@@ -146,7 +146,7 @@ fn what_has_no_handler_is_not_declared() {
                     }
                     _ => assert_eq!(
                         chain(&outcome.expect_err("a refusal")),
-                        format!("server `peer` answered error -32021: the client does not offer `{capability}`")
+                        format!("server `peer` returned error -32021: the client does not offer `{capability}`")
                     ),
                 }
             }
@@ -196,7 +196,7 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
                 _ => {
                     assert_eq!(parsed(&elicited), json!({"action": "cancel"}));
                     let told =
-                        "server `peer` answered error -32603: `sampling/createMessage` was not answered: no model";
+                        "server `peer` returned error -32603: `sampling/createMessage` was not answered: no model";
                     assert_eq!(chain(&sampled.expect_err("no answer")), told);
                 }
             }
@@ -268,7 +268,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
         config.limits.input_rounds = 3;
         let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
         let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
-        assert_eq!(chain(&error), "server `peer` broke the protocol: it asked for input 4 times");
+        assert_eq!(chain(&error), "server `peer` violated the protocol: it asked for input 4 times");
         assert_eq!(scripted.received_of("tools/call").len(), 4);
         still_works(&server).await;
         server.close().await;
@@ -290,7 +290,10 @@ fn questions_to_the_user_are_bounded_for_each_call() {
             let server = connect_with(handlers, config).await;
             for round in 1..=2 {
                 let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
-                assert_eq!(chain(&error), "server `peer` broke the protocol: it asked the user more than 3 questions");
+                assert_eq!(
+                    chain(&error),
+                    "server `peer` violated the protocol: it asked the user more than 3 questions"
+                );
                 assert_eq!(asked.load(Ordering::Relaxed), 3 * round);
             }
             // What the next call may ask is its own.
@@ -403,7 +406,7 @@ fn a_task_is_followed_to_its_end_in_both_eras() {
             let server = connect(config).await;
             assert_eq!(text(&server, "task", json!({"ms": 100})).await, "the task is done");
             let error = call(&server, "task", json!({"ms": 30, "fail": true})).await.expect_err("a failure");
-            assert_eq!(chain(&error), "server `peer` answered error -32603: the task failed");
+            assert_eq!(chain(&error), "server `peer` returned error -32603: the task failed");
             assert_eq!(scripted.received_of("tasks/cancel").len(), 0);
             still_works(&server).await;
             server.close().await;

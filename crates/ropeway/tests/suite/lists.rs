@@ -95,7 +95,7 @@ fn a_first_page_that_fails_is_an_error() {
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), failing)).await;
         let error = server.list_tool_definitions(None).await.expect_err("no list");
-        assert_eq!(chain(&error), "server `peer` answered error -32000: no tools today");
+        assert_eq!(chain(&error), "server `peer` returned error -32000: no tools today");
         assert_eq!(names(&server).await.len(), 16);
         server.close().await;
     });
@@ -269,7 +269,7 @@ fn other_requests_pass_through_as_plain_json() {
             let missing = ask("resources/read", json!({"uri": "test://nothing"})).await.expect_err("a refusal");
             assert!(chain(&missing).ends_with("resource not found"), "{}", chain(&missing));
             let unknown = ask("no/such", json!({})).await.expect_err("a refusal");
-            assert_eq!(chain(&unknown), "server `peer` answered error -32601: unknown method `no/such`");
+            assert_eq!(chain(&unknown), "server `peer` returned error -32601: unknown method `no/such`");
             assert!(call(&server, "echo", json!({"message": "hi"})).await.is_ok());
             server.close().await;
         }

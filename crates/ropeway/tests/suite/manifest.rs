@@ -182,7 +182,7 @@ fn servers_that_code_leaves_without_secrets_are_told_too() {
         let error = Bridge::new(Config::default().with_server(invalid)).expect("a bridge").start().await;
         let error = error.expect_err("no start");
         assert!(matches!(error, BridgeError::RequiredInvalid { .. }), "{error}");
-        assert_eq!(error.to_string(), "server `b` is required, but `oauth` (3:7) is not supported");
+        assert_eq!(error.to_string(), "required server `b` cannot be started: `oauth` (3:7) is not supported");
     });
 }
 

@@ -149,7 +149,7 @@ fn all_lists_are_followed_page_by_page() {
         let (_scripted, server) = in_process(script.fault(FaultTrigger::method("resources/list").nth(2), lost)).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await, ["test://hello"]);
-        let expected = "page 2 of the resource list is missing: server `peer` answered error -32000: lost my place";
+        let expected = "page 2 of the resource list is missing: server `peer` returned error -32000: lost my place";
         assert_eq!(warnings(&mut events), [expected]);
         assert_eq!(uris(&server).await.len(), 3);
         server.close().await;
@@ -234,7 +234,7 @@ fn a_first_page_that_fails_is_an_error_here_too() {
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("prompts/list"), failing)).await;
         let error = server.list_prompts().await.expect_err("no list");
-        assert_eq!(chain(&error), "server `peer` answered error -32000: not today");
+        assert_eq!(chain(&error), "server `peer` returned error -32000: not today");
         server.close().await;
     });
 }

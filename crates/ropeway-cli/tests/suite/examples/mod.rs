@@ -299,7 +299,7 @@ mcp: \"server.closed\" \"demo\"
     assert_eq!(told.tools(0), [&DEMO[..], OURS].concat());
     assert_eq!(told.tools(2), [&["mcp_demo_calculate"], OURS].concat());
     let refused = told.asked[3]["messages"][2]["content"].as_str().unwrap_or_default();
-    assert!(refused.contains("there is no tool `mcp_demo_fail`"), "{refused}");
+    assert!(refused.contains("unknown tool `mcp_demo_fail`"), "{refused}");
 }
 
 #[tokio::test]

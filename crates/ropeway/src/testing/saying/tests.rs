@@ -22,7 +22,7 @@ fn bare(message: &AssistantMessage) -> Vec<AssistantPart> {
             AssistantPart::Text(part) => part.extra = Map::new(),
             AssistantPart::Reasoning(part) => part.extra = Map::new(),
             AssistantPart::ToolCall(part) => part.extra = Map::new(),
-            AssistantPart::Private(_) => {}
+            AssistantPart::Opaque(_) => {}
         }
     }
     parts
@@ -103,7 +103,7 @@ async fn what_only_the_speaker_reads_is_there() {
                 AssistantPart::Text(part) => part.extra.clone(),
                 AssistantPart::Reasoning(part) => part.extra.clone(),
                 AssistantPart::ToolCall(part) => part.extra.clone(),
-                AssistantPart::Private(part) => part.json.clone(),
+                AssistantPart::Opaque(part) => part.json.clone(),
             });
             (reply.id.unwrap_or_default(), Value::from(parts.map(Value::from).collect::<Vec<_>>()))
         }

@@ -34,7 +34,7 @@ async fn a_model_that_calls_an_unknown_tool_is_told_the_nearest_name() {
         let agent = agent(dialect, sayings).tool(echo()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
-        let unknown = "Error: there is no tool `ecko`. Near to it: `echo`. Call only tools that you were offered, by their exact names.";
+        let unknown = "Error: unknown tool `ecko`. Did you mean `echo`? Call only tools that you were offered, by their exact names.";
         assert_eq!(results(&agent.history()), [failed("a", unknown), ok("b", "x")], "{dialect}");
     }
 }
@@ -82,7 +82,7 @@ async fn broken_arguments_are_told_and_not_sent() {
         sendable(&agent.history());
         let told = |problem: &str| {
             format!(
-                "Error: the arguments do not fit tool `next`, which was not called.\n- {problem}\n\
+                "Error: invalid arguments for tool `next`, which was not called.\n- {problem}\n\
                  Correct the arguments and call the tool again."
             )
         };
@@ -108,7 +108,7 @@ async fn arguments_of_another_type_are_told_and_not_sent() {
         let [(call, told, is_error)] = results(&agent.history()).try_into().expect("one result");
         assert_eq!((call.as_str(), is_error), ("a", true), "{dialect}");
         assert!(
-            told.starts_with("Error: the arguments do not fit tool `next`, which was not called.\n- at `/n`: "),
+            told.starts_with("Error: invalid arguments for tool `next`, which was not called.\n- at `/n`: "),
             "{told}"
         );
     }

@@ -169,7 +169,7 @@ async fn a_server_that_does_not_say_its_tools_is_not_asked_at_every_turn() {
     let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::method("tools/list"), error));
     let source = source(ServerConfig::new("peer", scripted.in_process()));
     source.ready().await;
-    let cause = "server `peer` answered error -32603: not today".to_owned();
+    let cause = "server `peer` returned error -32603: not today".to_owned();
     assert_eq!((outcome(&source), names(&source)), (ServerState::Down { cause }, Vec::new()));
     scripted.set(|script| script.faults.clear());
     at_once(source.ready()).await;

@@ -35,7 +35,7 @@ async fn told_of(dialect: Dialect, tool: impl Tool, limits: TurnLimits) -> (Stri
 async fn a_tool_that_panics_is_told_to_the_model() {
     for dialect in Dialect::ALL {
         let tool = tool("bomb", |_, _| async { if true { panic!("no way") } else { Ok("") } });
-        let words = "Error: tool `bomb` failed: it panicked: no way. Try another way, or tell the user.";
+        let words = "Error: tool `bomb` failed: panicked: no way. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, TurnLimits::default()).await, failed("a", words), "{dialect}");
     }
 }
@@ -45,7 +45,7 @@ async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
     for dialect in Dialect::ALL {
         let tool = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let limits = TurnLimits::default().with_call_time(Duration::from_secs(5));
-        let words = "Error: tool `swamp` failed: it gave no answer within 5 s. Try another way, or tell the user.";
+        let words = "Error: tool `swamp` failed: timed out after 5 s. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
     }
 }
@@ -67,7 +67,7 @@ fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
 async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
     let (stone, _hold, _) = stone();
     let limits = TurnLimits::default().with_call_time(Duration::from_millis(10));
-    let words = "Error: tool `stone` failed: it gave no answer within 10 ms. Try another way, or tell the user.";
+    let words = "Error: tool `stone` failed: timed out after 10 ms. Try another way, or tell the user.";
     let told = tokio::time::timeout(SOON, told_of(Dialect::Chat, stone, limits)).await.expect("an end in time");
     assert_eq!(told, failed("a", words));
 }
@@ -176,7 +176,7 @@ async fn a_tool_that_vanishes_between_turns_is_told_to_be_gone() {
         shelf.put([]);
         assert_eq!(done(agent.send("again")).await.text, "a pity", "{dialect}");
         sendable(&agent.history());
-        let gone = "Error: there is no tool `echo`. Call only tools that you were offered, by their exact names.";
+        let gone = "Error: unknown tool `echo`. Call only tools that you were offered, by their exact names.";
         assert_eq!(results(&agent.history()), [ok("a", "one"), failed("b", gone)], "{dialect}");
     }
 }
@@ -229,7 +229,7 @@ async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
         tokio::time::timeout(SOON, renamed).await.expect("another name in time");
         assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
-        let gone = "Error: there is no tool `mcp_sky_weather_now`. Near to it: `mcp_sky_weather_today`. \
+        let gone = "Error: unknown tool `mcp_sky_weather_now`. Did you mean `mcp_sky_weather_today`? \
                     Call only tools that you were offered, by their exact names.";
         let told = [ok("a", "weather_now"), failed("b", gone), ok("c", "weather_today")];
         assert_eq!(results(&agent.history()), told, "{dialect}");

@@ -295,7 +295,7 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
         assert_eq!(generated.outcome.end, TurnEnd::Done(StopReason::EndTurn));
         let told = results(&generated.conversation);
         assert_eq!((told[0].2, told[1].2), (false, true), "{told:?}");
-        assert!(told[1].1.contains("there is no tool `unknown`"), "{told:?}");
+        assert!(told[1].1.contains("unknown tool `unknown`"), "{told:?}");
         sendable(&generated.conversation);
     }
 }

@@ -15,7 +15,7 @@ fn said(text: &str) -> AssistantPart {
 }
 
 fn private(json: Value) -> AssistantPart {
-    AssistantPart::Private(OpaquePart { json: fields(json) })
+    AssistantPart::Opaque(OpaquePart { json: fields(json) })
 }
 
 fn usage(input: u64, output: u64) -> Usage {

@@ -137,7 +137,7 @@ fn what_gemini_said_goes_back_as_it_came_and_to_nobody_else() {
         AssistantPart::Text(text("a", json!({}))),
         AssistantPart::Text(text("b", json!({"thoughtSignature": "dGV4dA=="}))),
         AssistantPart::Text(text("", json!({"thoughtSignature": "ZW5k"}))),
-        AssistantPart::Private(OpaquePart { json: fields(json!({"executableCode": {"code": "1"}})) }),
+        AssistantPart::Opaque(OpaquePart { json: fields(json!({"executableCode": {"code": "1"}})) }),
         AssistantPart::ToolCall(signed.clone()),
         AssistantPart::ToolCall(own_id.clone()),
     ]);
