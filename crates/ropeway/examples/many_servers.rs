@@ -13,8 +13,8 @@ use ropeway::tool::{Arguments, CallContext};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::load(Path::new("crates/ropeway/examples/ropeway.yaml"), &Secrets::from_env())?;
     let bridge = Bridge::new(config)?;
-    for verdict in bridge.start().await? {
-        println!("{verdict}");
+    for status in bridge.start().await? {
+        println!("{status}");
     }
     let tools = bridge.tools().registry;
     let arguments = Arguments::from_iter([("expression".to_owned(), "6 * 7".into())]);

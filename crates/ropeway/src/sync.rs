@@ -1,7 +1,7 @@
 //! Locks without poisoning, and a timer that may never fire.
 //!
-//! No lock of this crate is held across an `.await` or a call into foreign code, so a panic cannot leave the value behind one
-//! half-changed. A poisoned lock is therefore used as if nothing had happened.
+//! Values behind locks of this crate are consistent after every statement, so a panic cannot leave one half-changed. Poisoning is
+//! therefore ignored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

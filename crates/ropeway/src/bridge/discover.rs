@@ -96,8 +96,10 @@ impl DiscoveredTool {
         let exposed = tool.definition().clone();
         let prefix = &*exposed.provenance.prefix;
         // A shortened or disambiguated name cannot be split into prefix and name: the server's own name is used instead.
-        let name =
-            exposed.name.strip_prefix(prefix).filter(|name| naming::legal(&format!("{prefix}{name}")) == exposed.name);
+        let name = exposed
+            .name
+            .strip_prefix(prefix)
+            .filter(|name| naming::sanitize(&format!("{prefix}{name}")) == exposed.name);
         let name = name.unwrap_or(exposed.own_name()).to_owned();
         let definition = ToolDefinition { name, ..exposed.clone() };
         Self { tool: tool.tool(), definition, exposed, bridge: bridge.clone() }
@@ -132,7 +134,7 @@ impl DiscoveredTool {
         let name = if definition.name == own_name {
             exposed.name
         } else {
-            naming::legal(&format!("{}{}", definition.provenance.prefix, definition.name))
+            naming::sanitize(&format!("{}{}", definition.provenance.prefix, definition.name))
         };
         let exposed = ToolDefinition { name, ..definition.clone() };
         Some(Self { tool, definition, exposed, bridge })

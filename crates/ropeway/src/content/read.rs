@@ -284,6 +284,22 @@ impl<'de> Deserialize<'de> for ContentPart {
     }
 }
 
+/// Implements the methods of a visitor for scalars, which become text parts.
+macro_rules! visit_as_text {
+    ($value:ty, $wrap:expr) => {
+        visit_as_text! {
+            $value, $wrap, visit_str: &str, visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64,
+            visit_i128: i128, visit_u128: u128
+        }
+    };
+    ($value:ty, $wrap:expr, $($method:ident: $scalar:ty),*) => {$(
+        fn $method<E>(self, value: $scalar) -> Result<$value, E> {
+            Ok($wrap(ContentPart::text(value.to_string())))
+        }
+    )*};
+}
+pub(crate) use visit_as_text;
+
 /// Deserializes a part, which may share the memory of the source.
 pub(crate) struct PartSeed<'s>(pub(crate) SourceBytes<'s>);
 
@@ -311,27 +327,7 @@ impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
                 Ok(fields.into_part())
             }
             // A plain value instead of a block becomes text.
-            fn visit_str<E>(self, text: &str) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(text))
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
-            fn visit_i128<E>(self, value: i128) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
-            fn visit_u128<E>(self, value: u128) -> Result<ContentPart, E> {
-                Ok(ContentPart::text(value.to_string()))
-            }
+            visit_as_text!(ContentPart, std::convert::identity);
             fn visit_unit<E>(self) -> Result<ContentPart, E> {
                 Ok(ContentPart::text("null"))
             }

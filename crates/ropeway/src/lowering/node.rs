@@ -265,13 +265,13 @@ fn both<'d>(
             _ => {}
         },
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            if json::nearest(ours) < json::nearest(&theirs) {
+            if json::to_f64(ours) < json::to_f64(&theirs) {
                 *ours = theirs;
             }
         }
         "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
             let is_kept = |(one, other): (f64, f64)| one <= other;
-            if theirs.is_number() && !json::nearest(ours).zip(json::nearest(&theirs)).is_some_and(is_kept) {
+            if theirs.is_number() && !json::to_f64(ours).zip(json::to_f64(&theirs)).is_some_and(is_kept) {
                 *ours = theirs;
             }
         }

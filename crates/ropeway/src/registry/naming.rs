@@ -13,24 +13,24 @@ const ALIAS: &str = "{alias}";
 ///
 /// `{alias}` in the prefix is replaced by the alias of the server. Equal arguments always return equal names.
 pub fn tool_name(prefix: &str, alias: &Alias, tool: &str) -> String {
-    legal(&(fill(prefix, alias) + tool))
+    sanitize(&(insert_alias(prefix, alias) + tool))
 }
 
 /// Returns the prefix as it appears in tool names.
 pub(super) fn prefix(prefix: &str, alias: &Alias) -> String {
-    match fill(prefix, alias) {
+    match insert_alias(prefix, alias) {
         empty if empty.is_empty() => empty,
-        filled => legal(&filled),
+        filled => sanitize(&filled),
     }
 }
 
 /// Replaces `{alias}` in a template.
-pub(super) fn fill(template: &str, alias: &Alias) -> String {
+pub(super) fn insert_alias(template: &str, alias: &Alias) -> String {
     template.replace(ALIAS, alias.as_str())
 }
 
 /// Returns a valid name: 1 to 64 characters of `[A-Za-z0-9_-]`. A name that is too long is truncated and ends in a hash.
-pub(crate) fn legal(raw: &str) -> String {
+pub(crate) fn sanitize(raw: &str) -> String {
     EVERYWHERE.legal(raw)
 }
 
@@ -121,13 +121,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_is_legal(prefix in ".{0,80}", alias in ".{0,20}", tool in ".{0,200}") {
+        fn every_name_is_valid(prefix in ".{0,80}", alias in ".{0,20}", tool in ".{0,200}") {
             let alias = Alias::from(alias);
             let name = tool_name(&prefix, &alias, &tool);
             prop_assert!((1..=MAX_LENGTH).contains(&name.len()), "{name}");
             prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')), "{name}");
             prop_assert_eq!(&name, &tool_name(&prefix, &alias, &tool));
-            prop_assert_eq!(&name, &legal(&name));
+            prop_assert_eq!(&name, &sanitize(&name));
         }
     }
 }

@@ -7,10 +7,10 @@ use crate::checked::CheckedTool;
 use crate::tool::{Origin, ToolDefinition};
 
 /// Weight of a word by the field that it appears in.
-const IN_NAME: f64 = 5.0;
-const IN_TITLE: f64 = 3.0;
-const IN_ARGUMENT: f64 = 1.5;
-const IN_DESCRIPTION: f64 = 1.0;
+const WEIGHT_NAME: f64 = 5.0;
+const WEIGHT_TITLE: f64 = 3.0;
+const WEIGHT_ARGUMENT: f64 = 1.5;
+const WEIGHT_DESCRIPTION: f64 = 1.0;
 
 /// BM25 parameters `k1` and `b`.
 const K1: f64 = 1.2;
@@ -44,22 +44,22 @@ pub(super) struct Index {
     names: Vec<Vec<String>>,
     /// The weighted number of words of each tool.
     lengths: Vec<f64>,
-    mean: f64,
+    mean_length: f64,
 }
 
 impl Index {
     pub(super) fn new<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {
-        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean: 0.0 };
+        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean_length: 0.0 };
         for definition in definitions {
             let at = index.lengths.len();
-            let counts = counts(definition);
+            let weights = word_weights(definition);
             index.names.push(words(definition.own_name()));
-            index.lengths.push(counts.values().sum());
-            for (word, count) in counts {
+            index.lengths.push(weights.values().sum());
+            for (word, count) in weights {
                 index.words.entry(word).or_default().push((at, count));
             }
         }
-        index.mean = index.lengths.iter().sum::<f64>() / index.lengths.len().max(1) as f64;
+        index.mean_length = index.lengths.iter().sum::<f64>() / index.lengths.len().max(1) as f64;
         index
     }
 
@@ -69,21 +69,21 @@ impl Index {
         let mut query = words(question);
         query.truncate(MAX_WORDS);
         for word in &query {
-            let found = self.found(word);
+            let found = self.tools_with(word);
             let (all, having) = (self.lengths.len() as f64, found.len() as f64);
-            let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+            let idf = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
             for (at, count) in found {
-                let length = 1.0 - B + B * self.lengths[at] / self.mean;
-                let score = rarity * count * (K1 + 1.0) / (count + K1 * length);
+                let length = 1.0 - B + B * self.lengths[at] / self.mean_length;
+                let score = idf * count * (K1 + 1.0) / (count + K1 * length);
                 *scores.entry(at).or_default() += score;
             }
         }
-        let to_the_point = |at: usize| {
+        let name_match = |at: usize| {
             let name = &self.names[at];
             name.iter().filter(|word| query.contains(word)).count() as f64 / name.len().max(1) as f64
         };
         let mut ranked: Vec<(usize, f64)> =
-            scores.into_iter().map(|(at, score)| (at, score * (1.0 + EXACT_NAME_BONUS * to_the_point(at)))).collect();
+            scores.into_iter().map(|(at, score)| (at, score * (1.0 + EXACT_NAME_BONUS * name_match(at)))).collect();
         ranked.sort_by(|(at, score), (other_at, other)| other.total_cmp(score).then(at.cmp(other_at)));
         ranked.truncate(limit);
         ranked
@@ -92,7 +92,7 @@ impl Index {
     /// Returns the tools with a word, or with one that shares a prefix: `repo` finds `repository`, and `creating` finds `create`.
     ///
     /// They are ranked as one word. Otherwise a rare ending would outrank the word itself.
-    fn found(&self, word: &str) -> HashMap<usize, f64> {
+    fn tools_with(&self, word: &str) -> HashMap<usize, f64> {
         let stem = ["ing", "ed"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
         let long_enough = stem.chars().count() >= 3;
         let mut found: HashMap<usize, f64> = HashMap::new();
@@ -115,11 +115,11 @@ impl Index {
 }
 
 /// Returns the weight of each word of a definition.
-fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
-    let mut counts = HashMap::new();
+fn word_weights(definition: &ToolDefinition) -> HashMap<String, f64> {
+    let mut weights = HashMap::new();
     let mut add = |words: Vec<String>, weight: f64| {
         for word in words {
-            *counts.entry(word).or_insert(0.0) += weight;
+            *weights.entry(word).or_insert(0.0) += weight;
         }
     };
     // The exposed name may be truncated, so the server's own name is added.
@@ -130,13 +130,13 @@ fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
     }
     name.sort();
     name.dedup();
-    add(name, IN_NAME);
-    add(definition.title.as_deref().map(words).unwrap_or_default(), IN_TITLE);
+    add(name, WEIGHT_NAME);
+    add(definition.title.as_deref().map(words).unwrap_or_default(), WEIGHT_TITLE);
     for argument in schema_arguments::arguments(&definition.input_schema.read()) {
-        add(words(argument), IN_ARGUMENT);
+        add(words(argument), WEIGHT_ARGUMENT);
     }
-    add(definition.description.as_deref().map(words).unwrap_or_default(), IN_DESCRIPTION);
-    counts
+    add(definition.description.as_deref().map(words).unwrap_or_default(), WEIGHT_DESCRIPTION);
+    weights
 }
 
 /// Splits text into lower-case words without plural endings: `listOpenIssues` is `list`, `open`, `issue`.
@@ -150,18 +150,18 @@ fn words(text: &str) -> Vec<String> {
             && (before.is_lowercase()
                 || (before.is_uppercase() && rest.peek().is_some_and(|next| next.is_lowercase())));
         if begins || !c.is_alphanumeric() || is_ideograph(c) || is_ideograph(before) {
-            end(&mut word, &mut words);
+            push_word(&mut word, &mut words);
         }
         if c.is_alphanumeric() {
             word.extend(c.to_lowercase());
         }
         before = c;
     }
-    end(&mut word, &mut words);
+    push_word(&mut word, &mut words);
     words
 }
 
-fn end(word: &mut String, words: &mut Vec<String>) {
+fn push_word(word: &mut String, words: &mut Vec<String>) {
     if !word.is_empty() {
         words.push(singular(std::mem::take(word)));
     }

@@ -16,30 +16,30 @@ use crate::tool::{BoxFuture, ToolDefinition};
 /// selection.
 pub struct SelectedTools<S> {
     source: S,
-    wants: Predicate,
+    predicate: Predicate,
     /// The last registry of the source, and the selection from it.
-    made: Mutex<Option<(Registry, Registry)>>,
+    cached: Mutex<Option<(Registry, Registry)>>,
 }
 
 impl<S> SelectedTools<S> {
-    /// Keeps the tools for which `wants` returns `true`. It sees the definitions that models see.
-    pub fn new(source: S, wants: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
-        Self { source, wants: Arc::new(wants), made: Mutex::default() }
+    /// Keeps the tools for which `predicate` returns `true`. It sees the definitions that models see.
+    pub fn new(source: S, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
+        Self { source, predicate: Arc::new(predicate), cached: Mutex::default() }
     }
 }
 
 impl<S: ToolSource> ToolSource for SelectedTools<S> {
     fn registry(&self) -> Registry {
         let all = self.source.registry();
-        let mut made = lock(&self.made);
-        if let Some((of, chosen)) = &*made
-            && of.ptr_eq(&all)
+        let mut cached = lock(&self.cached);
+        if let Some((source, selected)) = &*cached
+            && source.ptr_eq(&all)
         {
-            return chosen.clone();
+            return selected.clone();
         }
-        let chosen = all.filter(|definition| (self.wants)(definition));
-        *made = Some((all, chosen.clone()));
-        chosen
+        let selected = all.filter(|definition| (self.predicate)(definition));
+        *cached = Some((all, selected.clone()));
+        selected
     }
 
     fn statuses(&self) -> Vec<ServerStatus> {

@@ -44,7 +44,7 @@ impl ToolShape {
             let override_transformers = override_transformers(change, &entry.alias);
             transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
         }
-        let describe = |prefix: &String| Describe::Prefix(naming::fill(prefix, &entry.alias));
+        let describe = |prefix: &String| Describe::Prefix(naming::insert_alias(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
             filter: entry
@@ -220,7 +220,7 @@ fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Tr
         override_transformers.push(Arc::new(Describe::Replace(description.clone())));
     }
     if let Some(prefix) = description_prefix {
-        override_transformers.push(Arc::new(Describe::Prefix(naming::fill(prefix, alias))));
+        override_transformers.push(Arc::new(Describe::Prefix(naming::insert_alias(prefix, alias))));
     }
     if !hide.is_empty() {
         override_transformers.push(Arc::new(HideArguments::new(hide)));

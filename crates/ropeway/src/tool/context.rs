@@ -64,7 +64,7 @@ impl CancelToken {
     /// Waits until the token is cancelled.
     pub async fn cancelled(&self) {
         // The sender lives in `self`, so the channel cannot close.
-        let _ = self.0.subscribe().wait_for(|pressed| *pressed).await;
+        let _ = self.0.subscribe().wait_for(|is_cancelled| *is_cancelled).await;
     }
 }
 
@@ -81,15 +81,15 @@ struct Inner {
     /// Generated on first use, if the caller did not set one.
     id: OnceLock<CallId>,
     /// The id belongs to one call: set by the caller, or generated for a call.
-    is_of_call: bool,
+    is_per_call: bool,
     /// A call has taken the generated id. Shared by clones.
-    is_taken: Arc<AtomicBool>,
+    is_id_taken: Arc<AtomicBool>,
     /// Cancelled when the bridge closes the server's connection.
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     stop: Option<CancelToken>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     total: Option<Duration>,
     cancel: Option<CancelToken>,
     progress: Option<ProgressSink>,
@@ -112,11 +112,11 @@ impl CallContext {
         Self::with_id(CallId(id.into()).into(), true)
     }
 
-    fn with_id(id: OnceLock<CallId>, is_of_call: bool) -> Self {
+    fn with_id(id: OnceLock<CallId>, is_per_call: bool) -> Self {
         Self(Arc::new(Inner {
             id,
-            is_of_call,
-            is_taken: Arc::default(),
+            is_per_call,
+            is_id_taken: Arc::default(),
             stop: None,
             idle: None,
             deadline: None,
@@ -211,12 +211,12 @@ impl CallContext {
     /// Called at the start of every call. The first call has the id that [`id`](Self::id) returns.
     pub(crate) fn for_call(&self) -> Self {
         let mut own = self.clone();
-        if !self.0.is_of_call {
-            let is_first = !self.0.is_taken.swap(true, Ordering::Relaxed);
+        if !self.0.is_per_call {
+            let is_first = !self.0.is_id_taken.swap(true, Ordering::Relaxed);
             let id = if is_first { self.id().clone().into() } else { OnceLock::new() };
             let inner = own.inner();
             inner.id = id;
-            inner.is_of_call = true;
+            inner.is_per_call = true;
         }
         own
     }

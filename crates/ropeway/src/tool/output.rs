@@ -7,7 +7,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text};
+use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text, visit_as_text};
 
 /// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,27 +103,7 @@ impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
                 let part = PartSeed(self.0).deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 Ok(Content(vec![part]))
             }
-            fn visit_i128<E>(self, value: i128) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_u128<E>(self, value: u128) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(text)]))
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
+            visit_as_text!(Content, |part| Content(vec![part]));
             fn visit_unit<E>(self) -> Result<Content, E> {
                 Ok(Content(Vec::new()))
             }

@@ -46,8 +46,8 @@ fn names(bridge: &Bridge) -> Vec<String> {
 }
 
 fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
-    let verdicts = bridge.statuses();
-    verdicts.into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
+    let statuses = bridge.statuses();
+    statuses.into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
 }
 
 /// The warnings that are there already.
@@ -99,7 +99,7 @@ fn the_filters_of_a_manifest_hold_in_every_place_and_narrow_each_other() {
 
         let bridge = started(parse(&format!("{text}enabled: false\n"), &Secrets::none())).await;
         assert_eq!(names(&bridge), [""; 0]);
-        assert!(bridge.statuses().iter().all(|verdict| verdict.outcome == ServerState::Disabled));
+        assert!(bridge.statuses().iter().all(|status| status.outcome == ServerState::Disabled));
         bridge.stop().await;
     });
 }

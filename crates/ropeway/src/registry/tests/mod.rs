@@ -267,7 +267,7 @@ proptest! {
         let found: HashSet<&str> = registry.definitions().map(ToolDefinition::own_name).collect();
         prop_assert_eq!(found, names.into_iter().collect::<HashSet<_>>());
         for definition in registry.definitions() {
-            prop_assert_eq!(naming::legal(&definition.name), definition.name.as_str());
+            prop_assert_eq!(naming::sanitize(&definition.name), definition.name.as_str());
             prop_assert_eq!(registry.get(&definition.name).map(CheckedTool::definition), Some(definition));
         }
     }

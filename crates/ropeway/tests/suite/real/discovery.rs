@@ -32,8 +32,8 @@ fn described(mut definition: ToolDefinition) -> Option<ToolDefinition> {
 fn the_tools_of_a_real_server_are_registered_in_one_call() {
     scene(|scene| async move {
         let mut tools = Registry::default();
-        let verdicts = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
-        assert!(matches!(verdicts[0].outcome, ServerState::Ready { tools: 1.. }), "{verdicts:?}");
+        let statuses = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
+        assert!(matches!(statuses[0].outcome, ServerState::Ready { tools: 1.. }), "{statuses:?}");
         let name = "mcp_filesystem_list_allowed_directories";
         let envelope = tools.call(name, arguments(json!({})), &CallContext::default()).await;
         assert!(!envelope.meta.is_error, "{envelope:?}");
