@@ -226,7 +226,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
         };
         let told = tokio::time::timeout(SOON, told).await.expect("a warning");
         assert!(
-            told.contains("the old one stays") && told.contains("`${PANICS}`: the secrets callback panicked"),
+            told.contains("using the previous one") && told.contains("`${PANICS}`: the secrets callback panicked"),
             "{told}"
         );
         assert_eq!(names(&bridge), ["one_one"]);

@@ -170,7 +170,7 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
             }
         };
         let warning = tokio::time::timeout(PATIENCE, warned).await.expect("a warning");
-        assert!(warning.contains("the old one stays") && warning.contains("ropeway.yaml:"), "{warning}");
+        assert!(warning.contains("using the previous one") && warning.contains("ropeway.yaml:"), "{warning}");
         answers(&bridge.tools().registry, "mcp_sqlite_list_tables", "{}").await;
 
         bridge.stop().await;
