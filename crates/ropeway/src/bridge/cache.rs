@@ -201,7 +201,8 @@ fn touch(path: &Path) -> io::Result<()> {
 /// Returns the tools of a server as of the last time a bridge listed them, with the names and filters of its current entry. Starts no
 /// server.
 ///
-/// Returns `None` if the server was never listed, is disabled, or has another command or URL since. `folder` is that of [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
+/// Returns `None` if the server was never listed, is disabled, or has another command or URL since. `folder` is that of
+/// [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
 pub fn cached_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
     let ServerSettings::Known(config) = &entry.settings else { return None };
     let shape = ToolShape::new(entry).ok().filter(|_| entry.enabled)?;
