@@ -34,8 +34,8 @@ impl BridgeBuilder {
     /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
     /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
     ///
-    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of the
-    /// configuration, which is for the host.
+    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of
+    /// the configuration, which is for the host.
     #[must_use]
     pub fn lock(mut self, lock: Lock, policy: LockPolicy) -> Self {
         self.lock = Some((lock, policy));

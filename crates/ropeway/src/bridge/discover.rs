@@ -45,7 +45,7 @@ pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Discove
     Ok((bridge, tools))
 }
 
-/// Connects to all servers and adds their tools, with their prefixes, to a registry; where names are equal, those of the servers take precedence.
+/// Connects to all servers and adds their tools, with their prefixes, to a registry. They replace tools with the same name.
 ///
 /// Returns the status of each server. The tools keep their connections alive: they work until the last clone of the registry, or
 /// the last registry [without the server](Registry::without_server), is dropped. The registry is not updated when a server changes

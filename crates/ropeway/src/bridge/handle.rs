@@ -143,8 +143,8 @@ impl Bridge {
 
     /// Returns the events of all servers, from now on.
     ///
-    /// [`start`](Self::start) and [`reload`](Self::reload) emit the warnings of the configuration, and one for each skipped server, as
-    /// [`Event::Warning`](crate::event::Event::Warning). A stream that is opened after `start` begins with them.
+    /// [`start`](Self::start) and [`reload`](Self::reload) emit the warnings of the configuration, and one for each skipped server,
+    /// as [`Event::Warning`](crate::event::Event::Warning). A stream that is opened after `start` begins with them.
     pub fn events(&self) -> EventStream {
         self.state.shared.listen()
     }
