@@ -126,7 +126,7 @@ fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
     for (name, code, words) in [
         ("broken", 3, "error: server `broken` is unavailable\n  caused by: could not start `/no/such/program`"),
         ("secretive", 2, "error: server `secretive` is skipped: `NO_SUCH_SECRET` is not set\n  set it in"),
-        ("off", 2, "error: server `off` is switched off\n  ropeway.yaml switches it off: `enabled` of `off`"),
+        ("off", 2, "error: server `off` is disabled\n  ropeway.yaml switches it off: `enabled` of `off`"),
     ] {
         for command in [format!("tools {name}"), format!("resources {name}"), format!("call {name}.echo message=hi")] {
             let run = place.run(&command).expect(code);

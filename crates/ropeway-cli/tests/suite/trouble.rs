@@ -176,7 +176,7 @@ fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
 #[test]
 fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
     let script = Script::default();
-    Trial::scripted("call sleep ms=60000 steps=600", &script).within(BRIEF).run().fails(5, &["within 3 s"]);
+    Trial::scripted("call sleep ms=60000 steps=600", &script).within(BRIEF).run().fails(5, &["timed out after 3 s"]);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
         let hangs = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::Hang);
-        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["within 3 s"]);
+        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["timed out after 3 s"]);
         let ends = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::exit());
         Trial::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
     }
