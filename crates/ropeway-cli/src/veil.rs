@@ -79,7 +79,7 @@ impl Flow {
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let secrets = secrets();
         let mut shown = String::new();
-        if *self.mask.mask() != secrets {
+        if *self.mask.redactor() != secrets {
             // There are new ones: what was held back by the old ones cannot go on as one of them.
             shown = self.mask.finish();
             self.mask = StreamRedactor::new(secrets);

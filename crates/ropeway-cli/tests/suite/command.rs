@@ -151,7 +151,7 @@ fn what_was_mistyped_ends_with_2_and_a_suggestion() {
     for (arguments, words) in [
         (&["call", "chrat", "values=[1]"][..], "did you mean `chart`?"),
         (&["call", "demo.tmie"], "did you mean `time`?"),
-        (&["call", "chart"], "the arguments do not fit tool `chart`\n  the required property `values` is missing\n"),
+        (&["call", "chart"], "the arguments do not fit tool `chart`\n  required property `values` is missing\n"),
         (&["call", "chart", "values=[]"], "\n  at `/values`: must have at least 1 item"),
         (&["call", "chart", "values=[1]", "kind=pie"], "\n  at `/kind`: must be one of"),
         (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#], "at `/values`: must be an array"),

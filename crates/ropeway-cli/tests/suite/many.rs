@@ -80,7 +80,7 @@ fn what_was_mistyped_is_suggested_with_its_server() {
         ("prompt files.greet", "prompt `greet` needs `name`\n  give name=…"),
         ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
         ("read nope://x", "no server lists `nope://x`"),
-        ("call files.echo", "the arguments do not fit tool `files.echo`\n  the required property `message` is missing"),
+        ("call files.echo", "the arguments do not fit tool `files.echo`\n  required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);

@@ -60,7 +60,7 @@ fn a_large_answer_is_printed_whole() {
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
     let run = Trial::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
-    run.fails(2, &["do not fit tool `add`\n  the required property `b` is missing\n", "add(a: number, b: number)"]);
+    run.fails(2, &["do not fit tool `add`\n  required property `b` is missing\n", "add(a: number, b: number)"]);
 }
 
 #[test]

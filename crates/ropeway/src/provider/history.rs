@@ -223,7 +223,7 @@ impl<'a> Turns<'a, '_> {
             wanted.push_str("call");
         }
         if wanted.len() > MAX_ID {
-            let end = format!("_{:08x}", crate::lowering::short_hash(id));
+            let end = format!("_{:08x}", crate::hash::short(id));
             wanted.truncate(MAX_ID - end.len());
             wanted.push_str(&end);
         }

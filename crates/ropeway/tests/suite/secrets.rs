@@ -1,4 +1,4 @@
-//! Secrets: whatever a server does with them, nobody sees them but in a tool's own result.
+//! Secrets never leave the library, except in the result of a tool, whatever a server does with them.
 
 use std::error::Error;
 
@@ -14,7 +14,7 @@ use crate::hasty::{arguments, at, call, chain, child, hasty, listening, state};
 use crate::log::{Log, logged};
 use crate::scene::scene;
 
-/// All secrets hold this word, so that one search finds every one of them, in whatever spelling.
+/// Every secret contains this word, which one search finds in every encoding.
 const MARK: &str = "S3CRET";
 
 const URL: &str = "u/S3CRET é";
@@ -29,12 +29,12 @@ fn all() -> Vec<&'static str> {
     vec![URL, URL_ENCODED, HEADER, BEARER, ENV, ARGUMENT, PASSWORD]
 }
 
-/// The secrets in one text.
+/// All secrets in one text.
 fn words() -> String {
     all().join(" and ")
 }
 
-/// The secrets in a JSON value: as texts, in the middle of one, as JSON within JSON, and as keys.
+/// All secrets in a JSON value: as strings, inside of strings, as JSON within JSON, and as keys.
 fn tree() -> Value {
     let keys: Value = all().into_iter().map(|secret| (secret.to_owned(), json!([secret]))).collect();
     json!({"text": words(), "json": keys.to_string(), "debug": format!("{:?}", all()), "keys": keys})
@@ -48,7 +48,7 @@ fn notification(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A server that says all that it knows wherever it can say something.
+/// A server that sends its secrets wherever it can.
 fn talkative() -> Script {
     let text = json!({"type": "text", "text": words()});
     let told = json!({"content": [text], "structuredContent": tree(), "isError": true});
@@ -73,7 +73,7 @@ fn talkative() -> Script {
         )
 }
 
-/// Everything that came to light.
+/// All output of the library.
 #[derive(Default)]
 struct Light {
     seen: Vec<String>,
@@ -103,7 +103,7 @@ impl Light {
         self.seen.push(log.text());
     }
 
-    /// Nothing of it may hold a secret, and there must be something that says where one stood.
+    /// Asserts that the output contains redacted text and no secret.
     fn assert_clean(&self) {
         for seen in &self.seen {
             if let Some(at) = seen.find(MARK) {
@@ -121,14 +121,14 @@ fn mask(secrets: &[&str]) -> Redactor {
     Redactor::new(&secrets)
 }
 
-/// Makes the server talk in every way that all transports share.
+/// Uses the server in all ways that the transports share.
 async fn converse(server: &Mcp, light: &mut Light) {
     let told = call(server, "tell", json!({})).await.expect("the tool's own result");
     assert_eq!((told.plain_text(), told.structured, told.is_error), (Some(words()), Some(tree()), true));
     for tool in ["refuse", "echo", "fail"] {
         light.refused(call(server, tool, json!({})).await);
     }
-    // It says so in the modern era only.
+    // Only in the modern era.
     if let Err(error) = call(server, "roots", json!({})).await {
         light.error(&error);
     }
@@ -150,7 +150,7 @@ fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
 }
 
 #[test]
-fn a_child_process_may_say_what_it_likes() {
+fn secrets_of_a_stdio_server_are_redacted() {
     scene(|scene| async move {
         let script = talkative()
             .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
@@ -197,14 +197,14 @@ fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Fault {
     HttpFault::Status { status, headers, body: body.to_owned() }.into()
 }
 
-/// A server at this address that is told a secret in every way that there is.
+/// Settings of an HTTP server with a secret in every possible place.
 fn told_all(url: &str) -> HttpServer {
     let url = format!("{url}?x=1&api_key={URL_ENCODED}").replace("//", "//ada:S3CRET%25pass@");
     at(url).with_header("X-Secret-Header", HEADER).with_bearer(BEARER)
 }
 
 #[test]
-fn a_server_behind_a_url_may_say_what_it_likes() {
+fn secrets_of_an_http_server_are_redacted() {
     scene(|_| async {
         let challenge = format!("Bearer realm=\"{BEARER}\", scope={URL_ENCODED}");
         let page = format!("<html><title>{}</title>{}</html>", HEADER.replace('"', "&quot;"), words());
@@ -253,14 +253,14 @@ fn a_server_behind_a_url_may_say_what_it_likes() {
         let mut light = Light::default();
         light.log(&told);
         light.assert_clean();
-        // It did get what it was sent.
+        // The server received the secrets.
         let request = scripted.requests().into_iter().next().expect("a request");
         assert!(format!("{request:?}").contains(BEARER), "{request:?}");
     });
 }
 
 #[test]
-fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
+fn connection_errors_are_redacted() {
     scene(|_| async {
         let refusals = [
             status(401, &[("WWW-Authenticate", &format!("Bearer realm=\"{BEARER}\""))], ""),
@@ -310,7 +310,7 @@ fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
 }
 
 #[test]
-fn progress_and_its_words_are_told_without_secrets() {
+fn progress_messages_are_redacted() {
     scene(|_| async {
         let told = logged(|_| async {
             let mut light = Light::default();
@@ -344,7 +344,7 @@ fn progress_and_its_words_are_told_without_secrets() {
     });
 }
 
-/// How long this thread has worked, in hundredths of a second; unlike the clock it stands while others work.
+/// Returns the CPU time of this thread in hundredths of a second, which does not depend on other processes.
 fn worked() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -352,11 +352,11 @@ fn worked() -> u64 {
 }
 
 #[test]
-fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
-    // One thread for all, so that its work can be measured.
+fn a_flood_of_escapes_in_log_messages_blocks_nothing() {
+    // One thread for all, so that its CPU time can be measured.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        // The beginning of an entity, of an escape, of a secret: each was searched to the end of the text.
+        // The beginning of an entity, of an escape, of a secret: each was once searched to the end of the text.
         let token = "a-token-that-the-server-knows-of-course".to_owned();
         for (part, size) in
             [("&", 400_000), ("\\u{", 400_000), (&token[..38], 400_000), ("&", 4_000_000), ("\\u{", 4_000_000)]
@@ -383,7 +383,7 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
             };
             let (flooded, ()) = tokio::join!(flooding, working);
             flooded.expect("an answer");
-            // It took minutes, and the good server's calls ran into their timeout.
+            // This took minutes, and calls of the other server timed out.
             let ticks = worked() - began;
             assert!(ticks < 2000, "{size} of {part}: {ticks} hundredths of a second");
             let mut logged = 0;
@@ -400,7 +400,7 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
 }
 
 #[test]
-fn a_definition_and_instructions_are_told_without_secrets() {
+fn definitions_and_instructions_are_redacted() {
     scene(|_| async {
         let certain = "S3CRET-that-is-no-ordinary-word";
         let schema = json!({"type": "object", "required": ["word"], "properties": {

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::tool::{Alias, ToolOutput};
 
-/// Words of MCP messages.
+/// Tokens of MCP messages.
 pub(super) const TOKENS: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",
     "\"id\":",
@@ -55,21 +55,21 @@ pub(super) const TOKENS: &[&str] = &[
     "[]",
 ];
 
-/// The id of a message that is sent.
+/// The id of a sent message.
 #[derive(Deserialize)]
 struct Sent<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
 }
 
-/// A quick look finds what a full reading finds, and a request is answered under its own id.
+/// The fast path agrees with the full parser, and a request is answered with its own id.
 pub(super) fn frame(data: &[u8]) {
     let mut messages = Vec::new();
     let outcome = read(data, |message| messages.push(message));
     assert!(outcome.is_ok() != messages.is_empty(), "{} messages, {outcome:?}", messages.len());
     if let Some((id, range)) = quick_answer(data) {
         let result = &data[range];
-        // Whoever takes the quick way reads the result next; only then is the quick look meant to be right.
+        // The fast path parses the result next; only if that succeeds, the two must agree.
         if let (Ok(result), [Incoming::Answer { id: full, outcome: Ok(raw) }]) =
             (std::str::from_utf8(result), messages.as_slice())
             && serde_json::from_str::<&RawValue>(result).is_ok()
@@ -92,7 +92,7 @@ pub(super) fn frame(data: &[u8]) {
     }
 }
 
-/// Requests get the same answers however the bytes of a server are cut.
+/// The responses do not depend on the split of the bytes.
 pub(super) fn lines(data: &[u8]) {
     for limit in [256, 1 << 20] {
         let whole = answers(&[data], limit);
@@ -102,7 +102,7 @@ pub(super) fn lines(data: &[u8]) {
     }
 }
 
-/// A page keeps every entry, and a definition is the same after it was written and read.
+/// A page keeps every entry, and a definition round-trips.
 pub(super) fn list(data: &[u8]) {
     let Ok(result) = serde_json::from_slice::<&RawValue>(data) else { return };
     let page = Page::read(result, "tools");
@@ -127,12 +127,12 @@ pub(super) fn list(data: &[u8]) {
     }
 }
 
-/// Definitions that were kept on disk are the same after they were written and read.
+/// Stored definitions round-trip.
 pub(super) fn memory(data: &[u8]) {
     crate::bridge::fuzz::memory(data);
 }
 
-/// A result is read whatever its fields are, and is the same after it was written and read.
+/// A result is read with any fields, and round-trips.
 pub(super) fn tool_output(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let is_object = serde_json::from_slice::<Map<String, Value>>(data).is_ok();
@@ -144,7 +144,7 @@ pub(super) fn tool_output(data: &[u8]) {
     }
     let written = serde_json::to_vec(&output).expect("a result is JSON");
     let again: ToolOutput = serde_json::from_slice(&written).expect("a result");
-    // An odd `isError` is kept beside what it means, and written as what it means.
+    // An invalid `isError` is kept next to its meaning, and only the meaning is written.
     let mut meant = output.clone();
     meant.extra.shift_remove("isError");
     assert_eq!(again, meant);
@@ -158,10 +158,10 @@ pub(super) fn tool_output(data: &[u8]) {
     }
 }
 
-/// Header values are visible ASCII, and a header is never sent for a value that could not be read back.
+/// Header values are visible ASCII, and a header is only sent for values that can be decoded.
 pub(super) fn header_params(data: &[u8]) {
-    let text = super::text(data);
-    let (schema, arguments) = super::two_parts(&text);
+    let text = super::input::text(data);
+    let (schema, arguments) = super::input::split_input(&text);
     let value = header_value(&text);
     let is_visible = |value: &str| value.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t');
     assert!(is_visible(&value), "{value:?}");

@@ -191,7 +191,7 @@ fn a_schema_that_is_none_is_not_written_unless_the_caller_writes_his_own() {
     let mut request = ChatRequest::new("claude", &conversation).with_output("answer", json!(7));
     let error = encode(&settings(), &request).expect_err("no request");
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
-    assert!(error.message.starts_with("the answer cannot be asked for: "), "{error}");
+    assert!(error.message.starts_with("unsupported output schema: "), "{error}");
     request.extra = extra(json!({"output_config": {"effort": "xhigh"}}));
     let encoded = encode(&settings(), &request).expect("a request");
     assert_eq!(body(&encoded)["output_config"], json!({"effort": "xhigh"}));

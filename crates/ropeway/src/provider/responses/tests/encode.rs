@@ -152,7 +152,7 @@ fn a_schema_that_cannot_be_used_is_an_error_at_once() {
     let request = ChatRequest::new("m", &conversation).with_output("answer", json!({"type": "string"}));
     let error = crate::provider::encode(&openai(), &request).expect_err("no schema");
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
-    assert!(error.to_string().starts_with("the answer cannot be asked for: "), "{error}");
+    assert!(error.to_string().starts_with("unsupported output schema: "), "{error}");
 }
 
 #[test]
