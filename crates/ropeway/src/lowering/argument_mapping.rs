@@ -105,22 +105,22 @@ impl ArgumentMapping {
     }
 
     /// Translates a value into the form that the tool expects.
-    pub(super) fn from_wire(&self, value: Value) -> Value {
+    pub(super) fn to_tool(&self, value: Value) -> Value {
         match value {
-            Value::Object(map) => Value::Object(self.object_from_wire(map)),
+            Value::Object(map) => Value::Object(self.object_to_tool(map)),
             Value::Array(items) => match &self.items {
-                Some(mapping) => items.into_iter().map(|item| mapping.from_wire(item)).collect(),
+                Some(mapping) => items.into_iter().map(|item| mapping.to_tool(item)).collect(),
                 None => Value::Array(items),
             },
             value => value,
         }
     }
 
-    pub(super) fn object_from_wire(&self, map: Map<String, Value>) -> Map<String, Value> {
+    pub(super) fn object_to_tool(&self, map: Map<String, Value>) -> Map<String, Value> {
         let entries = map.into_iter().filter_map(|(wire, value)| {
             let Some(argument) = self.properties.get(&wire) else {
                 let value = match &self.others {
-                    Some(mapping) => mapping.from_wire(value),
+                    Some(mapping) => mapping.to_tool(value),
                     None => value,
                 };
                 return Some((wire, value));
@@ -129,7 +129,7 @@ impl ArgumentMapping {
                 return None;
             }
             let value = match &argument.mapping {
-                Some(mapping) => mapping.from_wire(value),
+                Some(mapping) => mapping.to_tool(value),
                 None => value,
             };
             Some((argument.name.clone(), value))

@@ -105,7 +105,7 @@ impl LoweredTool {
     /// Translates the arguments that a model wrote into the form that the tool expects.
     pub fn from_wire(&self, arguments: Arguments) -> Arguments {
         match &self.mapping {
-            Some(mapping) => mapping.object_from_wire(arguments),
+            Some(mapping) => mapping.object_to_tool(arguments),
             None => arguments,
         }
     }

@@ -33,7 +33,7 @@ impl LoweredOutput {
     /// Translates the output of the model into the form of the original schema.
     pub fn from_wire(&self, answer: Value) -> Value {
         match &self.mapping {
-            Some(mapping) => mapping.from_wire(answer),
+            Some(mapping) => mapping.to_tool(answer),
             None => answer,
         }
     }
