@@ -19,13 +19,13 @@ pub(super) struct ArgumentMapping {
 struct PropertyMapping {
     /// The name that the tool expects.
     name: String,
-    null: Null,
+    null: NullMeaning,
     mapping: Option<ArgumentMapping>,
 }
 
 /// The meaning of a `null` from the model. If alternatives differ, the greatest value wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Null {
+pub(super) enum NullMeaning {
     /// Unspecified; the value is passed on.
     Unknown,
     /// The schema requires every property, and `null` stands for a property that is left out.
@@ -42,8 +42,8 @@ impl ArgumentMapping {
     }
 
     /// Adds a property.
-    pub(super) fn property(&mut self, wire: &str, name: &str, null: Null, mapping: Option<Self>) {
-        if wire != name || null != Null::Unknown || mapping.is_some() {
+    pub(super) fn property(&mut self, wire: &str, name: &str, null: NullMeaning, mapping: Option<Self>) {
+        if wire != name || null != NullMeaning::Unknown || mapping.is_some() {
             self.merge_property(wire.to_owned(), PropertyMapping { name: name.to_owned(), null, mapping });
         }
     }
@@ -125,7 +125,7 @@ impl ArgumentMapping {
                 };
                 return Some((wire, value));
             };
-            if argument.null == Null::Absent && value.is_null() {
+            if argument.null == NullMeaning::Absent && value.is_null() {
                 return None;
             }
             let value = match &argument.mapping {

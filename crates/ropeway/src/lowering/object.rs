@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::argument_mapping::Null;
+use super::argument_mapping::NullMeaning;
 use super::change::ChangeKind;
 use super::cow_value::{CowObject, CowValue};
 use super::keywords::SchemaBuilder;
@@ -61,7 +61,7 @@ impl<'d> Walker<'d> {
             let wire = self.names.wire_name(&name);
             let Some(mut done) = done else {
                 if self.checks_only {
-                    builder.mapping.property(&wire, &name, Null::Unknown, None);
+                    builder.mapping.property(&wire, &name, NullMeaning::Unknown, None);
                     lowered.push(wire.into_owned(), false_schema());
                 } else {
                     self.loosened += 1;
@@ -80,12 +80,12 @@ impl<'d> Walker<'d> {
             self.stats.optional += usize::from(is_optional);
             self.stats.unions += usize::from(schema.has("anyOf") || schema.value("type").is_some_and(Value::is_array));
             let null = match self.target == SchemaTarget::StrictOpenAi {
-                true if is_nullable(&schema) => Null::Accepted,
+                true if is_nullable(&schema) => NullMeaning::Accepted,
                 true if is_optional => {
                     make_nullable(&mut schema);
-                    Null::Absent
+                    NullMeaning::Absent
                 }
-                _ => Null::Unknown,
+                _ => NullMeaning::Unknown,
             };
             builder.mapping.property(&wire, &name, null, mapping);
             match wire {
@@ -157,7 +157,7 @@ impl<'d> Walker<'d> {
     /// Returns the dialect's name of a property that need not be declared here.
     fn known_name<'n>(&mut self, name: &'n str, builder: &mut SchemaBuilder<'d>) -> Cow<'n, str> {
         let wire = self.names.wire_name(name);
-        builder.mapping.property(&wire, name, Null::Unknown, None);
+        builder.mapping.property(&wire, name, NullMeaning::Unknown, None);
         wire
     }
 

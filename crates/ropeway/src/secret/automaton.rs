@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_pattern_at_each_place_is_found() {
+    fn the_longest_pattern_at_each_position_is_found() {
         let patterns = ["he", "she", "his", "hers", "aaaa"];
         let automaton = Automaton::new(patterns.iter().map(|pattern| pattern.as_bytes()));
         let mut state = ROOT;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn all_occurrences_are_found_that_a_naive_search_finds() {
+    fn matches_agree_with_a_naive_search() {
         let mut seed = 7_u32;
         let mut letter = || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_processor_finds_the_same_spellings() {
+    fn every_processor_finds_the_same_escapes() {
         let mut alphabet = [false; 256];
         b"abc-\"".iter().for_each(|byte| alphabet[usize::from(*byte)] = true);
         let fast = EscapeFinder::new(&alphabet);
