@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ropeway::config::raw::{RawAuth, RawServer, Text};
+use ropeway::config::raw::{RawAuth, RawServer, RawText};
 use ropeway::config::{HttpServer, Secret, ServerConfig, StdioServer};
 
 use crate::telling::names_secret;
@@ -106,12 +106,12 @@ impl Names {
 /// Puts references in the place of all secrets that are written out.
 pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> {
     let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
-    for (name, Text(value)) in &mut server.env.0 {
+    for (name, RawText(value)) in &mut server.env.0 {
         if is_surely_secret(name, value) {
             taking.whole(value, name, format!("env.{name}"));
         }
     }
-    for (name, Text(value)) in &mut server.headers.0 {
+    for (name, RawText(value)) in &mut server.headers.0 {
         let start = value.get(..value.find(' ').map_or(0, |at| at + 1)).unwrap_or_default();
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
         if is_surely_secret(name, value) || is_token(&value[scheme..]) {
@@ -120,7 +120,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
         }
     }
     match &mut server.auth {
-        Some(RawAuth::Bearer(Text(token))) if !is_reference(token) => {
+        Some(RawAuth::Bearer(RawText(token))) if !is_reference(token) => {
             taking.whole(token, "token", "auth.bearer".to_owned());
         }
         Some(RawAuth::Basic(basic)) if !is_reference(&basic.password.0) => {
@@ -128,7 +128,7 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
         }
         _ => {}
     }
-    if let Some(Text(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
+    if let Some(RawText(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
         let shown = ServerConfig::new("", HttpServer::new(url.as_str())).secrets().hide(url).into_owned();
         taking.hidden(url, &shown, None, "url");
     }
@@ -138,8 +138,8 @@ pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> 
 
 /// The text at a place where [`take_out`] finds secrets, such as `env.TOKEN` or `args[2]`.
 pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
-    let of = |pairs: &'a [(String, Text)], name: &str| {
-        pairs.iter().find(|(known, _)| known == name).map(|(_, Text(value))| value.as_str())
+    let of = |pairs: &'a [(String, RawText)], name: &str| {
+        pairs.iter().find(|(known, _)| known == name).map(|(_, RawText(value))| value.as_str())
     };
     if let Some(name) = key.strip_prefix("env.") {
         return of(&server.env.0, name);
@@ -148,11 +148,11 @@ pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
         return of(&server.headers.0, name);
     }
     if let Some(index) = key.strip_prefix("args[").and_then(|rest| rest.strip_suffix(']')) {
-        return server.args.get(index.parse::<usize>().ok()?).map(|Text(text)| text.as_str());
+        return server.args.get(index.parse::<usize>().ok()?).map(|RawText(text)| text.as_str());
     }
     match (key, &server.auth) {
-        ("url", _) => server.url.as_ref().map(|Text(url)| url.as_str()),
-        ("auth.bearer", Some(RawAuth::Bearer(Text(token)))) => Some(token),
+        ("url", _) => server.url.as_ref().map(|RawText(url)| url.as_str()),
+        ("auth.bearer", Some(RawAuth::Bearer(RawText(token)))) => Some(token),
         ("auth.basic.password", Some(RawAuth::Basic(basic))) => Some(&basic.password.0),
         _ => None,
     }
@@ -197,10 +197,10 @@ impl Taking<'_> {
         self.part(text, before.len()..text.len() - after.len(), &what, key.to_owned());
     }
 
-    fn arguments(&mut self, arguments: &mut [Text]) {
-        let all: Vec<String> = arguments.iter().map(|Text(text)| text.clone()).collect();
+    fn arguments(&mut self, arguments: &mut [RawText]) {
+        let all: Vec<String> = arguments.iter().map(|RawText(text)| text.clone()).collect();
         let mask = ServerConfig::new("", StdioServer::new("", all.clone())).secrets();
-        for (index, Text(text)) in arguments.iter_mut().enumerate() {
+        for (index, RawText(text)) in arguments.iter_mut().enumerate() {
             let key = format!("args[{index}]");
             let flag = index.checked_sub(1).map(|before| all[before].as_str()).filter(|flag| flag.starts_with('-'));
             let named = text.split_once('=').or_else(|| Some((flag?, text)));
@@ -301,9 +301,9 @@ fn is_within_value(line: &str, start: Option<usize>) -> bool {
 mod tests {
     use super::*;
 
-    fn pairs(pairs: &[(&str, &str)]) -> ropeway::config::raw::Pairs<Text> {
-        ropeway::config::raw::Pairs(
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), Text::from(*value))).collect(),
+    fn pairs(pairs: &[(&str, &str)]) -> ropeway::config::raw::RawMap<RawText> {
+        ropeway::config::raw::RawMap(
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), RawText::from(*value))).collect(),
         )
     }
 
@@ -324,7 +324,7 @@ mod tests {
         ]);
         server.args =
             ["-y", "server", "--api-key", "a-secret-one", "--token=an0ther", "--mode=fast", "http://u:pass-w0rd@h/"]
-                .map(Text::from)
+                .map(RawText::from)
                 .to_vec();
         let taken = take_out(&mut server, &mut Names::default());
         assert_eq!(
@@ -339,7 +339,7 @@ mod tests {
                 ("GIT_HUB_PASSWORD", "pass-w0rd", "args[6]"),
             ]
         );
-        let env: Vec<&str> = server.env.0.iter().map(|(_, Text(value))| value.as_str()).collect();
+        let env: Vec<&str> = server.env.0.iter().map(|(_, RawText(value))| value.as_str()).collect();
         let references = [
             "${GIT_HUB_TOKEN}",
             "${GIT_HUB_API_KEY}",
@@ -349,7 +349,7 @@ mod tests {
             "${GIT_HUB_HARMLESS}",
         ];
         assert_eq!(env, references);
-        let arguments: Vec<&str> = server.args.iter().map(|Text(text)| text.as_str()).collect();
+        let arguments: Vec<&str> = server.args.iter().map(|RawText(text)| text.as_str()).collect();
         assert_eq!(
             arguments,
             [
@@ -378,7 +378,7 @@ mod tests {
         server.env = pairs(&harmless);
         server.headers = pairs(&[("X-Auth-Type", "bearer-token")]);
         let arguments = ["--auth-mode", "oauth", "--tokenizer=cl100k", "--keyboard", "qwerty"];
-        server.args = arguments.map(Text::from).to_vec();
+        server.args = arguments.map(RawText::from).to_vec();
         let before = server.clone();
         assert_eq!((take_out(&mut server, &mut Names::default()), &server), (Vec::new(), &before));
         for name in ["PGPASSWORD", "apiKey", "X-Api-Key", "GITHUBTOKEN", "authorization", "DB_PASS", "Cookie"] {
@@ -402,7 +402,7 @@ mod tests {
                 ("A_API_KEY_2", "t0ken-t0ken", "url"),
             ]
         );
-        let headers: Vec<&str> = server.headers.0.iter().map(|(_, Text(value))| value.as_str()).collect();
+        let headers: Vec<&str> = server.headers.0.iter().map(|(_, RawText(value))| value.as_str()).collect();
         assert_eq!(headers, ["Bearer ${A_TOKEN}", "${A_API_KEY}", "fast"]);
         assert_eq!(server.url, Some("https://h/mcp?api_key=${A_API_KEY_2}&x=y".into()));
         let mut twice = RawServer::new("a");

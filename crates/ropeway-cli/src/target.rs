@@ -132,15 +132,15 @@ impl Target {
     pub(crate) fn refused(&self, error: EditError) -> Failure {
         let shown = self.path.display();
         match error {
-            EditError::Taken { alias, line } => {
+            EditError::DuplicateAlias { alias, line } => {
                 Failure::usage(format!("{shown}:{line}: there is a server `{alias}` already"))
                     .hint(format!("take another name, or `ropeway remove {alias}` first"))
             }
-            EditError::StillNamed { alias, line } => {
+            EditError::StillReferenced { alias, line } => {
                 Failure::usage(format!("{shown}:{line}: `enabled_servers` names `{alias}` too"))
                     .hint("take it out there first")
             }
-            EditError::ByHand { what, lines } => {
+            EditError::ManualEdit { what, lines } => {
                 let failure = Failure::usage(format!("`{shown}` has to be changed by hand: {what}"));
                 lines.lines().fold(failure, Failure::hint)
             }

@@ -365,8 +365,8 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
         assert!(made.success());
         assert_eq!(problem(folder.path()), "it is a folder");
-        assert_eq!(problem(&pipe), "it is not a regular file");
-        assert_eq!(problem(Path::new("/dev/zero")), "it is not a regular file");
+        assert_eq!(problem(&pipe), "not a regular file");
+        assert_eq!(problem(Path::new("/dev/zero")), "not a regular file");
         assert_eq!(problem(&path.with_file_name("missing")), "no such file");
         // A sparse file is large without taking space, and nothing of it is read.
         let huge = folder.path().join("huge.txt");

@@ -610,7 +610,7 @@ mod tests {
             let shown = bench.store.path(id).display().to_string();
             assert!(failure.message().contains(&shown) && failure.message().contains(words), "{}", failure.message());
         }
-        assert_eq!(problem("00000007"), "it is not a regular file");
+        assert_eq!(problem("00000007"), "not a regular file");
         assert_eq!(problem("00000008"), "it is a link");
         assert_eq!(problem("00000009"), "it is writable by all users");
         assert_eq!(entries.len(), 10);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
+use ropeway::config::raw::{RawServer, RawShorthand, RawTools, RawTransport};
 use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
 use super::Found;
@@ -105,9 +105,8 @@ impl Merging<'_> {
             server.env_file = None;
         }
         let Some(problem) = problems.first() else { return Some(server) };
-        let ConfigProblem { path, found, expected, .. } = problem;
-        let key = path.split_once("].").map(|(_, key)| format!("`{key}` is ")).unwrap_or_default();
-        self.notes.push(format!("`{alias}` of {title} is left out: {key}{found}, expected {expected}"));
+        let key = problem.path.split_once("].").map(|(_, key)| format!("`{key}`: ")).unwrap_or_default();
+        self.notes.push(format!("`{alias}` of {title} is left out: {key}{}", problem.message()));
         None
     }
 
@@ -165,11 +164,11 @@ fn meaning(server: &RawServer) -> RawServer {
     meaning
 }
 
-fn is_nothing(tools: Option<&Short<Vec<String>, RawTools>>) -> bool {
+fn is_nothing(tools: Option<&RawShorthand<Vec<String>, RawTools>>) -> bool {
     match tools {
         None => true,
-        Some(Short::Short(_)) => false,
-        Some(Short::Full(tools)) => *tools == RawTools::default(),
+        Some(RawShorthand::Short(_)) => false,
+        Some(RawShorthand::Full(tools)) => *tools == RawTools::default(),
     }
 }
 
@@ -271,12 +270,12 @@ mod tests {
         assert_eq!(
             merged.notes,
             [
-                "`odd` of Claude Code is left out: `command` is `${TOOLS:-/opt}/bin/srv`, expected a program without \
-                 `${…}`: a command is run exactly as it is written",
-                "`far` of Claude Code is left out: `url` is `example.com/mcp`, expected a URL that starts with \
-                 `http://` or `https://`",
-                "the `env_file` of `without` of Cursor is left out: `/no/such/file`, which could not be read: \
-                 No such file or directory (os error 2)",
+                "`odd` of Claude Code is left out: `command`: expected a program without `${…}` references, found \
+                 `${TOOLS:-/opt}/bin/srv`",
+                "`far` of Claude Code is left out: `url`: expected a URL that starts with `http://` or `https://`, found \
+                 `example.com/mcp`",
+                "the `env_file` of `without` of Cursor is left out: could not read `/no/such/file`: No such file or \
+                 directory (os error 2)",
             ]
         );
         // What somebody has corrected by hand is in the file, and no longer told.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueEnum;
-use ropeway::config::raw::{Pairs, RawAuth, RawServer, RawStart, RawTransport, Text};
+use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawStart, RawText, RawTransport};
 use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, edit};
 use serde_json::json;
 
@@ -136,7 +136,7 @@ impl Add {
             }
             _ => Vec::new(),
         };
-        let is_left_out = entry.is_some_and(|entry| config.leaves_out(&entry.alias));
+        let is_left_out = entry.is_some_and(|entry| config.excludes(&entry.alias));
         let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
         let report = match (entry, settings) {
             (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
@@ -193,7 +193,7 @@ impl Add {
             }
             (Some((program, arguments)), _) => {
                 server.command = Some(program.clone());
-                server.args = arguments.iter().map(Text::from).collect();
+                server.args = arguments.iter().map(RawText::from).collect();
                 server.env = pairs(&self.env, '=', "a variable is given as --env NAME=VALUE")?;
                 server.inherit_env = self.inherit_env.then_some(true);
                 server.cwd = self.folder(file)?;
@@ -293,7 +293,7 @@ fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
 /// What is wrong with what was typed, in the words of the command line: the file has no such lines.
 fn mistyped(error: &ConfigError) -> Failure {
     let told = |problem: &ConfigProblem| {
-        let ConfigProblem { path, found, expected, suggestion, .. } = problem;
+        let ConfigProblem { path, suggestion, .. } = problem;
         let key = path.split_once("].").map_or("", |(_, key)| key);
         let option = match key.split(['.', '[']).next().unwrap_or(key) {
             "" => String::new(),
@@ -304,7 +304,7 @@ fn mistyped(error: &ConfigError) -> Failure {
             other => format!("--{other}: "),
         };
         let meant = suggestion.as_ref().map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-        format!("{option}found {found}, expected {expected}{meant}")
+        format!("{option}{}{meant}", problem.message())
     };
     match &error.problems[..] {
         [] => Failure::config(error),
@@ -344,10 +344,10 @@ fn take_out(server: &mut RawServer, secrets: Option<&str>) -> Vec<Taken> {
 fn rename(server: &mut RawServer, from: &str, to: &str) {
     let change = |text: &mut String| *text = text.replace(&format!("${{{from}}}"), &format!("${{{to}}}"));
     let values = server.env.0.iter_mut().chain(&mut server.headers.0).map(|(_, value)| value);
-    for Text(text) in server.args.iter_mut().chain(&mut server.url).chain(values) {
+    for RawText(text) in server.args.iter_mut().chain(&mut server.url).chain(values) {
         change(text);
     }
-    if let Some(RawAuth::Bearer(Text(token))) = &mut server.auth {
+    if let Some(RawAuth::Bearer(RawText(token))) = &mut server.auth {
         change(token);
     }
 }
@@ -360,13 +360,13 @@ fn token(given: &str) -> Result<String, Failure> {
     Ok(format!("${{file:{}}}", path.display()))
 }
 
-fn pairs(given: &[String], between: char, usage: &str) -> Result<Pairs<Text>, Failure> {
+fn pairs(given: &[String], between: char, usage: &str) -> Result<RawMap<RawText>, Failure> {
     let pair = |text: &String| {
         let pair = text.split_once(between).map(|(name, value)| (name.trim(), value));
         // Only what stands before the value may be shown.
         let (name, value) = pair.filter(|(name, _)| !name.is_empty()).ok_or_else(|| Failure::usage(usage))?;
         let value = if between == ':' { value.trim() } else { value };
-        Ok((name.to_owned(), Text::from(value)))
+        Ok((name.to_owned(), RawText::from(value)))
     };
-    given.iter().map(pair).collect::<Result<_, _>>().map(Pairs)
+    given.iter().map(pair).collect::<Result<_, _>>().map(RawMap)
 }

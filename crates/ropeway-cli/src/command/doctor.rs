@@ -117,7 +117,7 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
 }
 
 fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report {
-    let fix = match config.leaves_out(&entry.alias) {
+    let fix = match config.excludes(&entry.alias) {
         true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
         false => "`enabled: true` switches it on".to_owned(),
     };

@@ -67,7 +67,7 @@ impl Remove {
 }
 
 fn refused(target: &Target, error: EditError) -> Failure {
-    let EditError::Unknown { alias, .. } = &error else { return target.refused(error) };
+    let EditError::UnknownServer { alias, .. } = &error else { return target.refused(error) };
     let failure = Failure::usage(format!("{}: there is no server `{alias}`", target.path.display()));
     // It was read a moment ago.
     let config = target.meaning_unread(target.text()).unwrap_or_default();

@@ -15,7 +15,7 @@ fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
     let file = home.path("work/ropeway.yaml").display().to_string();
     assert_eq!(run.stderr, "");
     let expected = format!(
-        "{file}:3:16: servers[0].transport: found `stdoi`, expected one of `stdio`, `sse`, `streamable-http` (did you mean `stdio`?)
+        "{file}:3:16: servers[0].transport: expected one of `stdio`, `sse`, `streamable-http`, found `stdoi` (did you mean `stdio`?)
   3 │     transport: stdoi
     │                ^
 "
@@ -73,14 +73,14 @@ fn what_is_said_of_a_chat_is_checked_too_and_its_key_is_not_shown() {
     let home = Home::with_config("chat: {provider: claude, key: '${NO_SUCH_VARIABLE}'}\n");
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
-        "◐ the key of `chat` is left out: secret `NO_SUCH_VARIABLE` is not set\n● {} is fine: 0 servers\n",
+        "◐ ignored `chat.key`: secret `NO_SUCH_VARIABLE` is not set\n● {} is fine: 0 servers\n",
         home.path("work/ropeway.yaml").display()
     );
     assert_eq!(run.stdout, expected);
     let home = Home::with_config("servers: []\nchat: {key: s3cret-s3cret, provder: claude}\n");
     let run = home.run(&["config", "check"]).expect(2);
     let expected = format!(
-        "{file}:2:28: chat: found the unknown key `provder` (did you mean `provider`?)\n  2 │ chat: {{key: ***, provder: claude}}\n",
+        "{file}:2:28: chat: unknown key `provder` (did you mean `provider`?)\n  2 │ chat: {{key: ***, provder: claude}}\n",
         file = home.path("work/ropeway.yaml").display()
     );
     assert!(run.stdout.starts_with(&expected), "{}", run.stdout);

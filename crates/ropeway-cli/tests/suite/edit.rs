@@ -157,20 +157,21 @@ fn what_was_typed_wrong_is_told_by_its_option_and_not_by_a_line_of_a_file() {
     for (arguments, words) in [
         (
             &["add", "bad name", "--", "x"][..],
-            "NAME: found `bad name`, expected letters, digits, `_`, `.` and `-`, at most 64 of them (did you mean `bad-name`?)".to_owned(),
+            "NAME: expected up to 64 letters, digits, `_`, `.` and `-`, found `bad name` (did you mean `bad-name`?)"
+                .to_owned(),
         ),
-        (&["add", "a", "--url", "ftp://h"], format!("--url: found `ftp://h`, expected {url}")),
+        (&["add", "a", "--url", "ftp://h"], format!("--url: expected {url}, found `ftp://h`")),
         (
             &["add", "a", "--url", "example.com/mcp"],
-            format!("--url: found `example.com/mcp`, expected {url} (did you mean `https://example.com/mcp`?)"),
+            format!("--url: expected {url}, found `example.com/mcp` (did you mean `https://example.com/mcp`?)"),
         ),
         (
             &["add", "a", "--url", "http://h", "--header", "bad header: x"],
-            "--header: found `bad***`, expected the name of a header".to_owned(),
+            "--header: invalid header name `bad***`".to_owned(),
         ),
         (
             &["add", "a", "--url", "http://h", "--bearer", "${T"],
-            "--bearer: found `${` without a `}`, expected `${NAME}`, or `$$` for a dollar".to_owned(),
+            "--bearer: missing `}` after `${` (write `$$` for a dollar sign)".to_owned(),
         ),
     ] {
         let run = home.run(arguments).expect(2);

@@ -215,7 +215,7 @@ fn one_odd_server_does_not_keep_the_others_out() {
     let result = home.run(&["import", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["fine"]);
     let note = names(&result["notes"])[0];
-    assert!(note.starts_with("`odd` of Claude Code is left out: `command` is "), "{note}");
+    assert!(note.starts_with("`odd` of Claude Code is left out: `command`: "), "{note}");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_note_about_a_server_stays_on_its_line() {
     let home = Home::new();
     home.write("work/.mcp.json", r#"{"mcpServers": {"a": {"command": "x", "odd\nAdded 9 servers": 1}}}"#);
     let run = home.run(&["import"]).expect(0);
-    assert!(run.stdout.contains("`odd\\nAdded 9 servers` of server `a` is left out"), "{}", run.stdout);
+    assert!(run.stdout.contains("ignored unsupported key `odd\\nAdded 9 servers` of server `a`"), "{}", run.stdout);
 }
 
 #[test]

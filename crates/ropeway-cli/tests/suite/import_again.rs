@@ -109,7 +109,7 @@ fn the_workspace_of_a_users_own_file_is_not_the_home_folder() {
     let result = home.run(&["import", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["fine"]);
     let notes = names(&result["notes"]).join("\n");
-    for words in ["server `local` is left out", "`${workspaceFolder}`", "--workspace DIR"] {
+    for words in ["server `local` is skipped", "`${workspaceFolder}`", "--workspace DIR"] {
         assert!(notes.contains(words), "{words}: {notes}");
     }
     home.write("shop/readme", "");

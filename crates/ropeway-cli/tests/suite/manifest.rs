@@ -40,14 +40,14 @@ fn the_filters_of_a_manifest_hold() {
     home.write("work/manifest.yaml", &text.replace("enabled: true", "enabled: false"));
     let run = home.run(&["tools", "--config", "manifest.yaml"]);
     assert!(!run.stdout.contains("calculate"), "{}", run.stdout);
-    assert!(run.stderr.contains("warning: all servers are switched off: `enabled: false` at "), "{}", run.stderr);
+    assert!(run.stderr.contains("warning: all servers are disabled: `enabled: false` at "), "{}", run.stderr);
 }
 
 #[test]
 fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
     let home =
         home("", &[entry("a", "tool_allowlist: []"), entry("b", ""), entry("c", "env: {T: '${NO_SUCH_SECRET}'}")]);
-    let empty = "warning: `tool_allowlist` of server `a` is empty: all of its tools are hidden\n";
+    let empty = "warning: `tool_allowlist` of server `a` is empty: all its tools are hidden\n";
     let skipped = "warning: server `c` is skipped: secret `NO_SUCH_SECRET` is not set\n";
     for (arguments, code) in [
         (&["tools"][..], 0),
@@ -101,7 +101,7 @@ fn a_foreign_key_that_is_not_supported_stops_that_server_alone() {
     home.write("work/mcp.json", &text);
     let run = home.run(&["call", "good.calculate", "expression=6*7", "--config", "mcp.json"]).expect(0);
     assert_eq!(run.stdout.trim(), "42");
-    let words = "is not supported; a key that restricts or authenticates is never ignored";
+    let words = "is not supported and may restrict access or authenticate";
     assert!(run.stderr.contains("warning: server `bad` is not started: `permissions` (1:"), "{}", run.stderr);
     let run = home.run(&["call", "bad.calculate", "expression=6*7", "--config", "mcp.json"]).expect(2);
     assert!(

@@ -14,7 +14,7 @@ use super::inbox::Clocks;
 use super::session::{ServerInfo, Session};
 use super::tools::ToolList;
 use super::transport::Request;
-use crate::config::{A_YEAR, ServerConfig};
+use crate::config::{MAX_TIMEOUT, ServerConfig};
 use crate::event::Event;
 use crate::protocol::Era;
 use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
@@ -81,7 +81,7 @@ impl Shared {
         config.timeouts = config.timeouts.bounded();
         // Without a wait, a server that ends as soon as it is ready would be started without end.
         config.reconnect.first = config.reconnect.first.max(SHORTEST_PAUSE);
-        config.reconnect.longest = config.reconnect.longest.clamp(SHORTEST_PAUSE, A_YEAR);
+        config.reconnect.longest = config.reconnect.longest.clamp(SHORTEST_PAUSE, MAX_TIMEOUT);
         Self {
             config,
             host,
@@ -186,7 +186,7 @@ impl Shared {
         let started = Instant::now();
         let total = started + cx.total().unwrap_or(self.config.timeouts.total);
         let deadline = cx.deadline().map_or(total, |deadline| deadline.min(total));
-        let idle = cx.idle_timeout().unwrap_or(self.config.timeouts.idle).min(A_YEAR);
+        let idle = cx.idle_timeout().unwrap_or(self.config.timeouts.idle).min(MAX_TIMEOUT);
         Clocks { idle, deadline, started }
     }
 

@@ -15,7 +15,7 @@ use super::session::Session;
 use super::shared::{ConnectionState, Shared};
 use super::tools;
 use super::transport::Request;
-use crate::config::A_YEAR;
+use crate::config::MAX_TIMEOUT;
 use crate::protocol::Era;
 use crate::tool::CallContext;
 
@@ -254,5 +254,5 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
 
 /// The clocks of a request that stays open by design.
 fn endless(started: Instant) -> Clocks {
-    Clocks { idle: A_YEAR, deadline: started + A_YEAR, started }
+    Clocks { idle: MAX_TIMEOUT, deadline: started + MAX_TIMEOUT, started }
 }

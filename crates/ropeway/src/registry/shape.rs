@@ -8,7 +8,7 @@ use super::filter::{glob, own_name};
 use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
 use super::{ToolFilter, Transformer, naming, visible};
 use crate::checked::{self, CheckedTool};
-use crate::config::{Glob, PREFIX, ServerEntry, ServerSettings, ToolOverride};
+use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
 use crate::tool::{
     Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
     ToolOutput, is_same,
@@ -82,7 +82,7 @@ impl ToolShape {
             alias: server.into(),
             filter: ToolFilter::default(),
             transformers: Vec::new(),
-            prefix: PREFIX.to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
             description_prefix: None,
             trust_hints: false,
             endpoint: None,
