@@ -143,7 +143,7 @@ fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
         bridge.start().await.expect("a start");
         let expected = [
             (Some("a".to_owned()), "server `a` is skipped: secret `NO_SUCH_SECRET` is not set".to_owned()),
-            (None, "`tool_allowlist` of server `b` is empty: all of its tools are hidden".to_owned()),
+            (None, "`tool_allowlist` of server `b` is empty: all its tools are hidden".to_owned()),
         ];
         assert_eq!(warnings(&mut before), expected);
         let mut after = bridge.events();
@@ -226,7 +226,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
         };
         let told = tokio::time::timeout(SOON, told).await.expect("a warning");
         assert!(
-            told.contains("the old one stays") && told.contains("`${PANICS}`: the secrets callback panicked"),
+            told.contains("the old one stays") && told.contains("`${PANICS}`: secrets callback panicked"),
             "{told}"
         );
         assert_eq!(names(&bridge), ["one_one"]);
