@@ -1,18 +1,17 @@
 //! A serde deserializer for trees, whose errors have positions.
 
 use std::borrow::Cow;
-use std::fmt::{self, Display};
 
 use serde::de::value::StrDeserializer;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Number;
 
+use super::decode_error::{DecodeError, Key};
 use super::node::{
     Entry, Node, NodeKind, PathStep, PlainScalar, format_path, may_hold_secret, parse_plain, redact_key,
 };
-use super::position::Position;
-use super::problem::{ConfigProblem, MAX_PROBLEMS, in_backticks, nearest, one_of};
+use super::problem::{ConfigProblem, MAX_PROBLEMS, one_of};
 
 /// Maximum keys that a message lists for a value that is not a map.
 const MAX_LISTED_KEYS: usize = 10;
@@ -69,128 +68,6 @@ pub(super) fn decode_all<T: DeserializeOwned>(node: &Node, base: &str) -> (Optio
 /// Decodes a file in which every value is a secret.
 pub(super) fn decode_secrets<T: DeserializeOwned>(node: &Node) -> Result<T, ConfigProblem> {
     T::deserialize(Decoder { node, redacts: true, exact: false }).map_err(|error| error.into_problem(node.position, ""))
-}
-
-/// A problem whose path in the file is not complete yet.
-#[derive(Debug)]
-pub(super) struct DecodeError {
-    position: Option<Position>,
-    /// The path of the value, last step first.
-    steps: Vec<PathStep>,
-    found: Option<String>,
-    expected: Box<str>,
-    suggestion: Option<Box<str>>,
-    /// The value may be a secret and is not part of messages.
-    redacts: bool,
-    /// The unknown or missing key. Boxed to keep the error small.
-    key: Option<Box<Key>>,
-}
-
-#[derive(Debug)]
-enum Key {
-    Unknown(String),
-    Missing(&'static str),
-}
-
-impl DecodeError {
-    fn new(expected: impl Into<Box<str>>) -> Self {
-        let expected = expected.into();
-        let (position, steps, found, suggestion) = (None, Vec::new(), None, None);
-        Self { position, steps, found, expected, suggestion, redacts: false, key: None }
-    }
-
-    fn found(mut self, found: impl Into<String>) -> Self {
-        self.found = Some(found.into());
-        self
-    }
-
-    fn suggest(mut self, suggestion: Option<&str>) -> Self {
-        self.suggestion = suggestion.map(Into::into);
-        self
-    }
-
-    /// Sets the position and the value, unless they are known already.
-    fn within(mut self, node: &Node) -> Self {
-        self.position.get_or_insert(node.position);
-        let redacts = self.redacts;
-        self.found.get_or_insert_with(|| if redacts { node.describe_kind() } else { node.describe() });
-        self
-    }
-
-    fn redact(mut self, redacts: bool) -> Self {
-        self.redacts |= redacts;
-        self
-    }
-
-    fn after(mut self, step: PathStep) -> Self {
-        self.steps.push(step);
-        self
-    }
-
-    /// Returns the path of the entry to remove before decoding again. Removes whole lists, so that other items keep their index.
-    fn invalid_entry(&self) -> Vec<PathStep> {
-        let key = match self.key.as_deref() {
-            Some(Key::Unknown(key)) => Some(PathStep::Key(key.clone())),
-            Some(Key::Missing(_)) | None => None,
-        };
-        let steps = self.steps.iter().rev().cloned().chain(key);
-        steps.take_while(|step| matches!(step, PathStep::Key(_))).collect()
-    }
-
-    fn into_problem(self, position: Position, base: &str) -> ConfigProblem {
-        let steps: Vec<PathStep> = self.steps.into_iter().rev().collect();
-        let (position, path) = (self.position.unwrap_or(position), format_path(base, &steps));
-        let found = self.found.unwrap_or_else(|| "another value".to_owned());
-        let problem = if self.key.is_some() {
-            ConfigProblem::new(position, path, found).expecting(self.expected)
-        } else {
-            ConfigProblem::mismatch(position, path, found, self.expected)
-        };
-        problem.suggest(self.suggestion)
-    }
-}
-
-impl Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}", self.expected)
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
-impl de::Error for DecodeError {
-    /// Uses the message as the expected value, and does not show the value.
-    fn custom<T: Display>(message: T) -> Self {
-        Self { redacts: true, ..Self::new(message.to_string()) }
-    }
-
-    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(expected.to_string())
-    }
-
-    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(expected.to_string())
-    }
-
-    fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
-        Self::new(expected.to_string())
-    }
-
-    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(one_of(expected.iter().copied()))
-            .found(in_backticks(variant))
-            .suggest(nearest(variant, expected.iter().copied()))
-    }
-
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let suggestion = nearest(field, expected.iter().copied());
-        let expected = if suggestion.is_some() { String::new() } else { one_of(expected.iter().copied()) };
-        Self::new(expected).found(format!("unknown key {}", in_backticks(field))).suggest(suggestion)
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self { key: Some(Box::new(Key::Missing(field))), ..Self::new("").found(format!("missing key `{field}`")) }
-    }
 }
 
 struct Decoder<'a> {
@@ -385,10 +262,9 @@ impl<'de> de::MapAccess<'de> for EntryAccess<'_> {
         self.value = Some(entry);
         let key = Node::string(entry.position, entry.key.as_str());
         let decoded = seed.deserialize(Decoder { node: &key, redacts: self.redacts, exact: false });
-        let anonymous = |error: DecodeError| if self.redacts { error.found("unknown key") } else { error };
-        decoded.map(Some).map_err(|error| DecodeError {
-            key: Some(Box::new(Key::Unknown(entry.key.clone()))),
-            ..anonymous(error).within(&key)
+        decoded.map(Some).map_err(|error| {
+            let error = if self.redacts { error.found("unknown key") } else { error };
+            error.within(&key).of_unknown_key(&entry.key)
         })
     }
 

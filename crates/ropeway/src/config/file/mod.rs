@@ -7,6 +7,7 @@
 mod alias;
 mod callback;
 mod decode;
+mod decode_error;
 mod document;
 pub mod edit;
 mod foreign;

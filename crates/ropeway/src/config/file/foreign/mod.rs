@@ -2,6 +2,7 @@
 
 mod restrictions;
 mod translator;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -22,7 +22,7 @@ pub struct RawChat {
     /// Completions endpoint at `base_url`. Defaults to the first provider whose API key is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<RawProvider>,
-    /// The model identifier. Defaults to a model of the provider.
+    /// The model identifier. Defaults to the default model of the provider, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub model: Option<String>,
@@ -47,7 +47,7 @@ pub struct RawChat {
     /// Reasoning effort. Defaults to that of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<ReasoningEffort>,
-    /// Maximum model requests per turn.
+    /// Maximum model requests per turn. Defaults to 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_steps: Option<u32>,

@@ -1,14 +1,17 @@
 //! Edits of a `ropeway.yaml` that preserve comments and formatting.
 
+mod lines;
+
 use std::path::Path;
 
 use serde_json::Value;
 
+use self::lines::{Block, commented_item, indent, is_blank_before, replaced, splice, with_final_newline};
 use super::node::{Entry, Node, NodeKind};
 use super::position::Position;
 use super::problem::{ConfigError, did_you_mean, in_backticks, nearest};
 use super::raw::RawServer;
-use super::yaml_writer::{list_item, map_lines, scalar};
+use super::yaml_writer::scalar;
 use super::{decode, yaml};
 
 /// The first lines of a new file, which refer editors to the schema.
@@ -304,86 +307,6 @@ fn servers(tree: &Node) -> &[Node] {
 
 fn server_index(tree: &Node, alias: &str) -> Option<usize> {
     servers(tree).iter().position(|server| server.get("alias").and_then(Node::as_str) == Some(alias))
-}
-
-/// Formats a server as an item of a list, with comments above it.
-fn commented_item(server: &RawServer, notes: &[String], indent: usize, newline: &str) -> String {
-    // Descriptions of other clients may contain characters that are invalid in YAML.
-    let printable = |line: &str| line.replace(|c: char| !is_printable(c), " ");
-    let note = |line: &str| format!("{}# {}{newline}", " ".repeat(indent), printable(line));
-    let notes: String = notes.iter().flat_map(|note| note.lines()).map(note).collect();
-    notes + &lines_of(server, indent, newline)
-}
-
-/// Returns `true` for characters that a comment may contain on one line (<https://yaml.org/spec/1.2.2/#51-character-set>).
-fn is_printable(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// Formats a server as an item of a list, with this indentation.
-fn lines_of(server: &RawServer, indent: usize, newline: &str) -> String {
-    let Ok(Value::Object(map)) = serde_json::to_value(server) else { return String::new() };
-    let line = |line: String| format!("{}{line}{newline}", " ".repeat(indent));
-    list_item(map_lines(&map)).into_iter().map(line).collect()
-}
-
-/// The line range of an item in a list.
-struct Block {
-    start: usize,
-    end: usize,
-    indent: usize,
-}
-
-impl Block {
-    /// Returns `None` if the item does not start with a dash on its own line.
-    fn of(lines: &[&str], item: &Node) -> Option<Self> {
-        let start = item.position.line.checked_sub(1)?;
-        let first = lines.get(start)?.trim_start_matches('\u{feff}');
-        let dash = first.trim_start().strip_prefix('-')?;
-        let indent = indent(first);
-        if !dash.starts_with(char::is_whitespace) || item.position.column <= indent + 1 {
-            return None;
-        }
-        let belongs = |line: &&&str| line.trim().is_empty() || self::indent(line) > indent;
-        let mut end = start + 1 + lines[start + 1..].iter().take_while(belongs).count();
-        while end > start + 1 && lines[end - 1].trim().is_empty() {
-            end -= 1;
-        }
-        Some(Self { start, end, indent })
-    }
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start_matches(' ').len()
-}
-
-/// Returns `true` if the file has blank lines between servers.
-fn is_blank_before(lines: &[&str], servers: &[Node]) -> bool {
-    let Some(last) = servers.get(1..).and_then(<[Node]>::last) else { return false };
-    let above = lines[..last.position.line - 1].iter().rev();
-    above.into_iter().find(|line| !line.trim_start().starts_with('#')).is_some_and(|line| line.trim().is_empty())
-}
-
-/// Adds a missing line break at the end.
-fn with_final_newline(text: &str, newline: &str) -> String {
-    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}{newline}") }
-}
-
-fn splice(lines: &[&str], range: std::ops::Range<usize>, new: &str, newline: &str) -> String {
-    let before = lines[..range.start].concat();
-    let before = if new.is_empty() { before } else { with_final_newline(&before, newline) };
-    format!("{before}{new}{}", lines[range.end..].concat())
-}
-
-/// Replaces the value of a line of `key: value`. Returns the line unchanged if it has no value, and `None` if it has another one.
-fn replaced(line: &str, word: &str, new: &str) -> Option<String> {
-    let (key, rest) = line.split_once(':')?;
-    let value = rest.split('#').next().unwrap_or(rest);
-    match value.trim() {
-        "" => Some(line.to_owned()),
-        value if value == word => Some(format!("{key}:{}", rest.replacen(&format!(" {word}"), new, 1))),
-        _ => None,
-    }
 }
 
 /// Returns `true` if a file has the expected servers, and otherwise the same content as before.
