@@ -98,7 +98,7 @@ fn turn(report: &mut Map<String, Value>, dialect: Dialect, definitions: Vec<Tool
     conversation.push("and now?");
     let tools = Toolset::new(definitions);
     let mut settings = ProviderSettings::new(dialect).with_key("key");
-    settings.quirks.most_tools = Some(TURN_TOOLS);
+    settings.quirks.max_tools = Some(TURN_TOOLS);
     let request = ChatRequest::new("model", &conversation).with_tools(&tools);
     let mut encode = |what: &str| -> Result<f64> {
         let started = Instant::now();

@@ -47,7 +47,7 @@ impl Local {
         settings.timeouts.connect = CONNECT;
         settings.timeouts.first_byte = ANSWER;
         settings.timeouts.idle = ANSWER;
-        settings.retries.most = 0;
+        settings.retries.max_retries = 0;
         Provider::new(settings).ok()
     }
 }

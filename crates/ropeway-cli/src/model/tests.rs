@@ -439,12 +439,15 @@ async fn what_the_file_means_and_does_not_know_is_not_guessed() {
 async fn an_address_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
     let (exit, text) = trouble("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
     assert_eq!(exit, Exit::Usage);
-    assert_eq!(text, "error: the URL `ftp://l/v1` cannot be used\n  caused by: only http and https are spoken here\n");
+    assert_eq!(
+        text,
+        "error: invalid URL `ftp://l/v1`\n  caused by: unsupported scheme `ftp`: expected http or https\n"
+    );
     let (_server, port) = server(ModelAnswer::json(404, &json!({"error": "no such page"}))).await;
     let words = format!("--base-url http://ada:pass-w0rd@127.0.0.1:{port}/?key=t0ken-t0ken");
     let expected = format!(
         "error: the models at `http://127.0.0.1:{port}/` could not be listed
-  caused by: the provider refused with status 404: no such page
+  caused by: the provider returned HTTP 404: no such page
   most servers want `/v1` at the end of the URL
   a model that is named with `--model` need not be listed
 "

@@ -258,7 +258,7 @@ mod tests {
     const KEY: &str = "sk-test-0123456789";
 
     fn provider(answers: impl IntoIterator<Item = Exchange>) -> Provider {
-        let retries = RetryPolicy { most: 0, ..RetryPolicy::default() };
+        let retries = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
         let settings = ProviderSettings::new(Dialect::Chat)
             .with_base_url("http://127.0.0.1:9/v1")
             .with_key(KEY)

@@ -211,7 +211,7 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
         bytes.retain(|byte| *byte != "§".as_bytes()[0]);
         let mut events = Vec::new();
         let feed = |event: SseEvent| {
-            if !event.data.is_empty() && !decoder.is_over() {
+            if !event.data.is_empty() && !decoder.is_finished() {
                 decoder.frame(&event.data, &mut events).expect("a frame");
             }
         };

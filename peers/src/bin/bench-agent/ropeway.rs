@@ -39,7 +39,7 @@ pub(super) async fn run(course: &Course) -> Result<Report> {
 /// How a provider is asked that takes all these tools and ours.
 pub(super) fn settings(dialect: Dialect, tools: usize) -> ProviderSettings {
     let mut settings = ProviderSettings::new(dialect).with_key("none");
-    settings.quirks.most_tools = Some(tools + OWN_TOOLS);
+    settings.quirks.max_tools = Some(tools + OWN_TOOLS);
     settings
 }
 

@@ -210,11 +210,11 @@ fn stream(dialect: Dialect, data: &[u8]) {
             check_events(&events, None, dialect);
             return;
         }
-        if decoder.is_over() {
+        if decoder.is_finished() {
             break;
         }
     }
-    let has_stopped = decoder.is_over() || decoder.has_stopped();
+    let has_stopped = decoder.is_finished() || decoder.has_stopped();
     match decoder.end(&mut events) {
         Ok(reply) => {
             assert!(has_stopped, "a stream that broke off became {reply:?}");
@@ -338,7 +338,7 @@ fn replay(recording: Recording) {
     let Ok(runtime) = runtime else { return };
     let exchanges = recording.exchanges.len();
     for dialect in Dialect::ALL {
-        let retries = RetryPolicy { most: 0, first_pause: Duration::ZERO, ..RetryPolicy::default() };
+        let retries = RetryPolicy { max_retries: 0, initial_backoff: Duration::ZERO, ..RetryPolicy::default() };
         let settings = ProviderSettings::new(dialect).with_base_url("https://model.example").with_retries(retries);
         let provider = crate::provider::Provider::replaying(settings, recording.clone());
         let conversation = Conversation::new().with("Hello?");

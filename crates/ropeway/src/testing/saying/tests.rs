@@ -38,7 +38,7 @@ fn meant(dialect: Dialect, saying: &ScriptedReply, cut: bool) -> Vec<AssistantPa
             let arguments = match CallArguments::read(text) {
                 // Its calls come whole.
                 _ if cut && place == last && dialect != Dialect::Gemini => {
-                    CallArguments::broken(text, "the arguments were cut off: the answer had become too long")
+                    CallArguments::broken(text, "the arguments were cut off: the reply reached its maximum length")
                 }
                 CallArguments::Broken(_)
                     if dialect == Dialect::Gemini && serde_json::from_str::<Value>(text).is_err() =>

@@ -167,7 +167,7 @@ async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
                 }
             }
             let model = if dialect == Dialect::Gemini { "gemini-3-flash" } else { "m" };
-            let warning = format!("model `{model}` takes no pictures: what is not text was described in words");
+            let warning = format!("model `{model}` does not support images: sent text descriptions instead");
             assert_eq!(warnings, vec![warning; warned], "{dialect}");
             assert_eq!(turn.finish().await.expect("an outcome").text, answer, "{dialect}");
         }

@@ -25,7 +25,7 @@ fn kind(error: AgentError) -> ProviderErrorKind {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with() {
     for dialect in Dialect::ALL {
-        let tries = 1 + ProviderSettings::new(dialect).retries.most as usize;
+        let tries = 1 + ProviderSettings::new(dialect).retries.max_retries as usize;
         let dead = Exchange::failed(ProviderErrorKind::Connection, "there is no way to it");
         let exchanges = [echoing("a", "x").exchange(dialect)]
             .into_iter()

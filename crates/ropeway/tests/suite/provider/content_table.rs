@@ -1,4 +1,4 @@
-//! What a model gets of each content part in each dialect: read off the requests, and kept in the documentation.
+//! The documented table of content parts by dialect, generated from encoded requests.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn body(conversation: Conversation, dialect: Dialect) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
-/// What a person's part becomes.
+/// Describes the encoded part of a user message.
 fn said(sample: &Sample, dialect: Dialect) -> String {
     let body = body(Conversation::new().with(vec![sample.part.clone()]), dialect);
     let content = match dialect {
@@ -29,7 +29,7 @@ fn said(sample: &Sample, dialect: Dialect) -> String {
     words(content, sample)
 }
 
-/// What a part of a tool's result becomes.
+/// Describes the encoded part of a tool result.
 fn answered(sample: &Sample, dialect: Dialect) -> String {
     let call = call("call_1", "wind", json!({"station": "summit"}));
     let conversation = Conversation::new()
@@ -58,14 +58,14 @@ fn answered(sample: &Sample, dialect: Dialect) -> String {
     }
 }
 
-/// The part that is no text, among others that announce it.
+/// Returns the part that is not text, among others that announce it.
 fn picture(parts: &Value, sample: &Sample) -> String {
     let parts = parts.as_array().expect("parts");
     let shown = parts.iter().rfind(|part| kind(part) != "text").expect("something to see");
     words(shown, sample)
 }
 
-/// What is in a value, in words. Text that says what the part says is text; other text only tells of it.
+/// Names the form of a value: the text itself, a description, or media.
 fn words(value: &Value, sample: &Sample) -> String {
     match value {
         Value::String(text) => text_or_line(text, sample),
@@ -115,7 +115,7 @@ fn table(title: &str, cell: impl Fn(&Sample, Dialect) -> String) -> String {
 }
 
 #[test]
-fn the_table_of_content_parts_is_what_the_encoders_do() {
+fn the_documented_content_table_is_current() {
     let made = [
         table("As a part of a tool's result, the model gets it as", answered),
         table("As a part of what a person says, the model gets it as", said),

@@ -1,6 +1,6 @@
-//! A real model's answers, recorded: a 1.5B model behind llama.cpp, asked by `cargo xtask llm --record`.
+//! Replays a recording of a real 1.5B model on llama.cpp, made by `cargo xtask llm --record`.
 //!
-//! The recording is held against what is sent today, so that what a real server once understood stays as it was.
+//! A replay fails if today's requests differ from those that the real server accepted.
 
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const RECORDING: &str = include_str!("../../recordings/llama.jsonl");
 
-/// Legal in no dialect.
+/// A tool name that no dialect accepts.
 const TOOL: &str = "weather.now/city";
 
 fn provider(dialect: Dialect) -> Provider {
@@ -33,7 +33,7 @@ async fn asked(provider: &Provider, request: ChatRequest<'_>) -> Reply {
 }
 
 #[tokio::test]
-async fn a_real_model_answers_calls_a_tool_and_tells_its_result_in_three_dialects() {
+async fn a_real_model_calls_a_tool_in_three_dialects() {
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Anthropic] {
         let provider = provider(dialect);
         let question =

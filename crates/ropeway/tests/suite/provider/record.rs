@@ -1,4 +1,4 @@
-//! Recordings: what was said is written down without keys, and can be heard again.
+//! Recording and replaying exchanges.
 
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{KEY, end, question, request, rest, settings, soon, word};
 
-/// What can be compared of what came.
+/// The comparable part of a stream's events.
 fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
     let one = |event: &Result<ReplyEvent, ProviderError>| match event {
         Ok(event) => format!("{event:?}"),
@@ -24,7 +24,7 @@ async fn asked(provider: &Provider, conversation: &Conversation) -> Vec<Result<R
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_heard_again_without_a_socket() {
+async fn a_recording_is_replayed_without_a_socket() {
     let answers = [
         ModelAnswer::json(503, &json!({"error": {"message": "busy"}})).with_header("x-request-id", "r-1"),
         ModelAnswer::events(word("Grüß")).then(word(" Gott.") + &end()),
@@ -55,7 +55,7 @@ async fn what_was_recorded_is_heard_again_without_a_socket() {
 }
 
 #[tokio::test]
-async fn a_replay_can_be_recorded_and_is_the_same() {
+async fn recording_a_replay_gives_the_same_recording() {
     let recording = Recording::new([
         Exchange::events(word("a") + &end()),
         Exchange::new(401, "{}").with_header("content-type", "application/json"),
@@ -77,7 +77,7 @@ async fn a_replay_can_be_recorded_and_is_the_same() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
+async fn a_recording_file_is_private_and_grows_by_lines() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("talk.jsonl");
@@ -97,17 +97,17 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_file_that_cannot_be_written_spoils_no_answer_and_is_told() {
+async fn a_write_error_does_not_fail_the_reply() {
     let recorder = Recorder::to_file("/dev/full").expect("a file");
     let recording = Recording::new([Exchange::events(word("a") + &end())]);
     let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), recording).with_recorder(recorder.clone());
     assert!(asked(&provider, &question()).await.iter().all(Result::is_ok));
-    assert_eq!(recorder.trouble().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
-    assert!(recorder.trouble().is_none());
+    assert_eq!(recorder.take_error().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
+    assert!(recorder.take_error().is_none());
 }
 
 #[tokio::test]
-async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
+async fn a_dropped_stream_is_recorded_as_cut_off() {
     let answers = [ModelAnswer::events(word("Hel")).stall(), ModelAnswer::silence()];
     let server = ModelServer::start(answers).await.expect("a server");
     let recorder = Recorder::in_memory();
@@ -123,7 +123,7 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     let recording = recorder.recording();
     let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();
     assert_eq!(ends, [(Some(200), word("Hel").as_str(), &ExchangeEnd::CutOff), (None, "", &ExchangeEnd::CutOff)]);
-    // Heard again, it breaks off at the same place.
+    // A replay is cut off at the same position.
     let again = Provider::replaying(settings(&server), recording);
     let events = asked(&again, &conversation).await;
     let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
@@ -131,7 +131,7 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
 }
 
 #[tokio::test]
-async fn no_key_is_in_a_recording() {
+async fn no_recording_holds_the_key() {
     let (first, second) = KEY.split_at(7);
     let echo = ModelAnswer::events(word("a")).then(format!(": your key is {first}")).then(format!("{second}\n\n"));
     let echo = echo.then(word(KEY) + &end()).with_header("x-request-id", KEY);
@@ -157,7 +157,7 @@ async fn no_key_is_in_a_recording() {
 }
 
 #[tokio::test]
-async fn a_request_that_differs_from_the_recorded_one_is_told() {
+async fn a_different_request_is_described() {
     let recorder = Recorder::in_memory();
     let first = Recording::new([Exchange::events(word("a") + &end())]);
     let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), first).with_recorder(recorder.clone());
@@ -169,9 +169,9 @@ async fn a_request_that_differs_from_the_recorded_one_is_told() {
     let message = error.to_string();
     let beginning = "the request differs from exchange 1 of the recording: at `/messages/0/";
     assert!(message.starts_with(beginning), "{message}");
-    // The right request is still answered, and one more is too many.
+    // The matching request is still answered, a further one is not.
     assert!(asked(&again, &question()).await.iter().all(Result::is_ok));
     let events = asked(&again, &question()).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
-    assert_eq!(error.to_string(), "the recording is over: it has 1 exchanges");
+    assert_eq!(error.to_string(), "the recording has no exchange left (1 used)");
 }

@@ -1,4 +1,4 @@
-//! Conversations that go on after an answer was read: in the same dialect, and in every other.
+//! Conversations that continue after a decoded reply, in the same dialect and in others.
 
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect, Message, ToolCall, ToolResult};
@@ -8,7 +8,7 @@ use super::case::{Case, tools};
 use super::parts::part;
 use super::streams::stream;
 
-/// A conversation as it is after it was saved and loaded.
+/// Saves and loads a conversation.
 fn saved_and_loaded(conversation: &Conversation) -> Conversation {
     let saved = serde_json::to_string(conversation).expect("JSON");
     let loaded = serde_json::from_str(&saved).expect("a conversation");
@@ -16,7 +16,7 @@ fn saved_and_loaded(conversation: &Conversation) -> Conversation {
     loaded
 }
 
-/// The calls of the last answer.
+/// Returns the calls of the last reply.
 fn last_calls(conversation: &Conversation) -> Vec<ToolCall> {
     match conversation.messages.last() {
         Some(Message::Assistant(answer)) => answer.calls().cloned().collect(),
@@ -24,7 +24,7 @@ fn last_calls(conversation: &Conversation) -> Vec<ToolCall> {
     }
 }
 
-/// A conversation in which a model that speaks `dialect` was asked, called tools, and heard their results.
+/// Creates a conversation in which a model of `dialect` called tools and got their results.
 fn after_tools(mut conversation: Conversation, dialect: Dialect) -> Conversation {
     conversation.push(format!("How is the wind, {dialect}?"));
     conversation.push(stream(dialect, "tools").decode().end.expect("an answer").message);
@@ -37,7 +37,7 @@ fn after_tools(mut conversation: Conversation, dialect: Dialect) -> Conversation
     saved_and_loaded(&conversation)
 }
 
-/// Conversations that went on in each dialect, and one that went through all of them.
+/// Creates a conversation for each dialect, and one through all of them.
 pub(super) fn cases() -> Vec<Case> {
     let began = || Conversation::new().with_system("Be brief.");
     let one = Dialect::ALL.into_iter().map(|from| Case::new(format!("from_{from}"), after_tools(began(), from)));
@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.chain(private()).map(|case| case.with_tools(tools())).collect()
 }
 
-/// Answers with parts that only their speaker understands.
+/// Replies with opaque parts.
 fn private() -> Vec<Case> {
     let streams = [
         (Dialect::Anthropic, "unknown"),
@@ -84,7 +84,7 @@ fn private() -> Vec<Case> {
     cases.chain(with_results).collect()
 }
 
-/// What stands in the body for the answer that was read from `tools`, in its own dialect.
+/// The encoded form of the reply decoded from `tools`, in its own dialect.
 fn echoed(dialect: Dialect) -> Value {
     let case = Case::new("echo", after_tools(Conversation::new(), dialect)).with_tools(tools());
     let body: Value = serde_json::from_slice(&case.encode(dialect).request.body).expect("JSON");
@@ -99,7 +99,7 @@ fn echoed(dialect: Dialect) -> Value {
 }
 
 #[test]
-fn an_answer_goes_back_to_its_speaker_exactly_as_it_came() {
+fn a_reply_returns_unchanged_to_its_endpoint() {
     let summit = json!({"station": "summit", "unit": "km/h"});
     assert_eq!(
         echoed(Dialect::Anthropic),
@@ -150,7 +150,7 @@ fn an_answer_goes_back_to_its_speaker_exactly_as_it_came() {
 }
 
 #[test]
-fn what_is_private_to_one_speaker_goes_to_no_other() {
+fn opaque_parts_go_to_no_other_endpoint() {
     let secrets = [
         (Dialect::Anthropic, &["c2lnbmF0dXJlLW9mLXRoZS1yb3Bld2F5", "cmVkYWN0ZWQ", "Two stations"][..]),
         (Dialect::Responses, &["gAAAAropeway", "rs_ropeway_1", "fc_ropeway_1", "Two stations"]),

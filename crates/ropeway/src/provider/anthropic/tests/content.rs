@@ -1,4 +1,4 @@
-//! What messages become.
+//! Encoding of messages.
 
 use serde_json::{Value, json};
 
@@ -31,12 +31,12 @@ fn said(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// What a user message becomes.
+/// Encodes a user message.
 fn of_user(content: Value) -> Value {
     messages(json!([{"role": "user", "content": content}]))[0]["content"].take()
 }
 
-/// What a result becomes, without the id of its call.
+/// Encodes a result, without the id of its call.
 fn of_result(content: Value, is_error: bool) -> Value {
     let result = json!({"call": "a", "tool": "look", "content": content, "is_error": is_error});
     let mut all = messages(
@@ -49,7 +49,7 @@ fn of_result(content: Value, is_error: bool) -> Value {
 }
 
 #[test]
-fn a_person_shows_pictures_and_documents_by_their_names() {
+fn images_and_documents_become_blocks_with_titles() {
     let content = json!([
         said("look"),
         image(),
@@ -70,7 +70,7 @@ fn a_person_shows_pictures_and_documents_by_their_names() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_a_line_and_what_is_blank_is_nothing() {
+fn unsupported_media_are_described_and_blank_text_is_dropped() {
     let content = json!([
         said(" \n"),
         {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
@@ -89,7 +89,7 @@ fn what_cannot_be_shown_is_a_line_and_what_is_blank_is_nothing() {
 }
 
 #[test]
-fn a_title_is_no_longer_than_the_api_takes() {
+fn titles_are_truncated_to_the_limit_of_the_api() {
     let uri = format!("file:///{}", "ü".repeat(600));
     let content = of_user(json!([resource(&uri, "text/plain", "text", "a"), resource(" ", "text/plain", "text", "b")]));
     assert_eq!(content[0]["title"].as_str().expect("a title"), uri.chars().take(500).collect::<String>());
@@ -97,7 +97,7 @@ fn a_title_is_no_longer_than_the_api_takes() {
 }
 
 #[test]
-fn a_result_of_one_text_is_a_string_and_others_are_blocks() {
+fn a_result_of_one_text_is_a_string() {
     assert_eq!(of_result(json!([said("18C")]), false), json!({"content": "18C"}));
     assert_eq!(of_result(json!([said("a"), said("b")]), false), json!({"content": [said("a"), said("b")]}));
     assert_eq!(of_result(json!([image()]), false), json!({"content": [image_block()]}));
@@ -132,7 +132,7 @@ fn an_empty_result_is_an_empty_string() {
 }
 
 #[test]
-fn an_error_has_text_and_nothing_else() {
+fn an_error_result_has_only_text() {
     assert_eq!(of_result(json!([said("boom")]), true), json!({"content": "boom", "is_error": true}));
     assert_eq!(
         of_result(json!([said("boom"), image(), resource("a.log", "text/plain", "text", "trace")]), true),
@@ -144,7 +144,7 @@ fn an_error_has_text_and_nothing_else() {
 }
 
 #[test]
-fn results_and_what_follows_are_one_message_with_the_results_first() {
+fn results_precede_other_content_in_one_message() {
     let answer = json!({"role": "assistant", "parts": [said("hm"), call("a"), call("b")]});
     let result = |call: &str| json!({"call": call, "tool": "look", "content": [said(call)]});
     let block = |call: &str| json!({"type": "tool_result", "tool_use_id": call, "content": call});
@@ -159,7 +159,7 @@ fn results_and_what_follows_are_one_message_with_the_results_first() {
 }
 
 #[test]
-fn an_answer_goes_back_as_it_came() {
+fn a_reply_returns_unchanged() {
     let parts = json!([
         {"type": "reasoning", "text": "", "extra": {"signature": "sig"}},
         {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
@@ -180,7 +180,7 @@ fn an_answer_goes_back_as_it_came() {
 }
 
 #[test]
-fn an_answer_of_another_model_is_told_without_its_secrets() {
+fn a_reply_of_another_model_is_sent_without_opaque_parts() {
     let mut foreign = native(json!([
         {"type": "reasoning", "text": "hm", "extra": {"signature": "sig"}},
         {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
@@ -195,7 +195,7 @@ fn an_answer_of_another_model_is_told_without_its_secrets() {
 }
 
 #[test]
-fn what_an_answer_holds_besides_never_writes_a_field_twice() {
+fn extra_fields_never_repeat_a_field() {
     let parts = json!([
         {"type": "reasoning", "text": "a", "extra": {"thinking": "x", "type": "y", "signature": "s"}},
         {"type": "text", "text": "b", "extra": {"text": "x", "type": "y"}},
@@ -208,7 +208,7 @@ fn what_an_answer_holds_besides_never_writes_a_field_twice() {
 }
 
 #[test]
-fn blank_texts_and_thoughts_that_were_cut_off_do_not_go_back() {
+fn blank_text_and_truncated_thinking_are_dropped() {
     let thought = json!({"type": "reasoning", "text": "so"});
     assert_eq!(
         messages(json!([user("hi"), native(json!([said("\n"), said("ok"), thought])), user("go on")]))[1]["content"],
@@ -221,13 +221,13 @@ fn blank_texts_and_thoughts_that_were_cut_off_do_not_go_back() {
 }
 
 #[test]
-fn an_answer_does_not_end_in_thoughts() {
+fn thinking_at_the_end_of_a_reply_is_dropped() {
     let thought = json!({"type": "reasoning", "text": "so", "extra": {"signature": "s"}});
-    let hidden = json!({"type": "private", "json": {"type": "redacted_thinking", "data": "x"}});
-    let answer = native(json!([said("ok"), thought, hidden, said("\n")]));
+    let redacted = json!({"type": "private", "json": {"type": "redacted_thinking", "data": "x"}});
+    let answer = native(json!([said("ok"), thought, redacted, said("\n")]));
     assert_eq!(messages(json!([user("hi"), answer, user("go on")]))[1]["content"], json!([said("ok")]));
     let person = json!([{"role": "user", "content": [said("hi"), said("go on")]}]);
-    assert_eq!(messages(json!([user("hi"), native(json!([hidden, thought])), user("go on")])), person);
+    assert_eq!(messages(json!([user("hi"), native(json!([redacted, thought])), user("go on")])), person);
     assert_eq!(
         messages(json!([native(json!([thought])), user("hi")])),
         json!([{"role": "user", "content": [said("hi")]}])
@@ -235,7 +235,7 @@ fn an_answer_does_not_end_in_thoughts() {
 }
 
 #[test]
-fn thoughts_without_a_signature_go_back_only_to_servers_that_have_none_to_give() {
+fn unsigned_thinking_is_dropped_for_anthropic_itself() {
     let thought = json!({"type": "reasoning", "text": "so"});
     let sent = |endpoint: &str| {
         let mut answers = [native(json!([thought, said("ok")])), native(json!([thought, said("\n")]))];
@@ -259,7 +259,7 @@ fn thoughts_without_a_signature_go_back_only_to_servers_that_have_none_to_give()
 }
 
 #[test]
-fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
+fn unanswered_server_tool_calls_are_dropped() {
     let search =
         json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
     let found =
@@ -279,7 +279,7 @@ fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
 }
 
 #[test]
-fn a_blank_last_word_of_the_person_is_still_the_last_word() {
+fn a_blank_last_user_message_is_replaced() {
     let answer = json!({"role": "assistant", "parts": [said("ok")]});
     assert_eq!(
         messages(json!([user("hi"), answer, user("\n")])),
@@ -292,7 +292,7 @@ fn a_blank_last_word_of_the_person_is_still_the_last_word() {
 }
 
 #[test]
-fn the_first_message_is_the_persons() {
+fn the_first_message_is_from_the_user() {
     let answer = json!({"role": "assistant", "parts": [said("Hello!")]});
     assert_eq!(
         messages(json!([answer, user("hi")])),
@@ -305,7 +305,7 @@ fn the_first_message_is_the_persons() {
 }
 
 #[test]
-fn an_answer_that_goes_on_is_one_message_and_may_be_the_last() {
+fn a_continued_reply_is_one_message() {
     let search =
         json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
     let found =
@@ -320,10 +320,10 @@ fn an_answer_that_goes_on_is_one_message_and_may_be_the_last() {
 }
 
 #[test]
-fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
+fn unchanged_arguments_return_verbatim() {
     let input = |arguments: Value| {
-        let written = "{\"at\": 12345678901234567890123, \"b\":1.10}";
-        let call = json!({"type": "tool_call", "id": "a", "name": "look", "arguments": arguments, "extra": {"arguments": written}});
+        let raw_arguments = "{\"at\": 12345678901234567890123, \"b\":1.10}";
+        let call = json!({"type": "tool_call", "id": "a", "name": "look", "arguments": arguments, "extra": {"arguments": raw_arguments}});
         let conversation = super::conversation(json!([user("hi"), native(json!([call]))]));
         let request = crate::provider::ChatRequest::new("claude", &conversation);
         let encoded = crate::provider::encode(&super::settings(), &request).expect("a request");
@@ -337,7 +337,7 @@ fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
 }
 
 #[test]
-fn broken_arguments_go_back_as_an_object_with_the_reason_as_the_result() {
+fn invalid_arguments_return_in_an_object() {
     let call = json!({"type": "tool_call", "id": "a", "name": "look", "broken_arguments": {"text": "{\"at", "problem": "cut"}});
     let result = json!({"call": "a", "tool": "look", "content": [said("cut")], "is_error": true});
     assert_eq!(
