@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::encoded_request::{EncodedRequest, join_tools};
-use super::error::{ProviderError, ProviderErrorKind};
+use super::error::ProviderError;
 use super::http_message::HttpRequest;
 use super::request::{ChatRequest, ToolChoice};
 use super::settings::ProviderSettings;
@@ -134,8 +134,7 @@ impl<'a> BodyBuilder<'a> {
         let tools_field = (is_optional && start > 1).then_some(start..self.json.len());
         self.json.push(b'}');
         if let Some(error) = self.error {
-            let message = "could not serialize the request";
-            return Err(ProviderError::new(ProviderErrorKind::Unusable, dialect, message).with_source(error));
+            return Err(ProviderError::unusable(dialect, "could not serialize the request").with_source(error));
         }
         Ok(EncodedRequest {
             request: HttpRequest { method: "POST", url, headers, body: self.json.into() },

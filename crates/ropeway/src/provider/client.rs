@@ -19,6 +19,21 @@ use crate::message::Dialect;
 /// Sends requests to the models of one provider.
 ///
 /// Cloning a provider is cheap. Clones share their connections, and remember together which media a model rejects.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::message::{Conversation, Dialect};
+/// use ropeway::provider::{ChatRequest, Provider, ProviderError, ProviderSettings};
+///
+/// # async fn run() -> Result<(), ProviderError> {
+/// let provider = Provider::new(ProviderSettings::from_env(Dialect::Anthropic))?;
+/// let conversation = Conversation::new().with("What is the capital of France?");
+/// let reply = provider.complete(&ChatRequest::new("claude-opus-5-5", &conversation)).await?;
+/// println!("{}", reply.message.to_text());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Provider {
     pub(super) transport: Transport,

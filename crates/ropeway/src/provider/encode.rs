@@ -1,7 +1,7 @@
 //! Encoding a request in the dialect of a provider.
 
 use super::encoded_request::EncodedRequest;
-use super::error::{ProviderError, ProviderErrorKind};
+use super::error::ProviderError;
 use super::request::ChatRequest;
 use super::settings::ProviderSettings;
 use super::{anthropic, chat, gemini, responses};
@@ -11,12 +11,11 @@ use crate::message::Dialect;
 ///
 /// # Errors
 ///
-/// Returns [`ProviderErrorKind::Unusable`] if the conversation has no message to answer, if the tool choice names a tool that is
+/// Returns [`ProviderErrorKind::Unusable`](super::ProviderErrorKind::Unusable) if the conversation has no message to answer, if the tool choice names a tool that is
 /// not offered, or if the output schema cannot be expressed in the dialect.
 pub fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     if request.is_empty(&settings.model_endpoint(request.model)) {
-        let message = "the conversation has no message to answer";
-        return Err(ProviderError::new(ProviderErrorKind::Unusable, settings.dialect, message));
+        return Err(ProviderError::unusable(settings.dialect, "the conversation has no message to answer"));
     }
     match settings.dialect {
         Dialect::Anthropic => anthropic::encode(settings, request),

@@ -89,6 +89,16 @@ impl ProviderError {
         }
     }
 
+    /// Creates the error for a request or settings that cannot be used.
+    pub(super) fn unusable(dialect: Dialect, message: impl Into<String>) -> Self {
+        Self::new(ProviderErrorKind::Unusable, dialect, message)
+    }
+
+    /// Creates the error for a tool choice that names an unknown tool.
+    pub(super) fn unknown_tool(dialect: Dialect, name: &str) -> Self {
+        Self::unusable(dialect, format!("the tool choice `{name}` is not an offered tool"))
+    }
+
     /// Creates the error for a reply without an end.
     pub(super) fn truncated(dialect: Dialect) -> Self {
         Self::new(ProviderErrorKind::Truncated, dialect, "the reply was cut off")

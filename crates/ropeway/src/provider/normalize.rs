@@ -16,7 +16,7 @@ use crate::message::{
 };
 use crate::tool::Arguments;
 
-/// Maximum length of a call id: the limit of OpenAI, the smallest of all dialects.
+/// Maximum length of a call id in OpenAI Responses.
 const MAX_ID: usize = 64;
 
 /// The content of a missing result.

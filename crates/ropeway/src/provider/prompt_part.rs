@@ -85,6 +85,18 @@ impl MediaData<'_> {
     }
 }
 
+/// Joins texts with line breaks.
+pub(super) fn join_lines<'a>(texts: impl IntoIterator<Item = Cow<'a, str>>) -> Cow<'a, str> {
+    let mut texts = texts.into_iter();
+    let first = texts.next().unwrap_or_default();
+    texts.fold(first, |mut all, text| {
+        let growing = all.to_mut();
+        growing.push('\n');
+        growing.push_str(&text);
+        all
+    })
+}
+
 fn size(bytes: usize) -> String {
     match bytes {
         0..1000 => format!("{bytes} bytes"),

@@ -46,7 +46,6 @@ impl Replayer {
         dialect: Dialect,
         redactor: &Redactor,
     ) -> Result<(ResponseHead, ReplayedBody), ProviderError> {
-        let unusable = |message: String| ProviderError::new(ProviderErrorKind::Unusable, dialect, message);
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let difference = |exchange: &Exchange| {
             exchange.request.as_ref().and_then(|expected| difference(expected, request, redactor))
@@ -55,12 +54,13 @@ impl Replayer {
         let matching = queue.unused.iter().position(|(_, exchange)| difference(exchange).is_none());
         let Some((_, exchange)) = matching.and_then(|at| queue.unused.remove(at)) else {
             let front = queue.unused.front().and_then(|(number, exchange)| Some((number, difference(exchange)?)));
-            return Err(unusable(match front {
+            let message = match front {
                 Some((number, difference)) => {
                     format!("the request differs from exchange {number} of the recording: {difference}")
                 }
                 None => format!("the recording has no exchange left ({} used)", queue.size),
-            }));
+            };
+            return Err(ProviderError::unusable(dialect, message));
         };
         let Exchange { status, headers, body, ending, .. } = exchange;
         match status {

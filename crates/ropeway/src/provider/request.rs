@@ -14,6 +14,21 @@ use crate::schema::Validator;
 use crate::tool::{ArgumentProblem, Schema};
 
 /// A request to a model.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::message::{Conversation, Dialect};
+/// use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+///
+/// # fn main() -> Result<(), ropeway::provider::ProviderError> {
+/// let conversation = Conversation::new().with("Hello!");
+/// let request = ChatRequest::new("gpt-6-sol", &conversation).with_max_tokens(1000);
+/// let encoded = encode(&ProviderSettings::new(Dialect::Responses), &request)?;
+/// assert_eq!(encoded.request.url, "https://api.openai.com/v1/responses");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ChatRequest<'a> {
@@ -241,11 +256,11 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
         let format = OutputFormat::new("ab", schema);
         for dialect in Dialect::ALL {
-            let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("an answer");
+            let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("a reply");
             assert_eq!(read, json!({"a": "x", "b": 3}), "{dialect}");
         }
         // A strict dialect requires all properties, so the model writes null for optional ones.
-        let strict = format.read(&reply("{\"a\": \"x\", \"b\": null}", Dialect::Responses)).expect("an answer");
+        let strict = format.read(&reply("{\"a\": \"x\", \"b\": null}", Dialect::Responses)).expect("a reply");
         assert_eq!(strict, json!({"a": "x"}));
         let no_json = format.read(&reply("I will not", Dialect::Chat)).expect_err("no JSON");
         assert_eq!(no_json.to_string(), "the reply is not JSON");

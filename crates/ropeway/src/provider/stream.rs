@@ -20,6 +20,23 @@ type ReplyFuture = dyn Future<Output = Result<Reply, ProviderError>> + Send;
 /// The reply of a model as it arrives. Dropping the stream cancels the request.
 ///
 /// The stream does its work while it is polled, without a task of its own.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ropeway::provider::{ChatRequest, Provider, ProviderError, ReplyEvent};
+/// # async fn run(provider: Provider, request: ChatRequest<'_>) -> Result<(), ProviderError> {
+/// let mut stream = provider.stream(&request);
+/// while let Some(event) = stream.next().await {
+///     match event? {
+///         ReplyEvent::Text(text) => print!("{text}"),
+///         ReplyEvent::Finished(reply) => println!("\n{} tokens", reply.usage.output),
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct ReplyStream {
     dialect: Dialect,
     /// Resolves to the complete reply; its events pass through `buffer`.

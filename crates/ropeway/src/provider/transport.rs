@@ -146,7 +146,7 @@ fn build_client(settings: &ProviderSettings) -> Result<Client, ProviderError> {
 }
 
 fn invalid(dialect: Dialect, what: &str, source: BoxError) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Unusable, dialect, format!("invalid {what}")).with_source(source)
+    ProviderError::unusable(dialect, format!("invalid {what}")).with_source(source)
 }
 
 fn parse_url(text: &str, dialect: Dialect) -> Result<Url, ProviderError> {

@@ -10,7 +10,7 @@ use crate::lowering::{LoweredOutput, LoweredTools, lower_output};
 use crate::message::{Dialect, ReasoningEffort};
 use crate::provider::body_builder::BodyBuilder;
 use crate::provider::encoded_request::EncodedRequest;
-use crate::provider::error::{ProviderError, ProviderErrorKind};
+use crate::provider::error::ProviderError;
 use crate::provider::http_message::stream_headers;
 use crate::provider::normalize::{NormalizedMessage, normalize};
 use crate::provider::request::{ChatRequest, ToolChoice};
@@ -45,7 +45,7 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
     // Anthropic's own API rejects thinking without a signature.
     let wire_messages = wire_messages(&messages, settings.is_anthropic());
     if wire_messages.is_empty() && !request.extra.contains_key("messages") {
-        return Err(unusable("the conversation has no message to answer".to_owned()));
+        return Err(ProviderError::unusable(Dialect::Anthropic, "the conversation has no message to answer"));
     }
     body.field("model", request.model);
     body.field("max_tokens", &request.max_tokens.unwrap_or(MAX_TOKENS));
@@ -92,10 +92,6 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
         }
     }
     body.finish(endpoint, url(settings, "/messages"), stream_headers(settings, &[("anthropic-version", version)]), only)
-}
-
-fn unusable(message: String) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Anthropic, message)
 }
 
 /// Returns the URL of a path. The base URL may end with the API version or not.
@@ -217,7 +213,7 @@ fn tool_choice<'a>(
             let wire_name = match lowered.get(name) {
                 Some(tool) => &tool.wire_name,
                 None if others.iter().any(is_named) => name,
-                None => return Err(unusable(format!("the tool choice `{name}` is not an offered tool"))),
+                None => return Err(ProviderError::unknown_tool(Dialect::Anthropic, name)),
             };
             ("tool", Some(wire_name.as_str()))
         }
@@ -275,7 +271,7 @@ struct OutputSchema<'a> {
 fn output(request: &ChatRequest<'_>) -> Result<Option<LoweredOutput>, ProviderError> {
     let wanted = request.output.as_ref().filter(|_| !request.extra.contains_key("output_config"));
     let lowered = wanted.map(|output| lower_output(&output.schema, Dialect::Anthropic)).transpose();
-    lowered.map_err(|cause| unusable(cause.to_string()))
+    lowered.map_err(|cause| ProviderError::unusable(Dialect::Anthropic, cause.to_string()))
 }
 
 fn output_config(effort: Option<ReasoningEffort>, output: Option<&LoweredOutput>) -> Option<OutputConfig<'_>> {

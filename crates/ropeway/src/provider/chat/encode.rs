@@ -8,7 +8,7 @@ use crate::lowering::{LoweredOutput, lower_output, wire_name};
 use crate::message::{Dialect, ReasoningEffort};
 use crate::provider::body_builder::BodyBuilder;
 use crate::provider::encoded_request::EncodedRequest;
-use crate::provider::error::{ProviderError, ProviderErrorKind};
+use crate::provider::error::ProviderError;
 use crate::provider::http_message::stream_headers;
 use crate::provider::normalize::normalize;
 use crate::provider::request::{ChatRequest, OutputFormat, ToolChoice};
@@ -57,8 +57,11 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
             ToolChoice::None => Some("none".into()),
             ToolChoice::Required => Some("required".into()),
             ToolChoice::Tool(name) => {
-                let index =
-                    lowered.tools.iter().position(|tool| tool.name == *name).ok_or_else(|| unknown_tool(name))?;
+                let index = lowered
+                    .tools
+                    .iter()
+                    .position(|tool| tool.name == *name)
+                    .ok_or_else(|| ProviderError::unknown_tool(Dialect::Chat, name))?;
                 // llama.cpp ignores a choice by name. Offering only the chosen tool has the same effect.
                 only = (!is_openai || index >= settings.max_tools()).then_some(name.as_str());
                 Some(match only {
@@ -70,14 +73,9 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
         body.field_if_some::<Value>("tool_choice", choice);
         body.field_if_some("parallel_tool_calls", request.parallel_calls);
     } else if let ToolChoice::Tool(name) = &request.tool_choice {
-        return Err(unknown_tool(name));
+        return Err(ProviderError::unknown_tool(Dialect::Chat, name));
     }
     body.finish(endpoint, settings.url("/chat/completions"), stream_headers(settings, &[]), only)
-}
-
-fn unknown_tool(name: &str) -> ProviderError {
-    let message = format!("the tool choice `{name}` is not an offered tool");
-    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Chat, message)
 }
 
 /// Returns the API's name of an effort. Only OpenAI itself supports one above `high`.
@@ -115,7 +113,7 @@ struct JsonSchema {
 impl ResponseFormat {
     fn new(output: &OutputFormat) -> Result<Self, ProviderError> {
         let LoweredOutput { schema, strict, .. } = lower_output(&output.schema, Dialect::Chat)
-            .map_err(|error| ProviderError::new(ProviderErrorKind::Unusable, Dialect::Chat, error.to_string()))?;
+            .map_err(|error| ProviderError::unusable(Dialect::Chat, error.to_string()))?;
         Ok(Self { r#type: "json_schema", json_schema: JsonSchema { name: wire_name(&output.name), strict, schema } })
     }
 }

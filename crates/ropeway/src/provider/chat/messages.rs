@@ -6,10 +6,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::assistant::Assistant;
-use super::part::{ChatContent, ChatPart, join_lines};
+use super::part::{ChatContent, ChatPart};
 use crate::json;
 use crate::provider::normalize::{NormalizedMessage, NormalizedResult};
-use crate::provider::prompt_part::PromptPart;
+use crate::provider::prompt_part::{PromptPart, join_lines};
 
 /// The content of an empty result. Some chat templates drop an empty message, and the model then waits for it.
 const NO_OUTPUT: &str = "(no output)";

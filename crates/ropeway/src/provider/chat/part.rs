@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::provider::prompt_part::{DataUrl, PromptPart};
+use crate::provider::prompt_part::{DataUrl, PromptPart, join_lines};
 
 /// The field of a part's `extra` that names the message fields the part was received in, if not in `content`.
 pub(super) const FIELDS: &str = "fields";
@@ -111,18 +111,6 @@ impl<'a> ChatContent<'a> {
             _ => None,
         })))
     }
-}
-
-/// Joins texts with line breaks.
-pub(super) fn join_lines<'a>(texts: impl IntoIterator<Item = Cow<'a, str>>) -> Cow<'a, str> {
-    let mut texts = texts.into_iter();
-    let first = texts.next().unwrap_or_default();
-    texts.fold(first, |mut all, text| {
-        let growing = all.to_mut();
-        growing.push('\n');
-        growing.push_str(&text);
-        all
-    })
 }
 
 /// Returns the API's name of an audio format.

@@ -9,7 +9,7 @@ use crate::lowering::{LoweredTools, lower_output};
 use crate::message::{Dialect, ReasoningEffort};
 use crate::provider::body_builder::BodyBuilder;
 use crate::provider::encoded_request::EncodedRequest;
-use crate::provider::error::{ProviderError, ProviderErrorKind};
+use crate::provider::error::ProviderError;
 use crate::provider::http_message::stream_headers;
 use crate::provider::normalize::normalize;
 use crate::provider::request::{ChatRequest, ToolChoice};
@@ -112,7 +112,7 @@ impl<'a> FunctionCallingConfig<'a> {
         let (mode, name) = match choice {
             ToolChoice::Tool(name) => match lowered.get(name) {
                 Some(tool) => ("ANY", Some(tool.wire_name.as_str())),
-                None => return Err(unusable(format!("the tool choice `{name}` is not an offered tool"))),
+                None => return Err(ProviderError::unknown_tool(Dialect::Gemini, name)),
             },
             _ if lowered.tools.is_empty() => return Ok(None),
             ToolChoice::Auto => return Ok(None),
@@ -176,10 +176,6 @@ fn output(request: &ChatRequest<'_>) -> Result<Option<Value>, ProviderError> {
     let Some(output) = request.output.as_ref().filter(|_| !has_schema) else { return Ok(None) };
     match lower_output(&output.schema, Dialect::Gemini) {
         Ok(lowered) => Ok(Some(lowered.schema)),
-        Err(cause) => Err(unusable(cause.to_string())),
+        Err(cause) => Err(ProviderError::unusable(Dialect::Gemini, cause.to_string())),
     }
-}
-
-fn unusable(message: String) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Gemini, message)
 }

@@ -9,7 +9,7 @@ use crate::lowering::{LoweredTools, lower_output, wire_name};
 use crate::message::{Dialect, ReasoningEffort};
 use crate::provider::body_builder::BodyBuilder;
 use crate::provider::encoded_request::EncodedRequest;
-use crate::provider::error::{ProviderError, ProviderErrorKind};
+use crate::provider::error::ProviderError;
 use crate::provider::http_message::stream_headers;
 use crate::provider::normalize::normalize;
 use crate::provider::request::{ChatRequest, OutputFormat, ToolChoice};
@@ -96,8 +96,8 @@ fn reasoning(effort: ReasoningEffort) -> ReasoningConfig {
 }
 
 fn format(output: &OutputFormat) -> Result<TextFormat, ProviderError> {
-    let lowered =
-        lower_output(&output.schema.read(), Dialect::Responses).map_err(|error| unusable(error.to_string()))?;
+    let lowered = lower_output(&output.schema.read(), Dialect::Responses)
+        .map_err(|error| ProviderError::unusable(Dialect::Responses, error.to_string()))?;
     let name = wire_name(&output.name);
     Ok(TextFormat { r#type: "json_schema", name, schema: lowered.schema, strict: lowered.strict })
 }
@@ -114,7 +114,7 @@ fn tool_choice<'a>(
         ToolChoice::Required => (Some(ResponsesToolChoice::Mode("required")), None),
         ToolChoice::Tool(name) => {
             let index = lowered.tools.iter().position(|tool| tool.name == *name);
-            let index = index.ok_or_else(|| unusable(format!("the tool choice `{name}` is not an offered tool")))?;
+            let index = index.ok_or_else(|| ProviderError::unknown_tool(Dialect::Responses, name))?;
             let tool = &lowered.tools[index];
             // llama.cpp ignores a choice by name. Offering only the chosen tool has the same effect.
             if settings.is_openai() && index < settings.max_tools() {
@@ -124,8 +124,4 @@ fn tool_choice<'a>(
             }
         }
     })
-}
-
-fn unusable(message: String) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Responses, message)
 }

@@ -13,7 +13,7 @@ use crate::message::{AssistantMessage, AssistantText};
 use crate::provider::normalize::{
     NormalizedCall, NormalizedMessage, NormalizedPart, NormalizedReply, NormalizedResult,
 };
-use crate::provider::prompt_part::{DataUrl, PromptPart};
+use crate::provider::prompt_part::{DataUrl, PromptPart, join_lines};
 
 /// The content of an empty result, which a model could mistake for a failure.
 const NO_OUTPUT: &str = "(no output)";
@@ -156,17 +156,11 @@ fn output<'a>(result: &'a NormalizedResult<'a>) -> CallOutput<'a> {
     if !parts.iter().all(|part| matches!(part, InputPart::Text { .. })) {
         return CallOutput::Parts(parts);
     }
-    let mut texts = parts.into_iter().filter_map(|part| match part {
+    let text = join_lines(parts.into_iter().filter_map(|part| match part {
         InputPart::Text { text } => Some(text),
         _ => None,
-    });
-    let mut whole = texts.next().unwrap_or_default();
-    for text in texts {
-        let whole = whole.to_mut();
-        whole.push('\n');
-        whole.push_str(&text);
-    }
-    CallOutput::Text(if whole.is_empty() { NO_OUTPUT.into() } else { whole })
+    }));
+    CallOutput::Text(if text.is_empty() { NO_OUTPUT.into() } else { text })
 }
 
 /// Adds the prefix of an error.

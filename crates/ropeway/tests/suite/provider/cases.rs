@@ -12,7 +12,7 @@ use super::request_settings;
 
 /// Returns all cases.
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = said();
+    let mut cases = user_messages();
     cases.extend(answered());
     cases.extend(irregular());
     cases.extend(request_settings::cases());
@@ -40,7 +40,7 @@ fn after_one(content: Vec<ContentPart>) -> Conversation {
 }
 
 /// User messages.
-fn said() -> Vec<Case> {
+fn user_messages() -> Vec<Case> {
     let hi = || Conversation::new().with("hi");
     let mut cases = vec![
         Case::new("plain", hi()),

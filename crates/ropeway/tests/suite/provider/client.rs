@@ -133,7 +133,7 @@ async fn dropping_the_stream_early_cancels_the_request() {
 async fn a_request_is_retried_before_the_first_content() {
     let busy = ModelAnswer::json(503, &json!({"error": {"message": "busy"}}));
     let server = started([busy, ModelAnswer::events("").cut_off(), hello()]).await;
-    let reply = complete(&provider(settings(&server))).await.expect("an answer");
+    let reply = complete(&provider(settings(&server))).await.expect("a reply");
     assert_eq!(reply.message.to_text(), "Hello.");
     let bodies = server.bodies();
     assert_eq!(bodies.len(), 3);
@@ -177,7 +177,7 @@ async fn the_requested_backoff_is_used() {
     ] {
         let provider = scripted([refused(429).with_header(name, value), Exchange::events(word("Hello.") + &end())]);
         let start = tokio::time::Instant::now();
-        complete(&provider).await.expect("an answer");
+        complete(&provider).await.expect("a reply");
         assert_eq!(start.elapsed(), pause, "{name}: {value}");
     }
 }
@@ -280,7 +280,7 @@ async fn a_stopped_reply_survives_a_lost_connection() {
             ProviderSettings::new(dialect).with_base_url(server.url()).with_timeouts(timeouts).with_retries(once());
         let provider = provider(settings);
         for _ in 0..2 {
-            let reply = complete(&provider).await.expect("an answer");
+            let reply = complete(&provider).await.expect("a reply");
             assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn), "{dialect}");
         }
     }
@@ -295,7 +295,7 @@ async fn a_stopped_reply_waits_only_briefly_for_more() {
         stream.next().await.expect("an event").expect("no error");
         tokio::time::pause();
         let start = tokio::time::Instant::now();
-        let reply = stream.finish().await.expect("an answer");
+        let reply = stream.finish().await.expect("a reply");
         assert_eq!(reply.message.to_text(), "Hello.");
         assert!(start.elapsed() < Duration::from_secs(6), "{dialect}: {:?}", start.elapsed());
         tokio::time::resume();
@@ -349,7 +349,7 @@ async fn events_are_read_without_content_type_and_last_blank_line() {
     let text = word("Hello.") + &end();
     let pieces = |answer: ModelAnswer| text.trim_end().bytes().fold(answer, |answer, byte| answer.then([byte]));
     let server = started([pieces(ModelAnswer::new(200, "text/plain", "\r\n"))]).await;
-    let reply = complete(&provider(settings(&server))).await.expect("an answer");
+    let reply = complete(&provider(settings(&server))).await.expect("a reply");
     assert_eq!((reply.message.to_text(), reply.warnings), ("Hello.".into(), vec![]));
 }
 
@@ -404,7 +404,7 @@ async fn the_configured_proxy_is_used() {
     let settings = ProviderSettings::new(Dialect::Chat)
         .with_base_url("http://model.invalid/v1")
         .with_proxy(Proxy::Url(Secret::new(address)));
-    complete(&provider(settings)).await.expect("an answer");
+    complete(&provider(settings)).await.expect("a reply");
     let asked = &proxy.requests()[0];
     assert_eq!(asked.path, "http://model.invalid/v1/chat/completions");
     assert_eq!(asked.header("proxy-authorization"), Some("Basic YWRhOm9wZW4tc2VzYW1l"));
@@ -418,7 +418,7 @@ async fn credentials_in_the_base_url_are_sent_without_a_key() {
     let keyed = plain.clone().with_key(KEY);
     let own = keyed.clone().with_header("Authorization", "Own way");
     for settings in [plain, keyed, own] {
-        complete(&provider(settings)).await.expect("an answer");
+        complete(&provider(settings)).await.expect("a reply");
     }
     let sent: Vec<Vec<String>> = server
         .requests()
@@ -438,7 +438,7 @@ async fn redirects_to_other_hosts_are_not_followed() {
     let other = started([hello()]).await;
     let server = started([moved("/v2/chat"), hello(), moved(&format!("{}/v1", other.url()))]).await;
     let provider = provider(settings(&server));
-    complete(&provider).await.expect("an answer");
+    complete(&provider).await.expect("a reply");
     let paths: Vec<String> = server.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/v1/chat/completions", "/v2/chat"]);
     let error = complete(&provider).await.expect_err("no answer");
@@ -570,7 +570,7 @@ async fn the_only_tool_is_left_out_if_it_is_optional() {
     let server = started([bad_tool(0), hello()]).await;
     let (tools, conversation) = (Toolset::new([weather("only")]), question());
     let asked = request(&conversation).with_tools(&tools);
-    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    let reply = provider(settings(&server)).complete(&asked).await.expect("a reply");
     assert_eq!(reply.warnings.len(), 1);
     assert!(reply.warnings[0].starts_with("left out tool `only`: "), "{:?}", reply.warnings);
     assert!(!server.bodies()[1].as_object().expect("an object").contains_key("tools"));
@@ -582,7 +582,7 @@ async fn after_eight_rejected_tools_all_are_left_out() {
     let tools = Toolset::new((0..20).map(|number| weather(&format!("t{number}"))));
     let conversation = question();
     let asked = request(&conversation).with_tools(&tools);
-    let reply = provider(settings(&server)).complete(&asked).await.expect("an answer");
+    let reply = provider(settings(&server)).complete(&asked).await.expect("a reply");
     assert_eq!((reply.message.to_text(), reply.warnings.len()), ("Hello.".into(), 9));
     assert_eq!(
         reply.warnings[8],
@@ -614,7 +614,7 @@ async fn a_paused_reply_is_continued() {
     let paused = part("Hel", json!({"finishReason": "CONTINUATION", "continuationToken": "t1"}));
     let server = started([paused, part("lo.", json!({"finishReason": "STOP"}))]).await;
     let settings = ProviderSettings::new(Dialect::Gemini).with_base_url(server.url()).with_key(KEY);
-    let reply = complete(&provider(settings)).await.expect("an answer");
+    let reply = complete(&provider(settings)).await.expect("a reply");
     assert_eq!((reply.message.to_text(), reply.stop), ("Hello.".into(), StopReason::EndTurn));
     let [first, mut second] = server.bodies().try_into().expect("two requests");
     let token = second.as_object_mut().expect("an object").remove("continuationToken");
@@ -662,7 +662,7 @@ async fn connections_are_reused() {
     let server = started([hello(), hello()]).await;
     let provider = provider(settings(&server));
     for _ in 0..2 {
-        complete(&provider.clone()).await.expect("an answer");
+        complete(&provider.clone()).await.expect("a reply");
     }
     assert_eq!((server.requests().len(), server.connections()), (2, 1));
 }

@@ -76,7 +76,7 @@ fn body(settings: &ProviderSettings, request: &ChatRequest<'_>, described_media:
 }
 
 /// Returns the warnings and text of a reply, and how it ended.
-async fn heard(provider: &Provider, request: &ChatRequest<'_>) -> Vec<String> {
+async fn outcome(provider: &Provider, request: &ChatRequest<'_>) -> Vec<String> {
     let events = rest(&mut provider.stream(request)).await;
     let told = events.into_iter().filter_map(|event| match event {
         Ok(ReplyEvent::Warning(warning)) => Some(format!("warning: {warning}")),
@@ -95,7 +95,7 @@ async fn unsupported_media_are_described_in_every_dialect() {
         for status in [400, 404, 415, 422, 500] {
             let server = started([refused(status, NO_PICTURES), ScriptedReply::text("Hello.").answer(dialect)]).await;
             let settings = ProviderSettings::new(dialect).with_base_url(server.url());
-            let reply = provider(settings.clone()).complete(&request).await.expect("an answer");
+            let reply = provider(settings.clone()).complete(&request).await.expect("a reply");
             assert_eq!((reply.message.to_text(), reply.warnings), ("Hello.".to_owned(), vec![TOLD.to_owned()]));
             let [shown, told] = [MediaKinds::NONE, MediaKinds::ALL].map(|media| body(&settings, &request, media));
             assert_eq!(server.bodies(), [shown.clone(), told.clone()], "{dialect} {status}");
@@ -136,10 +136,10 @@ async fn unsupported_media_are_remembered_by_all_clones() {
     let provider = provider(settings(&server));
     let conversation = with_picture();
     let request = request(&conversation);
-    assert_eq!(heard(&provider.clone(), &request).await, [format!("warning: {TOLD}"), "text: Hello.".to_owned()]);
-    assert_eq!(heard(&provider, &request).await, ["text: Hello."]);
+    assert_eq!(outcome(&provider.clone(), &request).await, [format!("warning: {TOLD}"), "text: Hello.".to_owned()]);
+    assert_eq!(outcome(&provider, &request).await, ["text: Hello."]);
     let other = ChatRequest::new("other-model", &conversation);
-    assert_eq!(heard(&provider, &other).await, ["text: Hello."]);
+    assert_eq!(outcome(&provider, &other).await, ["text: Hello."]);
     let [shown, told] = [MediaKinds::NONE, MediaKinds::IMAGES].map(|media| body(provider.settings(), &request, media));
     let others = body(provider.settings(), &other, MediaKinds::NONE);
     assert_eq!(server.bodies(), [shown, told.clone(), told, others]);
@@ -159,7 +159,7 @@ async fn a_model_without_audio_may_support_images() {
     let provider = provider(settings(&server));
     let [sound, picture] = [with_sound(), with_picture()];
     for conversation in [&sound, &picture, &picture, &picture] {
-        provider.complete(&request(conversation)).await.expect("an answer");
+        provider.complete(&request(conversation)).await.expect("a reply");
     }
     let body =
         |conversation: &Conversation, media: MediaKinds| body(provider.settings(), &request(conversation), media);
@@ -211,8 +211,8 @@ async fn one_rejected_image_does_not_disable_the_next() {
         let conversation = with_picture();
         let why = format!("the provider returned HTTP {status}: {words}");
         let warning = format!("warning: sent text descriptions instead of media to model `test-model`: {why}");
-        assert_eq!(heard(&provider, &request(&conversation)).await, [warning, "text: Hello.".to_owned()]);
-        assert_eq!(heard(&provider, &request(&conversation)).await, ["text: Hello."]);
+        assert_eq!(outcome(&provider, &request(&conversation)).await, [warning, "text: Hello.".to_owned()]);
+        assert_eq!(outcome(&provider, &request(&conversation)).await, ["text: Hello."]);
         let [shown, told] =
             [MediaKinds::NONE, MediaKinds::ALL].map(|media| body(provider.settings(), &request(&conversation), media));
         assert_eq!(server.bodies(), [shown.clone(), told, shown], "{words}");
@@ -252,9 +252,9 @@ async fn a_rejection_within_the_stream_is_retried_before_content() {
     let provider = provider(settings(&server));
     let conversation = with_picture();
     let broken = format!("Media: the provider ended the reply: {NO_PICTURES}");
-    assert_eq!(heard(&provider, &request(&conversation)).await, ["text: Hel".to_owned(), broken]);
+    assert_eq!(outcome(&provider, &request(&conversation)).await, ["text: Hel".to_owned(), broken]);
     let told = [format!("warning: {TOLD}"), "text: Hello.".to_owned()];
-    assert_eq!(heard(&provider, &request(&conversation)).await, told);
+    assert_eq!(outcome(&provider, &request(&conversation)).await, told);
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn a_tool_and_an_image_may_both_be_rejected() {
     let provider = provider(settings(&server));
     let conversation = with_picture();
     let tools = Toolset::new(["a", "b"].map(ToolDefinition::new));
-    let reply = provider.complete(&request(&conversation).with_tools(&tools)).await.expect("an answer");
+    let reply = provider.complete(&request(&conversation).with_tools(&tools)).await.expect("a reply");
     let left_out = "left out tool `a`: the provider returned HTTP 400: tools.0.function.parameters: no";
     assert_eq!(reply.warnings, [left_out, TOLD, left_out]);
     assert_eq!(server.bodies()[3]["tools"].as_array().map(Vec::len), Some(1));
@@ -278,8 +278,8 @@ async fn media_can_be_described_by_setting_or_request() {
     let conversation = with_picture();
     let mut once = request(&conversation);
     once.described_media = MediaKinds::IMAGES;
-    assert_eq!(heard(&provider(settings(&server)), &once).await, ["text: Hello."]);
-    assert_eq!(heard(&provider(knowing), &request(&conversation)).await, ["text: Hello."]);
+    assert_eq!(outcome(&provider(settings(&server)), &once).await, ["text: Hello."]);
+    assert_eq!(outcome(&provider(knowing), &request(&conversation)).await, ["text: Hello."]);
     let told = body(&settings(&server), &request(&conversation), MediaKinds::ALL);
     assert_eq!(server.bodies(), [told.clone(), told]);
 }
@@ -290,16 +290,16 @@ async fn a_recording_includes_the_rejection_of_media() {
     let server = started(refusals().into_iter().chain(refusals()).chain([hello()])).await;
     let provider = provider(settings(&server));
     let conversation = with_picture();
-    let first = heard(&provider, &request(&conversation)).await;
+    let first = outcome(&provider, &request(&conversation)).await;
     let recorder = Recorder::in_memory();
     let recorded = provider.with_recorder(recorder.clone());
-    assert_eq!(heard(&recorded, &request(&conversation)).await, first);
-    assert_eq!(heard(&recorded, &request(&conversation)).await, ["text: Hello."]);
+    assert_eq!(outcome(&recorded, &request(&conversation)).await, first);
+    assert_eq!(outcome(&recorded, &request(&conversation)).await, ["text: Hello."]);
     let [shown, told] =
         [MediaKinds::NONE, MediaKinds::ALL].map(|media| body(recorded.settings(), &request(&conversation), media));
     assert_eq!(server.bodies()[2..], [shown, told.clone(), told]);
     let again = Provider::replaying(settings(&server), recorder.recording());
     drop(server);
-    assert_eq!(heard(&again, &request(&conversation)).await, first);
-    assert_eq!(heard(&again, &request(&conversation)).await, ["text: Hello."]);
+    assert_eq!(outcome(&again, &request(&conversation)).await, first);
+    assert_eq!(outcome(&again, &request(&conversation)).await, ["text: Hello."]);
 }

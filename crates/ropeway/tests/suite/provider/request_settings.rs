@@ -13,7 +13,7 @@ use super::parts::part;
 /// Returns all cases.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = offered();
-    cases.extend(asked());
+    cases.extend(settings_cases());
     cases.extend(particular());
     cases
 }
@@ -106,7 +106,7 @@ fn odd_schemas() -> Vec<ToolDefinition> {
 }
 
 /// Request settings.
-fn asked() -> Vec<Case> {
+fn settings_cases() -> Vec<Case> {
     let ask = |name: &str, ask: fn(&mut ChatRequest<'_>)| {
         Case::new(name, Conversation::new().with("hi")).with_tools(tools()).asking(ask)
     };

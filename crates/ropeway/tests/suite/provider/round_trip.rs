@@ -27,7 +27,7 @@ fn last_calls(conversation: &Conversation) -> Vec<ToolCall> {
 /// Creates a conversation in which a model of `dialect` called tools and got their results.
 fn after_tools(mut conversation: Conversation, dialect: Dialect) -> Conversation {
     conversation.push(format!("How is the wind, {dialect}?"));
-    conversation.push(stream(dialect, "tools").decode().end.expect("an answer").message);
+    conversation.push(stream(dialect, "tools").decode().end.expect("a reply").message);
     let calls = last_calls(&conversation);
     let [wind, cabins] = &calls[..] else { panic!("{calls:?} are not two calls") };
     conversation.push(vec![
@@ -43,7 +43,7 @@ pub(super) fn cases() -> Vec<Case> {
     let one = Dialect::ALL.into_iter().map(|from| Case::new(format!("from_{from}"), after_tools(began(), from)));
     let done = Dialect::ALL.into_iter().map(|from| {
         let mut conversation = after_tools(began(), from);
-        conversation.push(stream(from, "final").decode().end.expect("an answer").message);
+        conversation.push(stream(from, "final").decode().end.expect("a reply").message);
         Case::new(format!("done_by_{from}"), saved_and_loaded(&conversation).with("Thanks"))
     });
     let through = Dialect::ALL.into_iter().fold(began(), after_tools);
@@ -63,7 +63,7 @@ fn private() -> Vec<Case> {
         (Dialect::Chat, "unknown"),
     ];
     let cases = streams.into_iter().map(|(dialect, name)| {
-        let answer = stream(dialect, name).decode().end.expect("an answer").message;
+        let answer = stream(dialect, name).decode().end.expect("a reply").message;
         let conversation = Conversation::new().with("When does it open?").with(answer).with("And when does it close?");
         Case::new(format!("{name}_of_{dialect}"), saved_and_loaded(&conversation))
     });
@@ -76,7 +76,7 @@ fn private() -> Vec<Case> {
     ];
     let with_results = calls.into_iter().map(|(dialect, name)| {
         let mut conversation = Conversation::new().with("How is the wind?");
-        conversation.push(stream(dialect, name).decode().end.expect("an answer").message);
+        conversation.push(stream(dialect, name).decode().end.expect("a reply").message);
         let calls = last_calls(&conversation);
         let results: Vec<_> = calls.iter().map(|call| ToolResult::new(call, vec![part("text")])).collect();
         Case::new(format!("{name}_of_{dialect}"), saved_and_loaded(&conversation.with(results)))

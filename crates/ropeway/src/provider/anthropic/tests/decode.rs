@@ -10,11 +10,11 @@ fn fields(json: Value) -> Map<String, Value> {
     serde_json::from_value(json).expect("an object")
 }
 
-fn said(text: &str) -> AssistantPart {
+fn text_part(text: &str) -> AssistantPart {
     AssistantPart::Text(AssistantText { text: text.to_owned(), extra: Map::new() })
 }
 
-fn private(json: Value) -> AssistantPart {
+fn opaque(json: Value) -> AssistantPart {
     AssistantPart::Private(OpaquePart { json: fields(json) })
 }
 
@@ -70,7 +70,7 @@ fn thinking_text_and_calls_are_streamed() {
     let reasoning = Reasoning { text: "two cities".to_owned(), extra: fields(json!({"signature": "c2ln"})) };
     let parts = vec![
         AssistantPart::Reasoning(reasoning),
-        said("Let me \"look\"."),
+        text_part("Let me \"look\"."),
         AssistantPart::ToolCall(weather),
         AssistantPart::ToolCall(clock),
     ];
@@ -173,7 +173,7 @@ fn unknown_events_and_deltas_are_ignored() {
         stream([(text_block(), vec![text("a"), json!({"type": "future_delta", "text": "x"}), text("b")])], "end_turn");
     frames.insert(1, json!({"type": "future_event", "index": 0, "delta": {"type": "text_delta", "text": "x"}}));
     frames.insert(2, json!({"no": "type"}));
-    assert_eq!(reply(frames).message.parts, [said("ab")]);
+    assert_eq!(reply(frames).message.parts, [text_part("ab")]);
 }
 
 #[test]
@@ -207,12 +207,12 @@ fn unknown_blocks_are_kept() {
     assert_eq!(
         reply.message.parts,
         [
-            private(json!({"type": "redacted_thinking", "data": "x"})),
-            private(
+            opaque(json!({"type": "redacted_thinking", "data": "x"})),
+            opaque(
                 json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result"}]})
             ),
-            private(json!({"type": "compaction", "content": "so far", "encrypted_content": "e"})),
-            private(
+            opaque(json!({"type": "compaction", "content": "so far", "encrypted_content": "e"})),
+            opaque(
                 json!({"type": "future", "text": "ab", "list": [1, 2], "state": {"n": 2}, "signature": "s", "citations": [{"n": 1}]})
             ),
         ]
@@ -223,7 +223,7 @@ fn unknown_blocks_are_kept() {
 fn the_input_of_a_server_tool_is_assembled() {
     let search = || json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
     let with =
-        |input: Value| private(json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": input}));
+        |input: Value| opaque(json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": input}));
     let reply_to = |pieces: &[&str]| {
         let deltas = pieces.iter().map(|json| input(json)).collect();
         reply(stream([(search(), deltas)], "pause_turn")).message.parts
@@ -262,7 +262,7 @@ fn text_of_an_unopened_block_is_kept() {
         stop_with(json!({"stop_reason": "end_turn"})),
     ];
     let thought = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), extra: Map::new() });
-    assert_eq!(reply(frames).message.parts, [thought, said("ab")]);
+    assert_eq!(reply(frames).message.parts, [thought, text_part("ab")]);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn events_after_the_end_are_ignored() {
         decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
     }
     assert!(decoder.is_finished());
-    assert_eq!(decoder.end(&mut events).expect("a reply").message.parts, [said("a")]);
+    assert_eq!(decoder.end(&mut events).expect("a reply").message.parts, [text_part("a")]);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn invalid_json_is_an_error_and_unknown_json_is_ignored() {
         "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":\"many\"}}}",
         "{\"type\":\"ping\",\"type\":\"ping\"}",
     ] {
-        assert_eq!(with(odd).expect(odd).message.parts, [said("a")], "{odd}");
+        assert_eq!(with(odd).expect(odd).message.parts, [text_part("a")], "{odd}");
     }
     for odd in ["{", "<html>", "{\"type\":\"ping\"} x", "{\"type\":\"ping\"}{}"] {
         let error = with(odd).expect_err(odd);
@@ -354,7 +354,7 @@ fn invalid_json_is_an_error_and_unknown_json_is_ignored() {
         );
         assert!(std::error::Error::source(&error).is_some());
     }
-    assert_eq!(with("{\"type\": \"ping\"}   \n").expect("spaces are nothing").message.parts, [said("a")]);
+    assert_eq!(with("{\"type\": \"ping\"}   \n").expect("spaces are nothing").message.parts, [text_part("a")]);
 }
 
 #[test]

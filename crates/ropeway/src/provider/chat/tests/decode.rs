@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{delta, endpoint, events, finish, parts, read, read_frames, reply, trouble};
+use super::{delta, endpoint, error_of, events, finish, parts, read, read_frames, reply};
 use crate::message::{AssistantMessage, AssistantPart, AssistantText};
 use crate::provider::{ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
@@ -25,7 +25,7 @@ fn a_reply_is_streamed_and_returned() {
         json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11,
             "prompt_tokens_details": {"cached_tokens": 4}}, "timings": {"cache_n": 7}}),
     ])
-    .expect("an answer");
+    .expect("a reply");
     let told =
         [ReplyEvent::Text("18 °C".to_owned()), ReplyEvent::Text(" and \"clear\"".to_owned()), ReplyEvent::Usage(cost)];
     assert_eq!(events, told);
@@ -75,17 +75,17 @@ fn an_empty_reply_is_valid() {
 #[test]
 fn done_may_be_missing_after_a_finish_reason() {
     let frames = [delta(json!({"content": "a"})).to_string(), finish("stop").to_string()];
-    let (_, reply) = read_frames(frames.iter().map(String::as_bytes)).expect("an answer");
+    let (_, reply) = read_frames(frames.iter().map(String::as_bytes)).expect("a reply");
     assert_eq!(reply.message.to_text(), "a");
 }
 
 #[test]
 fn a_finish_reason_may_be_missing_before_done() {
-    let (events, reply) = read(&[delta(json!({"content": "a"}))]).expect("an answer");
+    let (events, reply) = read(&[delta(json!({"content": "a"}))]).expect("a reply");
     let warning = "the provider sent no finish reason".to_owned();
     assert_eq!(events, [ReplyEvent::Text("a".to_owned()), ReplyEvent::Warning(warning.clone())]);
     assert_eq!((reply.stop, reply.warnings), (StopReason::EndTurn, vec![warning]));
-    let nothing = trouble(&[delta(json!({"role": "assistant"}))]);
+    let nothing = error_of(&[delta(json!({"role": "assistant"}))]);
     assert_eq!((nothing.kind, nothing.is_retryable()), (ProviderErrorKind::Truncated, true));
 }
 
@@ -103,7 +103,7 @@ fn events_after_done_are_ignored() {
     let frames = [delta(json!({"content": "a"})), finish("stop")].map(|chunk| chunk.to_string());
     let mut frames: Vec<&[u8]> = frames.iter().map(String::as_bytes).collect();
     frames.extend([&b" [DONE]\n"[..], b"nonsense"]);
-    assert_eq!(read_frames(frames).expect("an answer").1.message.to_text(), "a");
+    assert_eq!(read_frames(frames).expect("a reply").1.message.to_text(), "a");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn empty_chunks_are_ignored() {
 #[test]
 fn malformed_and_repeated_fields_are_tolerated() {
     let frame = br#"{"id":7,"id":8,"model":["m"],"choices":[{"index":"0","delta":{"content":"a","content":"b"},"finish_reason":"stop"}]}"#;
-    let (_, reply) = read_frames([frame.as_slice()]).expect("an answer");
+    let (_, reply) = read_frames([frame.as_slice()]).expect("a reply");
     assert_eq!((reply.message.to_text().as_str(), reply.id, reply.model), ("b", None, None));
 }
 
@@ -197,7 +197,7 @@ fn a_complete_message_is_decoded() {
             {"id": "c2", "type": "function", "function": {"name": "look", "arguments": ""}},
         ]},
     }], "usage": {"prompt_tokens": 3, "completion_tokens": 1}});
-    let (_, reply) = read_frames([whole.to_string().as_bytes()]).expect("an answer");
+    let (_, reply) = read_frames([whole.to_string().as_bytes()]).expect("a reply");
     let expected = json!([
         {"type": "reasoning", "text": "hm", "extra": {"fields": ["reasoning_content"]}},
         {"type": "text", "text": "Wait."},
@@ -237,7 +237,7 @@ fn content_parts_are_text_reasoning_or_opaque() {
 #[test]
 fn an_error_within_the_stream_is_mapped() {
     let begun = delta(json!({"content": "Par"}));
-    let kind = |frame: Value| trouble(&[begun.clone(), frame]).kind;
+    let kind = |frame: Value| error_of(&[begun.clone(), frame]).kind;
     assert_eq!(
         kind(json!({"error": {"message": "Provider disconnected", "type": "server_error", "code": 502}})),
         ProviderErrorKind::Server
@@ -251,7 +251,7 @@ fn an_error_within_the_stream_is_mapped() {
     assert_eq!(kind(in_choice), ProviderErrorKind::RateLimited);
     assert_eq!(kind(finish("error")), ProviderErrorKind::Server);
     assert_eq!(kind(finish("insufficient_system_resource")), ProviderErrorKind::Overloaded);
-    let words = trouble(&[json!({"error": {"message": "Provider disconnected"}})]).to_string();
+    let words = error_of(&[json!({"error": {"message": "Provider disconnected"}})]).to_string();
     assert!(words.contains("Provider disconnected"), "{words}");
     let no_error = reply(&[json!({"error": null, "choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]})]);
     assert_eq!(

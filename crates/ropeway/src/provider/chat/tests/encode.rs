@@ -27,7 +27,7 @@ fn body(encoded: &EncodedRequest) -> Value {
 }
 
 /// Encodes a request without tools.
-fn raw_arguments(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
+fn encoded(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
     let conversation = hello();
     let mut request = ChatRequest::new("m", &conversation);
     change(&mut request);
@@ -39,7 +39,7 @@ fn tools() -> Toolset {
 }
 
 /// Encodes a request with tools.
-fn written_with_tools(settings: &ProviderSettings, choice: ToolChoice, several: Option<bool>) -> Value {
+fn encoded_with_tools(settings: &ProviderSettings, choice: ToolChoice, several: Option<bool>) -> Value {
     let (conversation, tools) = (hello(), tools());
     let mut request = ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice);
     request.parallel_calls = several;
@@ -48,17 +48,17 @@ fn written_with_tools(settings: &ProviderSettings, choice: ToolChoice, several: 
 
 /// Returns the tool choice and the tool names of a request.
 fn about_tools(settings: &ProviderSettings, choice: ToolChoice) -> Value {
-    let body = written_with_tools(settings, choice, None);
+    let body = encoded_with_tools(settings, choice, None);
     let tools = body["tools"].as_array().expect("tools");
     let names: Vec<&Value> = tools.iter().map(|tool| &tool["function"]["name"]).collect();
     json!([body["tool_choice"], names])
 }
 
-fn said(content: Value) -> Value {
+fn user_content(content: Value) -> Value {
     let parts: Vec<ContentPart> = serde_json::from_value(content).expect("parts");
     let conversation = Conversation::new().with(parts);
-    let raw_arguments = body(&encode(&local(), &ChatRequest::new("m", &conversation)).expect("a request"));
-    raw_arguments["messages"][0]["content"].clone()
+    let encoded = body(&encode(&local(), &ChatRequest::new("m", &conversation)).expect("a request"));
+    encoded["messages"][0]["content"].clone()
 }
 
 #[test]
@@ -92,18 +92,18 @@ fn openai_gets_its_own_field_names() {
 
 #[test]
 fn the_openai_quirk_overrides_the_host() {
-    let said = |settings: &ProviderSettings| {
-        let body = raw_arguments(settings, |request| request.max_tokens = Some(9));
+    let fields = |settings: &ProviderSettings| {
+        let body = encoded(settings, |request| request.max_tokens = Some(9));
         json!([body["messages"][0]["role"], body["max_tokens"], body["max_completion_tokens"]])
     };
     let like = |openai| Quirks { chat_openai: Some(openai), ..Quirks::default() };
-    assert_eq!(said(&local().with_quirks(like(true))), json!(["developer", null, 9]));
-    assert_eq!(said(&openai().with_quirks(like(false))), json!(["system", 9, null]));
+    assert_eq!(fields(&local().with_quirks(like(true))), json!(["developer", null, 9]));
+    assert_eq!(fields(&openai().with_quirks(like(false))), json!(["system", 9, null]));
 }
 
 #[test]
 fn request_settings_have_their_fields() {
-    let raw_arguments = raw_arguments(&local(), |request| {
+    let encoded = encoded(&local(), |request| {
         request.max_tokens = Some(9);
         request.temperature = Some(0.5);
         request.top_p = Some(0.9);
@@ -116,12 +116,12 @@ fn request_settings_have_their_fields() {
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
         "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "stop": ["END"], "reasoning_effort": "none",
     });
-    assert_eq!(raw_arguments, expected);
+    assert_eq!(encoded, expected);
 }
 
 #[test]
 fn efforts_are_mapped() {
-    let word = |effort| raw_arguments(&local(), |request| request.effort = Some(effort))["reasoning_effort"].clone();
+    let word = |effort| encoded(&local(), |request| request.effort = Some(effort))["reasoning_effort"].clone();
     let efforts = [
         ReasoningEffort::Off,
         ReasoningEffort::Minimal,
@@ -136,12 +136,12 @@ fn efforts_are_mapped() {
 #[test]
 fn usage_is_not_requested_with_the_quirk() {
     let quirks = Quirks { chat_without_usage: true, ..Quirks::default() };
-    assert_eq!(raw_arguments(&local().with_quirks(quirks), |_| ()).get("stream_options"), None);
+    assert_eq!(encoded(&local().with_quirks(quirks), |_| ()).get("stream_options"), None);
 }
 
 #[test]
 fn extra_fields_take_precedence() {
-    let raw_arguments = raw_arguments(&local(), |request| {
+    let encoded = encoded(&local(), |request| {
         request.max_tokens = Some(9);
         request.temperature = Some(0.5);
         request.extra.insert("max_completion_tokens".to_owned(), 7.into());
@@ -149,10 +149,10 @@ fn extra_fields_take_precedence() {
         request.extra.insert("stream_options".to_owned(), Value::Null);
     });
     let limits = json!([
-        raw_arguments["max_tokens"],
-        raw_arguments["max_completion_tokens"],
-        raw_arguments["temperature"],
-        raw_arguments["stream_options"]
+        encoded["max_tokens"],
+        encoded["max_completion_tokens"],
+        encoded["temperature"],
+        encoded["stream_options"]
     ]);
     assert_eq!(limits, json!([null, 7, 1, null]));
 }
@@ -163,7 +163,7 @@ fn a_tool_choice_is_sent_only_with_tools() {
     assert_eq!(about_tools(&local(), ToolChoice::Auto), json!([null, both]));
     assert_eq!(about_tools(&local(), ToolChoice::None), json!(["none", both]));
     assert_eq!(about_tools(&local(), ToolChoice::Required), json!(["required", both]));
-    let bare = raw_arguments(&local(), |request| {
+    let bare = encoded(&local(), |request| {
         request.tool_choice = ToolChoice::Required;
         request.parallel_calls = Some(true);
     });
@@ -197,9 +197,9 @@ fn a_tool_choice_must_be_offered() {
 
 #[test]
 fn parallel_calls_are_sent_if_set() {
-    let raw_arguments = |several| written_with_tools(&local(), ToolChoice::Auto, several);
-    assert_eq!(raw_arguments(Some(false))["parallel_tool_calls"], false);
-    assert_eq!(raw_arguments(None).get("parallel_tool_calls"), None);
+    let encoded = |several| encoded_with_tools(&local(), ToolChoice::Auto, several);
+    assert_eq!(encoded(Some(false))["parallel_tool_calls"], false);
+    assert_eq!(encoded(None).get("parallel_tool_calls"), None);
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn an_output_schema_has_a_valid_name_and_is_strict() {
 
 #[test]
 fn text_is_a_plain_string() {
-    assert_eq!(said(json!([{"type": "text", "text": "a"}])), "a");
+    assert_eq!(user_content(json!([{"type": "text", "text": "a"}])), "a");
     let document = json!({"type": "resource", "resource": {"uri": "file:///b.txt", "text": "b"}});
     let link = json!({"type": "resource_link", "uri": "file:///c", "name": "c"});
     let several = json!([{"type": "text", "text": "a"}, document, link]);
-    assert_eq!(said(several), "a\n[file:///b.txt]\nb\n[resource `c`, file:///c]");
+    assert_eq!(user_content(several), "a\n[file:///b.txt]\nb\n[resource `c`, file:///c]");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn images_audio_and_documents_are_parts() {
         {"type": "file", "file": {"filename": "r.pdf", "file_data": "data:application/pdf;base64,JVBERi0x"}},
         {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBERi0x"}},
     ]);
-    assert_eq!(said(parts), expected);
+    assert_eq!(user_content(parts), expected);
 }
 
 #[test]
@@ -266,11 +266,11 @@ fn opaque_parts_of_another_endpoint_are_dropped() {
         ],
         "extra": {"container": "x"},
     }))
-    .expect("an answer");
+    .expect("a reply");
     let conversation = Conversation::new().with("hi").with(answer);
-    let raw_arguments = body(&encode(&local(), &ChatRequest::new("m", &conversation)).expect("a request"));
+    let encoded = body(&encode(&local(), &ChatRequest::new("m", &conversation)).expect("a request"));
     let expected = json!({"role": "assistant", "content": "I'll look.", "tool_calls": [
         {"id": "toolu_1", "type": "function", "function": {"name": "find", "arguments": "{\"a\":1}"}},
     ]});
-    assert_eq!(raw_arguments["messages"][1], expected);
+    assert_eq!(encoded["messages"][1], expected);
 }

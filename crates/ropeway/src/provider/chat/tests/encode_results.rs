@@ -22,7 +22,7 @@ fn image() -> Value {
     json!({"type": "image", "data": PNG, "mimeType": "image/png"})
 }
 
-fn shown() -> Value {
+fn image_part() -> Value {
     json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}"), "detail": "auto"}})
 }
 
@@ -99,15 +99,15 @@ fn images_follow_all_results_in_one_message() {
         tool("c2", "[document 1 of `chart`, shown below]\n[sound 1 of `chart`, shown below]\n[image 1 of `chart`, shown below]"),
         {"role": "user", "content": [
             text("[image 1 of `chart`, call `c1`]"),
-            shown(),
+            image_part(),
             text("[image 2 of `chart`, call `c1`]"),
-            shown(),
+            image_part(),
             text("[document 1 of `chart`, call `c2`]"),
             {"type": "file", "file": {"filename": "r.pdf", "file_data": "data:application/pdf;base64,JVBERi0x"}},
             text("[sound 1 of `chart`, call `c2`]"),
             {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
             text("[image 1 of `chart`, call `c2`]"),
-            shown(),
+            image_part(),
         ]},
         {"role": "assistant", "content": "I see."},
     ]);
@@ -117,11 +117,11 @@ fn images_follow_all_results_in_one_message() {
 #[test]
 fn images_precede_the_next_user_text() {
     let conversation = Conversation::new().with("hi").with(calls(["c1"])).with(vec![result("c1", json!([image()]))]);
-    let parts = json!([text("[image 1 of `chart`, call `c1`]"), shown()]);
+    let parts = json!([text("[image 1 of `chart`, call `c1`]"), image_part()]);
     let alone = json!([tool("c1", "[image 1 of `chart`, shown below]"), {"role": "user", "content": parts}]);
     assert_eq!(messages(&conversation, Quirks::default()), alone);
     let conversation = conversation.with(vec![ContentPart::text("and now?")]);
-    let parts = json!([text("[image 1 of `chart`, call `c1`]"), shown(), text("and now?")]);
+    let parts = json!([text("[image 1 of `chart`, call `c1`]"), image_part(), text("and now?")]);
     let followed = json!([tool("c1", "[image 1 of `chart`, shown below]"), {"role": "user", "content": parts}]);
     assert_eq!(messages(&conversation, Quirks::default()), followed);
 }

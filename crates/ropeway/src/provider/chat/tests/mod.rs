@@ -47,14 +47,14 @@ fn read(chunks: &[Value]) -> Result<(Vec<ReplyEvent>, Reply), ProviderError> {
 }
 
 fn events(chunks: &[Value]) -> Vec<ReplyEvent> {
-    read(chunks).expect("an answer").0
+    read(chunks).expect("a reply").0
 }
 
 fn reply(chunks: &[Value]) -> Reply {
-    read(chunks).expect("an answer").1
+    read(chunks).expect("a reply").1
 }
 
-fn trouble(chunks: &[Value]) -> ProviderError {
+fn error_of(chunks: &[Value]) -> ProviderError {
     read(chunks).expect_err("no answer")
 }
 

@@ -15,13 +15,13 @@ fn sent_back(chunks: &[Value]) -> (Value, Value) {
     // The conversation is saved and loaded in between.
     let conversation = Conversation::new().with("hi").with(reply.message).with(results);
     let conversation: Conversation = serde_json::from_value(json!(conversation)).expect("a conversation");
-    let raw_arguments = |base_url: &str| {
+    let encoded = |base_url: &str| {
         let settings = ProviderSettings::new(Dialect::Chat).with_base_url(base_url);
         let encoded = encode(&settings, &ChatRequest::new("m", &conversation)).expect("a request");
         let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
         body["messages"][1].clone()
     };
-    (raw_arguments(&format!("{}/v1", endpoint().endpoint)), raw_arguments("http://127.0.0.1:9090/v1"))
+    (encoded(&format!("{}/v1", endpoint().endpoint)), encoded("http://127.0.0.1:9090/v1"))
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_call_of_an_unknown_tool_keeps_its_name() {
     for chunk in [delta(json!({ "tool_calls": [call] })), finish("tool_calls")] {
         decoder.frame(chunk.to_string().as_bytes(), &mut events).expect("a frame");
     }
-    let answer = decoder.end(&mut events).expect("an answer").message;
+    let answer = decoder.end(&mut events).expect("a reply").message;
     assert_eq!(answer.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["made_up"]);
 }
 
@@ -134,7 +134,7 @@ fn tool_names_are_mapped_in_both_directions() {
     for chunk in [delta(json!({"tool_calls": [call]})), finish("tool_calls")] {
         decoder.frame(chunk.to_string().as_bytes(), &mut Vec::new()).expect("a chunk");
     }
-    let reply = decoder.end(&mut Vec::new()).expect("an answer");
+    let reply = decoder.end(&mut Vec::new()).expect("a reply");
     let names: Vec<&str> = reply.message.calls().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["files/look.up"]);
 

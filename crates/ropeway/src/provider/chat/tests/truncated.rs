@@ -77,13 +77,13 @@ fn stream() -> Vec<String> {
 fn a_stream_cut_between_events_is_truncated_or_complete() {
     let stream = stream();
     let read = |length: usize| read_frames(stream[..length].iter().map(String::as_bytes));
-    let mut whole = read(stream.len()).expect("an answer").1;
+    let mut whole = read(stream.len()).expect("a reply").1;
     for length in 0..6 {
         assert_eq!(read(length).expect_err("a part").kind, ProviderErrorKind::Truncated, "{length}");
     }
-    assert_eq!(read(7).expect("an answer").1, whole);
+    assert_eq!(read(7).expect("a reply").1, whole);
     whole.usage = Default::default();
-    assert_eq!(read(6).expect("an answer").1, whole);
+    assert_eq!(read(6).expect("a reply").1, whole);
 }
 
 proptest! {

@@ -7,11 +7,11 @@ use crate::message::{AssistantPart, CallArguments};
 use crate::provider::{Decoder, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn reply(frames: &[Value]) -> Reply {
-    read(frames).expect("an answer").0
+    read(frames).expect("a reply").0
 }
 
 /// Returns the parts of a reply in their saved form.
-fn said(frames: &[Value]) -> Value {
+fn saved_parts(frames: &[Value]) -> Value {
     json!(reply(frames).message.parts)
 }
 
@@ -39,7 +39,7 @@ fn text_reasoning_and_calls_are_streamed() {
         "promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 6, "thoughtsTokenCount": 3,
         "toolUsePromptTokenCount": 2, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 10}]
     });
-    let (reply, events) = read(&[first, parts(json!([{"text": "Looking."}])), parts(calls), last]).expect("an answer");
+    let (reply, events) = read(&[first, parts(json!([{"text": "Looking."}])), parts(calls), last]).expect("a reply");
     let calls: Vec<_> = reply.message.calls().cloned().collect();
     assert_eq!((calls[0].id.as_str(), calls[1].id.as_str()), ("8f", "call_r1_1"));
     assert_eq!(calls[0].arguments, CallArguments::Object(city("Paris")));
@@ -96,7 +96,7 @@ fn text_is_merged_unless_a_part_is_signed() {
         {"type": "text", "text": "h", "extra": {"partMetadata": {"x": 1}}},
         {"type": "text", "text": "i"},
     ]);
-    assert_eq!(said(&frames), wanted);
+    assert_eq!(saved_parts(&frames), wanted);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn unknown_parts_are_kept() {
         {"type": "private", "json": {"surprise": [1, {"a": null}]}},
         {"type": "private", "json": {"thoughtSignature": "alone"}},
     ]);
-    assert_eq!(said(&frames), wanted);
+    assert_eq!(saved_parts(&frames), wanted);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_first_candidate_is_the_reply() {
         {"content": {"parts": [{"text": "one"}]}, "index": 0},
     ]});
     let other = json!({"candidates": [{"content": {"parts": [{"text": "other"}]}, "index": 1}]});
-    assert_eq!(said(&[both.clone(), other, finish("STOP")]), json!([{"type": "text", "text": "one"}]));
+    assert_eq!(saved_parts(&[both.clone(), other, finish("STOP")]), json!([{"type": "text", "text": "one"}]));
     assert_eq!(read(&[both]).expect_err("no end").kind, ProviderErrorKind::Truncated);
 }
 
@@ -173,7 +173,7 @@ fn a_blocked_prompt_stops_with_a_content_filter() {
         "promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "no"},
         "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}
     });
-    let (reply, events) = read(&[blocked]).expect("an answer");
+    let (reply, events) = read(&[blocked]).expect("a reply");
     let warning = "gemini blocked the prompt with `PROHIBITED_CONTENT`: no".to_owned();
     assert_eq!((&reply.stop, &reply.message.parts), (&StopReason::ContentFilter, &vec![]));
     assert_eq!(reply.warnings, std::slice::from_ref(&warning));
@@ -185,7 +185,7 @@ fn a_blocked_prompt_stops_with_a_content_filter() {
 #[test]
 fn an_empty_reply_is_valid() {
     let frame = json!({"candidates": [{"finishReason": "STOP"}]});
-    assert_eq!((stop(std::slice::from_ref(&frame)), said(&[frame])), (StopReason::EndTurn, json!([])));
+    assert_eq!((stop(std::slice::from_ref(&frame)), saved_parts(&[frame])), (StopReason::EndTurn, json!([])));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn an_error_within_the_stream_fails_the_reply() {
 #[test]
 fn a_list_of_responses_is_decoded() {
     let frames = json!([parts(json!([{"text": "a"}])), parts(json!([{"text": "b"}])), finish("STOP")]);
-    assert_eq!(said(&[frames]), json!([{"type": "text", "text": "ab"}]));
+    assert_eq!(saved_parts(&[frames]), json!([{"type": "text", "text": "ab"}]));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn the_last_usage_of_each_kind_counts() {
         counts(json!({"candidatesTokenCount": 8})),
         counts(json!({"candidatesTokenCount": 8})),
     ];
-    let (reply, events) = read(&frames).expect("an answer");
+    let (reply, events) = read(&frames).expect("a reply");
     assert_eq!(reply.usage, usage(5, 10, 0, 2));
     let told = [usage(5, 1, 0, 0), usage(5, 9, 0, 2), usage(5, 10, 0, 2)].map(ReplyEvent::Usage);
     assert_eq!(events, told);
@@ -270,7 +270,7 @@ fn arguments_that_are_not_an_object_are_invalid() {
             r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"t","args":{arguments}}}}}]}},"finishReason":"STOP"}}]}}"#
         );
         decoder.frame(frame.as_bytes(), &mut Vec::new()).expect("a frame");
-        let reply = decoder.end(&mut Vec::new()).expect("an answer");
+        let reply = decoder.end(&mut Vec::new()).expect("a reply");
         let call = reply.message.calls().next().cloned().expect("a call");
         match call.arguments {
             CallArguments::Broken(broken) => (broken.text, broken.problem),
@@ -290,7 +290,7 @@ fn arguments_that_are_not_an_object_are_invalid() {
 fn a_call_of_an_unknown_tool_is_emitted() {
     let frames = [parts(json!([{"functionCall": {"name": "nobody", "args": {}}}])), finish("STOP")];
     let wanted = json!([{"type": "tool_call", "id": "call_0", "name": "nobody", "arguments": {}}]);
-    assert_eq!((said(&frames), stop(&frames)), (wanted, StopReason::ToolUse));
+    assert_eq!((saved_parts(&frames), stop(&frames)), (wanted, StopReason::ToolUse));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_call_without_a_name_is_ignored() {
 fn a_call_is_complete_even_at_the_maximum_length() {
     let frames = [parts(json!([{"functionCall": {"name": "t", "args": {"a": 1}}}])), finish("MAX_TOKENS")];
     let wanted = json!([{"type": "tool_call", "id": "call_0", "name": "t", "arguments": {"a": 1}}]);
-    assert_eq!((said(&frames), stop(&frames)), (wanted, StopReason::MaxTokens));
+    assert_eq!((saved_parts(&frames), stop(&frames)), (wanted, StopReason::MaxTokens));
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_reply_is_continued_with_its_token() {
     last["usageMetadata"] = json!({"promptTokenCount": 6, "candidatesTokenCount": 3});
     frame(&mut whole, &last);
     assert_eq!(whole.continuation(), None);
-    let reply = whole.end(&mut Vec::new()).expect("an answer");
+    let reply = whole.end(&mut Vec::new()).expect("a reply");
     assert_eq!((reply.message.to_text().as_str(), reply.stop), ("abc", StopReason::EndTurn));
     assert_eq!(reply.usage, usage(16, 7, 0, 0));
 
@@ -342,14 +342,14 @@ fn a_reply_is_continued_with_its_token() {
     let mut without = decoder();
     frame(&mut without, &paused("a", None));
     assert_eq!(without.continuation(), None);
-    assert_eq!(without.end(&mut Vec::new()).expect("an answer").stop, StopReason::Pause);
+    assert_eq!(without.end(&mut Vec::new()).expect("a reply").stop, StopReason::Pause);
 
     let mut circle = decoder();
     frame(&mut circle, &paused("a", Some("t1")));
     assert_eq!(circle.continuation().as_deref(), Some("t1"));
     frame(&mut circle, &paused("b", Some("t1")));
     assert_eq!(circle.continuation(), None);
-    assert_eq!(circle.end(&mut Vec::new()).expect("an answer").stop, StopReason::Pause);
+    assert_eq!(circle.end(&mut Vec::new()).expect("a reply").stop, StopReason::Pause);
 }
 
 #[test]

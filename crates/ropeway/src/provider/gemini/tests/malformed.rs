@@ -40,7 +40,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Reply, ProviderError> {
 #[test]
 fn a_stream_cut_anywhere_is_truncated_or_complete() {
     let stream = stream();
-    let whole = read_bytes(&stream).expect("an answer");
+    let whole = read_bytes(&stream).expect("a reply");
     let mut complete = 0;
     for end in 0..stream.len() {
         match read_bytes(&stream[..end]) {
@@ -141,7 +141,7 @@ proptest! {
             texts.filter_map(|part| part["text"].as_str()).collect()
         };
         let frames: Vec<Value> = sent.iter().map(|part| parts(json!([part]))).chain([finish("STOP")]).collect();
-        let (reply, events) = read(&frames).expect("an answer");
+        let (reply, events) = read(&frames).expect("a reply");
         let mut told = (String::new(), String::new());
         for event in &events {
             match event {

@@ -11,7 +11,7 @@ use crate::provider::ChatRequest;
 /// Returns the contents after the first, once a reply was decoded and its calls were answered.
 fn again(sent: &[Value]) -> Vec<Value> {
     let frames: Vec<Value> = sent.iter().cloned().chain([finish("STOP")]).collect();
-    let (reply, _) = read(&frames).expect("an answer");
+    let (reply, _) = read(&frames).expect("a reply");
     let results: Vec<ToolResult> =
         reply.message.calls().map(|call| ToolResult::new(call, vec![ContentPart::text("ok")])).collect();
     // The conversation is saved and loaded in between.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{call, completed, delta, message, reply, text, told};
+use super::{call, completed, decode_all, delta, message, reply, text};
 use crate::message::{CallArguments, ToolCall};
 use crate::provider::{ReplyEvent, StopReason, Usage};
 
@@ -14,12 +14,12 @@ fn text_is_streamed() {
     stream[end]["response"]["usage"] = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
         "output_tokens": 20, "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 120});
-    let (events, reply) = told(&stream);
+    let (events, reply) = decode_all(&stream);
     let usage = Usage { input: 100, output: 20, cache_read: 60, cache_write: 30, reasoning: 5, ..Usage::default() };
     let expected =
         [ReplyEvent::Text("Hello,".to_owned()), ReplyEvent::Text(" world".to_owned()), ReplyEvent::Usage(usage)];
     assert_eq!(events, expected);
-    let reply = reply.expect("an answer");
+    let reply = reply.expect("a reply");
     assert_eq!(
         (reply.message.to_text().as_str(), reply.stop, reply.usage),
         ("Hello, world", StopReason::EndTurn, usage)
@@ -29,7 +29,7 @@ fn text_is_streamed() {
 
 #[test]
 fn a_call_is_streamed_and_complete_with_its_item() {
-    let (events, reply) = told(&CAREFUL.stream(&[call(1, "{\"city\":\"Paris\"}"), message("msg_1", "so")]));
+    let (events, reply) = decode_all(&CAREFUL.stream(&[call(1, "{\"city\":\"Paris\"}"), message("msg_1", "so")]));
     let arguments = serde_json::from_value(json!({"city": "Paris"})).expect("arguments");
     let mut whole = ToolCall::new("call_1", "weather", arguments);
     whole.extra.insert("item".to_owned(), json!({"type": "function_call", "id": "fc_1", "status": "completed"}));
@@ -43,7 +43,7 @@ fn a_call_is_streamed_and_complete_with_its_item() {
         ReplyEvent::Text("o".to_owned()),
     ];
     assert_eq!(events, expected);
-    assert_eq!(reply.expect("an answer").stop, StopReason::ToolUse);
+    assert_eq!(reply.expect("a reply").stop, StopReason::ToolUse);
 }
 
 /// llama.cpp sends no indexes, and all complete items at the end.
@@ -73,12 +73,12 @@ fn complete_items_match_announced_items() {
         whole(second.clone()),
         completed(json!([message("msg_1", "Both."), first, second])),
     ];
-    let (events, reply) = told(&stream);
+    let (events, reply) = decode_all(&stream);
     assert_eq!(text(&events), "Both.");
     let cities: Vec<Option<CallArguments>> =
         ["Paris", "Oslo"].map(|city| serde_json::from_value(json!({"arguments": {"city": city}})).ok()).into();
     let calls: Vec<Option<CallArguments>> =
-        reply.expect("an answer").message.calls().map(|call| Some(call.arguments.clone())).collect();
+        reply.expect("a reply").message.calls().map(|call| Some(call.arguments.clone())).collect();
     assert_eq!(calls, cities);
 }
 
@@ -92,8 +92,8 @@ fn items_with_changing_ids_are_emitted_once() {
             }
         }
     }
-    let (events, reply) = told(&stream);
-    let message = reply.expect("an answer").message;
+    let (events, reply) = decode_all(&stream);
+    let message = reply.expect("a reply").message;
     assert_eq!((text(&events).as_str(), message.to_text().as_str(), message.calls().count()), ("Hello", "Hello", 1));
 }
 
@@ -138,16 +138,16 @@ fn an_incomplete_item_is_kept() {
 
 #[test]
 fn a_complete_text_replaces_different_deltas() {
-    let (events, reply) = told(&[delta("msg_1", "Helo"), completed(json!([message("msg_1", "Hello")]))]);
-    assert_eq!((text(&events).as_str(), reply.expect("an answer").message.to_text().as_str()), ("Helo", "Hello"));
+    let (events, reply) = decode_all(&[delta("msg_1", "Helo"), completed(json!([message("msg_1", "Hello")]))]);
+    assert_eq!((text(&events).as_str(), reply.expect("a reply").message.to_text().as_str()), ("Helo", "Hello"));
 }
 
 #[test]
 fn a_refusal_is_text_with_a_stop_reason() {
     let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "refusal", "refusal": "No, sorry."}]});
     for style in Style::all() {
-        let (events, reply) = told(&style.stream(std::slice::from_ref(&item)));
-        let reply = reply.expect("an answer");
+        let (events, reply) = decode_all(&style.stream(std::slice::from_ref(&item)));
+        let reply = reply.expect("a reply");
         assert_eq!((text(&events).as_str(), reply.stop), ("No, sorry.", StopReason::Refusal), "{style:?}");
     }
     let stream = [

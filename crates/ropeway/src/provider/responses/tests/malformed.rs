@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::CAREFUL;
-use super::{call, completed, decoder, delta, message, reply, text, told};
+use super::{call, completed, decode_all, decoder, delta, message, reply, text};
 use crate::provider::{ProviderErrorKind, Usage};
 use crate::web::SseParser;
 
@@ -25,9 +25,9 @@ fn unknown_events_and_fields_are_ignored() {
         json!({"type": "response.function_call_arguments.delta", "item_id": "nobody", "delta": "{"}),
         json!({"type": "response.completed", "response": {"output": [5, null], "usage": {"input_tokens": "many", "output_tokens": 3}}}),
     ];
-    let (events, reply) = told(&stream);
+    let (events, reply) = decode_all(&stream);
     assert_eq!(text(&events), "Hello");
-    assert_eq!(reply.expect("an answer").usage, Usage { output: 3, ..Usage::default() });
+    assert_eq!(reply.expect("a reply").usage, Usage { output: 3, ..Usage::default() });
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn errors_are_reported_in_every_shape() {
         json!({"type": "response.completed", "response": {"status": "failed", "error": {"code": rate, "message": "slow down"}}}),
     ];
     for shape in shapes {
-        let (events, reply) = told(&[delta("msg_1", "Hel"), shape.clone(), delta("msg_1", "lo")]);
+        let (events, reply) = decode_all(&[delta("msg_1", "Hel"), shape.clone(), delta("msg_1", "lo")]);
         let error = reply.expect_err("an error");
         assert_eq!(
             (error.kind, error.code.as_deref(), text(&events).as_str()),
@@ -51,14 +51,14 @@ fn errors_are_reported_in_every_shape() {
         );
         assert!(error.to_string().ends_with("slow down"), "{error}");
     }
-    let (_, silent) = told(&[json!({"type": "response.failed"})]);
+    let (_, silent) = decode_all(&[json!({"type": "response.failed"})]);
     let error = silent.expect_err("an error");
     assert_eq!(
         (error.kind, error.to_string().as_str()),
         (ProviderErrorKind::Server, "the provider failed without a reason")
     );
     let too_long = json!({"type": "error", "code": "context_length_exceeded", "message": "too long"});
-    assert!(told(&[too_long]).1.expect_err("an error").is_context_length());
+    assert!(decode_all(&[too_long]).1.expect_err("an error").is_context_length());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn done_ends_the_stream_but_not_the_reply() {
     whole.frame(completed(json!([])).to_string().as_bytes(), &mut events).expect("the end");
     assert!(whole.is_finished());
     whole.frame(b"[DONE]", &mut events).expect("the end again");
-    whole.end(&mut events).expect("an answer");
+    whole.end(&mut events).expect("a reply");
 
     let mut cut = decoder();
     cut.frame(delta("msg_1", "Hel").to_string().as_bytes(), &mut events).expect("a piece");
@@ -168,7 +168,7 @@ proptest! {
 
     #[test]
     fn events_in_any_order_emit_all_text(frames in prop::collection::vec(frame(), 0..16)) {
-        let (_, reply) = told(&frames);
+        let (_, reply) = decode_all(&frames);
         let is_finished = frames.iter().any(|frame| matches!(frame["type"].as_str(), Some("response.completed" | "response.incomplete")));
         match reply {
             Ok(_) => prop_assert!(is_finished),

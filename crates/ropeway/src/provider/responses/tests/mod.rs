@@ -55,7 +55,7 @@ fn decoder() -> Decoder {
 }
 
 /// Decodes events up to the first error.
-fn told(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
+fn decode_all(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
     let (mut decoder, mut events) = (decoder(), Vec::new());
     for frame in frames {
         if let Err(error) = decoder.frame(frame.to_string().as_bytes(), &mut events) {
@@ -67,7 +67,7 @@ fn told(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
 }
 
 fn reply(frames: &[Value]) -> Reply {
-    told(frames).1.expect("an answer")
+    decode_all(frames).1.expect("a reply")
 }
 
 /// Returns the text of events.

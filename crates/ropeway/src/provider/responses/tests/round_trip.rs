@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{body, conversation, encode, input, local, message, openai, reply, text, told, tools};
+use super::{body, conversation, decode_all, encode, input, local, message, openai, reply, text, tools};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
 use crate::provider::{ChatRequest, ProviderSettings, ReplyEvent};
@@ -46,8 +46,8 @@ fn reasoning(events: &[ReplyEvent]) -> String {
 fn check(style: Style, items: &[Value]) {
     let is_empty = |item: &Value| item["content"].as_array().is_some_and(Vec::is_empty);
     let expected: Vec<Value> = items.iter().filter(|item| !is_empty(item)).map(|item| style.item(item)).collect();
-    let (events, reply) = told(&style.stream(items));
-    let reply = reply.expect("an answer");
+    let (events, reply) = decode_all(&style.stream(items));
+    let reply = reply.expect("a reply");
     assert_eq!(text(&events), reply.message.to_text(), "each text is told once: {style:?}");
     let (conversation, decoded) = (Conversation::new().with("hi").with(reply.message.clone()), reply.message);
     assert_eq!(sent_back(&openai(), &conversation), expected, "{style:?}");
@@ -66,13 +66,13 @@ fn items_return_unchanged_for_every_server_style() {
 #[test]
 fn text_and_reasoning_are_emitted_once_in_order() {
     for style in Style::all() {
-        let (events, reply) = told(&style.stream(&everything()));
+        let (events, reply) = decode_all(&style.stream(&everything()));
         assert_eq!(text(&events), "It says 18 °C.", "{style:?}");
         // Without indexes, summaries are separated only in the complete item.
         if style.places || !style.pieces {
             assert_eq!(reasoning(&events), "First.\n\nThen.Hm.", "{style:?}");
         }
-        let ids = reply.expect("an answer").message.calls().map(|call| call.id.clone()).collect::<Vec<_>>();
+        let ids = reply.expect("a reply").message.calls().map(|call| call.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids, ["call_1", "call_2"], "{style:?}");
     }
 }
@@ -218,7 +218,7 @@ fn strict_arguments_return_verbatim() {
     for frame in CAREFUL.stream(std::slice::from_ref(&item)) {
         decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
     }
-    let answer = decoder.end(&mut events).expect("an answer").message;
+    let answer = decoder.end(&mut events).expect("a reply").message;
     assert_eq!(json!(answer.parts)[0]["arguments"], json!({"city": "Paris"}));
     let conversation = start.with(answer);
     let body = body(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools));
