@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(told(TurnEnd::Done(StopReason::EndTurn)), None);
         assert_eq!(told(TurnEnd::Done(StopReason::StopSequence)), None);
         assert_eq!(told(TurnEnd::Cancelled), None);
-        let limit = "the turn has ended: the limit of 3 steps is reached".to_owned();
+        let limit = "the turn has ended: reached the limit of 3 steps".to_owned();
         assert_eq!(told(TurnEnd::Limit(TurnLimit::Steps(3))), Some((Exit::ToolError, limit)));
         let cut = "the answer has become as long as it may, and is cut".to_owned();
         assert_eq!(told(TurnEnd::Done(StopReason::MaxTokens)), Some((Exit::ToolError, cut)));

@@ -238,10 +238,10 @@ mod tests {
 
     #[test]
     fn a_call_that_was_not_made_says_why_and_takes_no_time() {
-        let error = CallError::Denied { tool: "t".into(), reason: "the user said no".into() };
+        let error = CallError::Denied { tool: "t".into(), reason: "rejected by the user".into() };
         let envelope = Envelope::from_error(CallId("1".into()), "t", Origin::Local, Duration::ZERO, error);
         let line = plain(&finished(&envelope, None, &[], 80));
-        assert_eq!(line, "  ✗ tool `t` was not called: the user said no\n");
+        assert_eq!(line, "  ✗ tool `t` was not called: rejected by the user\n");
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
     let broken = ModelAnswer::events(&events[..half]);
     for (answer, code, words) in [
         (refused, 4, "Incorrect key"),
-        (broken, 3, "model `parrot` gave no answer: "),
+        (broken, 3, "request to model `parrot` failed: "),
         (ModelAnswer::silence(), 5, "the chat did not end within 2 s"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
@@ -233,7 +233,7 @@ fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
     let again = |id: &str| ScriptedReply::call(id, "calculate", json!({"expression": "1"}));
     let model = Model::saying(["a", "b", "c"].map(again));
     let run = model.run(&["-p", "go", "--max-steps", "2"]).expect(1);
-    let end = "error: the turn has ended: the limit of 2 steps is reached\n  `--max-steps` allows more\n";
+    let end = "error: the turn has ended: reached the limit of 2 steps\n  `--max-steps` allows more\n";
     assert!(run.stderr.ends_with(end), "{}", run.stderr);
     assert_eq!(model.server.bodies().len(), 2);
 }
@@ -247,14 +247,14 @@ fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
         (error(400, "what?"), 2, "what?"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi"]).expect(code);
-        assert!(run.stderr.contains("error: model `parrot` gave no answer\n  caused by: "), "{}", run.stderr);
+        assert!(run.stderr.contains("error: request to model `parrot` failed\n  caused by: "), "{}", run.stderr);
         assert!(run.stderr.contains(words), "{}", run.stderr);
         assert_eq!(run.stdout, "");
     }
     let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
     assert!(run.stderr.ends_with("error: the chat did not end within 1 s\n"), "{}", run.stderr);
     let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
-    assert!(down.stderr.starts_with("error: model `parrot` gave no answer\n  caused by: "), "{}", down.stderr);
+    assert!(down.stderr.starts_with("error: request to model `parrot` failed\n  caused by: "), "{}", down.stderr);
 }
 
 #[test]
@@ -263,13 +263,13 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
     let model = Model::saying([call(), ScriptedReply::text("Then not."), call(), ScriptedReply::text("No.")]);
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
-    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it requires approval, and no one is available to approve it\n    \
         `--allow fail` allows it, `--yes` all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
     let heard = &model.heard()[2].1;
-    assert!(heard.contains("there is nobody who could be asked"), "{heard}");
+    assert!(heard.contains("no one is available to approve it"), "{heard}");
     let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
-    let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: not allowed by the host's policy\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
 }
 
@@ -288,7 +288,7 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
     let model = Model::saying([]);
     for (arguments, words) in [
         (&["-p", " "][..], "there is nothing to say"),
-        (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
+        (&["-p", "hi", "--allow", "a["], "invalid pattern `a[`"),
         (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
         (&["-p", "hi", "--save", "/dev/null"], "`/dev/null` is not a regular file"),
@@ -426,9 +426,9 @@ fn the_rules_of_the_file_count() {
         model.heard()[2].1.clone()
     };
     rules(json!({"deny": ["demo.fail"]}));
-    assert!(heard(&["--yes"]).contains("the host does not allow it"));
+    assert!(heard(&["--yes"]).contains("not allowed by the host's policy"));
     rules(json!({"allow": ["demo.*"]}));
-    assert!(heard(&["--ask", "demo.fail"]).contains("there is nobody who could be asked"));
+    assert!(heard(&["--ask", "demo.fail"]).contains("no one is available to approve it"));
     rules(json!({"ask": ["demo.fail"]}));
     assert!(heard(&["--allow", "demo.*"]).contains("made"));
 }

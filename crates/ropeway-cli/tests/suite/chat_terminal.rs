@@ -233,7 +233,7 @@ fn calls_that_may_change_something_are_asked_about() {
     window.see("first");
     window.see("Allow demo.fail(message: \"second\")?");
     window.press("n not now\r");
-    window.see("the user said no: not now");
+    window.see("rejected by the user: not now");
     window.see("Allow demo.fail(message: \"third\")?");
     window.press("a\r");
     let rest = window.see("Done.");
@@ -242,7 +242,7 @@ fn calls_that_may_change_something_are_asked_about() {
     window.press(CTRL_D);
     window.end().expect(0);
     let results = model.server.bodies()[4]["messages"].to_string();
-    assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
+    assert!(results.contains("first") && results.contains("rejected by the user: not now"), "{results}");
 }
 
 /// A note, and what a server may make of it.
@@ -452,13 +452,13 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
     window.see("Allow demo.fail(message: \"first\")?");
     window.see("[q]uit turn: ");
     window.press("n no\ry\ry\r");
-    window.see("the user said no: no");
+    window.see("rejected by the user: no");
     window.see("Allow demo.fail(message: \"second\")?");
     window.see("[q]uit turn: ");
     window.press("n\r");
     window.see("Done.");
     let results = model.server.bodies()[2]["messages"].to_string();
-    assert_eq!(results.matches("the user said no").count(), 2, "{results}");
+    assert_eq!(results.matches("rejected by the user").count(), 2, "{results}");
     window.signal(Signal::TERM);
     window.end().expect(143);
 }
@@ -601,7 +601,7 @@ fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
     let model = Model::answering([failed, ScriptedReply::text("Now.").answer(Dialect::Chat)]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
-    window.see("error: model `parrot` gave no answer");
+    window.see("error: request to model `parrot` failed");
     window.see("not today");
     window.say("/model cockatoo --force");
     window.say("/retry");

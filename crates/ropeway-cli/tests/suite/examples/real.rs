@@ -49,8 +49,8 @@ async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
     assert_eq!(told.stdout, "Sunny.\nIn layers.\n");
     let uri = "demo://resource/static/document/architecture.md";
     let first = format!(
-        "These resources were attached by the application. The user has not written them.\n\
-         [resource `{uri}` of server `everything`:]\n[{uri}]\n{architecture}\nWhat's weather in Lisbon?"
+        "These resources were attached by the application. They were not written by the user.\n\
+         [resource `{uri}` from server `everything`:]\n[{uri}]\n{architecture}\nWhat's weather in Lisbon?"
     );
     assert_eq!(told.asked[0]["messages"], json!([{"role": "user", "content": first}]));
     assert_eq!(

@@ -61,9 +61,9 @@ async fn the_first_rule_that_fits_decides_and_the_model_is_told() {
         let asked = asked.lock().expect("no poison").clone();
         assert_eq!(asked, [("web_get".to_owned(), "web_get".to_owned(), json!({"n": 1}))], "{dialect}");
         let told = [
-            denied("fs_delete", "the host does not allow it"),
+            denied("fs_delete", "not allowed by the host's policy"),
             ok("fs_read", "fs_read"),
-            denied("web_get", "the user said no: not today"),
+            denied("web_get", "rejected by the user: not today"),
         ];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
@@ -79,7 +79,7 @@ async fn tools_that_may_destroy_something_are_known_by_their_own_words() {
             .build()
             .expect("an agent");
         fine(&agent, dialect).await;
-        let told = [ok("read", "read"), denied("wipe", "the host does not allow it")];
+        let told = [ok("read", "read"), denied("wipe", "not allowed by the host's policy")];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
@@ -123,7 +123,7 @@ async fn a_call_that_nobody_can_be_asked_about_is_not_made() {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.build().expect("an agent");
         fine(&agent, dialect).await;
-        let why = "it needs approval, and there is nobody who could be asked";
+        let why = "it requires approval, and no one is available to approve it";
         assert_eq!(results(&agent.history()), [denied("a", why)], "{dialect}");
     }
 }
@@ -134,7 +134,7 @@ async fn a_denial_without_a_reason_is_told_as_such() {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.on_approval(|_| async { Approval::deny() }).build().expect("an agent");
         fine(&agent, dialect).await;
-        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+        assert_eq!(results(&agent.history()), [denied("a", "rejected by the user")], "{dialect}");
     }
 }
 
@@ -144,7 +144,7 @@ async fn somebody_who_falls_over_when_asked_has_not_agreed() {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.on_approval(|_| async { panic!("oh no") }).build().expect("an agent");
         fine(&agent, dialect).await;
-        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+        assert_eq!(results(&agent.history()), [denied("a", "rejected by the user")], "{dialect}");
     }
 }
 
@@ -195,8 +195,8 @@ async fn what_comes_with_the_agent_needs_no_word_and_what_it_leads_to_does() {
         let agent = searching(dialect).policy(Policy::new().allow("a").otherwise(Permission::Deny));
         let agent = agent.build().expect("an agent");
         fine(&agent, dialect).await;
-        let denied = format!("Error: tool `b` was not called: the host does not allow it. {DENIED}");
-        let told = [ok("1", "No tool fits `nothing at all`. Try other words."), failed("2", &denied)];
+        let denied = format!("Error: tool `b` was not called: not allowed by the host's policy. {DENIED}");
+        let told = [ok("1", "No tool matches `nothing at all`. Try other words."), failed("2", &denied)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }

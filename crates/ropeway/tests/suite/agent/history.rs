@@ -30,7 +30,7 @@ async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
         let loaded: Conversation = serde_json::from_str(&saved).expect("a conversation");
         sendable(&loaded);
         assert_eq!(loaded.system.as_deref(), Some("Be brief."), "{dialect}");
-        let unfinished = failed("b", "there is no result of this call: it had not ended yet");
+        let unfinished = failed("b", "no result: the call has not finished");
         assert_eq!(results(&loaded).last(), Some(&unfinished), "{dialect}");
         for other in Dialect::ALL {
             let second = agent(other, [echoing("c", "y"), ScriptedReply::text("on it goes")]).tool(echo());

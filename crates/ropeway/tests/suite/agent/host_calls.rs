@@ -121,7 +121,7 @@ async fn a_fatal_error_ends_the_turn_and_every_call_has_a_result() {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(chain(&failure), "tool `t` ended the turn: the licence has expired");
+        assert_eq!(chain(&failure), "tool `t` returned a fatal error: the licence has expired");
         let told = results(&failure.conversation);
         assert_eq!(
             told.iter().map(|result| (result.0.as_str(), result.2)).collect::<Vec<_>>(),
@@ -148,7 +148,7 @@ async fn a_fatal_error_ends_the_turn_while_others_wait_for_approval() {
     let agent = agent.build().expect("an agent");
     let ended = tokio::time::timeout(SOON, agent.send("q").finish()).await.expect("no hang");
     let error = ended.expect_err("a local tool of the host may end the turn, too");
-    assert_eq!(chain(&error), "tool `fatal` ended the turn: no disk");
+    assert_eq!(chain(&error), "tool `fatal` returned a fatal error: no disk");
     assert_eq!(results(&agent.history()).len(), 3);
     sendable(&agent.history());
 }

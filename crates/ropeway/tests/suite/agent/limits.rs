@@ -27,7 +27,7 @@ async fn the_limit_of_steps_ends_a_turn_and_the_next_one_has_steps_of_its_own() 
         let outcome = done(agent.resume()).await;
         assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: the limit of 1 step is reached";
+        let words = "call not made: reached the limit of 1 step";
         assert_eq!(results(&agent.history()), [failed("a", words), failed("b", words)], "{dialect}");
     }
 }
@@ -102,7 +102,7 @@ async fn the_limit_of_tokens_ends_a_turn_after_the_answer_that_passed_it() {
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Tokens(150)), 2), "{dialect}");
         assert_eq!((outcome.usage.input, outcome.usage.output), (150, 40), "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: the limit of 150 tokens is reached";
+        let words = "call not made: reached the limit of 150 tokens";
         assert_eq!(results(&agent.history()), [ok("a", "x"), failed("b", words)], "{dialect}");
         assert_eq!(done(agent.resume()).await.text, "fine", "{dialect}");
         sendable(&agent.history());
@@ -198,7 +198,7 @@ async fn calls_past_the_limit_of_one_step_are_not_made_and_told_so() {
         assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         assert_eq!(log.lock().expect("no poison").len(), 4, "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: at most 2 calls are made at once";
+        let words = "call not made: at most 2 calls per step";
         let told = [ok("c0", "0"), ok("c1", "1"), failed("c2", words), failed("c3", words)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }

@@ -48,7 +48,7 @@ async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
         let outcome = done(agent.send("go")).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Repeats(3)), 4), "{dialect}");
         sendable(&agent.history());
-        let refused = "the call was not made: the same calls were made 3 times with the same results";
+        let refused = "call not made: repeated the same calls 3 times with the same results";
         let told = [ok("c0", "again"), ok("c1", "again"), ok("c2", "again"), failed("c3", refused)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
@@ -66,7 +66,7 @@ async fn a_model_that_never_ends_comes_to_the_limit_of_steps() {
         // The results of the last calls would be told to nobody.
         assert_eq!(calls.load(Ordering::SeqCst), 3, "{dialect}");
         sendable(&agent.history());
-        let limit = failed("c3", "the call was not made: the limit of 4 steps is reached");
+        let limit = failed("c3", "call not made: reached the limit of 4 steps");
         assert_eq!(results(&agent.history()), [ok("c0", "0"), ok("c1", "1"), ok("c2", "2"), limit], "{dialect}");
     }
 }

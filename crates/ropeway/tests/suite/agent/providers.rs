@@ -93,7 +93,7 @@ async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
         let refused = Exchange::new(401, "{\"error\": {\"message\": \"no such key\"}}");
         let agent = agent(dialect, [refused, ScriptedReply::text("fine").exchange(dialect)]);
         let error = agent.send("go").finish().await.expect_err("no answer");
-        assert_eq!(error.to_string(), "model `m` gave no answer", "{dialect}");
+        assert_eq!(error.to_string(), "request to model `m` failed", "{dialect}");
         assert_eq!(kind(error), ProviderErrorKind::Auth, "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go"], "{dialect}");

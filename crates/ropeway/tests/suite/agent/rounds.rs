@@ -148,13 +148,13 @@ async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
             .expect("an agent");
         done(agent.send("go")).await;
         let words = |tool, why| format!("Error: tool `{tool}` failed: {why}. Try another way, or tell the user.");
-        let late = words("swamp", "it had given no answer when the turn's time was over");
-        let unasked = words("asked", "it had not begun when the turn's time was over");
+        let late = words("swamp", "it was still running when the turn timed out");
+        let unasked = words("asked", "it had not started when the turn timed out");
         let told = [
             failed("c0", &late),
             failed("c1", &late),
             failed("a", &unasked),
-            failed("b", "the call was not made: the turn's time was over"),
+            failed("b", "call not made: the turn timed out"),
         ];
         assert_eq!(results(&agent.history()), told, "{dialect}");
         sendable(&agent.history());
@@ -244,7 +244,7 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
             let file = files.iter().find(|file| std::fs::read_to_string(folder.join(file)).is_ok_and(|it| it == whole));
             let name = file.and_then(|file| file.strip_suffix(".txt")).expect("it is kept whole");
             let line = format!(
-                "[{},000 of 60,000 bytes are left out; call `read_more` with output \"{name}\" and from {shown} for the rest]",
+                "[{},000 of 60,000 bytes omitted; call `read_more` with output \"{name}\" and from {shown} to continue]",
                 (60_000 - shown) / 1000
             );
             assert_eq!((call.as_str(), told), (*letter, format!("{}\n{line}", letter.repeat(shown))));
@@ -257,7 +257,7 @@ async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
     let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), ScriptedReply::text("done")]);
     let request = GenerateRequest::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
     let generated = generate(&provider, request, |_| async { Ok(Some(ToolOutput::text("x".repeat(60_000)))) }).await;
-    let told = format!("{}\n[20,000 of 60,000 bytes are left out]", "x".repeat(40_000));
+    let told = format!("{}\n[20,000 of 60,000 bytes omitted]", "x".repeat(40_000));
     let expected = ["a", "b", "c", "d", "e"].map(|call| ok(call, &told));
     assert_eq!(results(&generated.expect("an outcome").conversation), expected);
 }
@@ -276,7 +276,7 @@ async fn pages_that_are_too_much_together_are_shorter_pages() {
             0 => "0".to_owned(),
             thousands => format!("{thousands},000"),
         });
-        format!("[bytes {from} to {to} of 300,000 of output \"o1\"; go on with from {}]", start * 50_000 + 40_000)
+        format!("[bytes {from} to {to} of 300,000 of output \"o1\"; continue with from {}]", start * 50_000 + 40_000)
     };
     let pages: Vec<_> =
         (0..5).map(|at| ok(&format!("p{at}"), &format!("{}\n{}", "x".repeat(40_000), line(at)))).collect();
@@ -290,7 +290,7 @@ async fn an_output_of_too_many_parts_is_kept_once() {
     let agent = agent(Dialect::Chat, [calls(1, "parts"), ScriptedReply::text("done")]).tool(parts).spill(named());
     let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
-    let line = "[999 of 2,999 bytes are left out; call `read_more` with output \"o1\" and from 2000 for the rest]";
+    let line = "[999 of 2,999 bytes omitted; call `read_more` with output \"o1\" and from 2000 to continue]";
     let told = results(&agent.history()).remove(0).1;
     assert!(told.ends_with(line), "{told}");
     assert_eq!(kept(&agent), ["o1.txt"]);

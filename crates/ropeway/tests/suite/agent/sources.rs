@@ -111,7 +111,7 @@ async fn a_source_of_context_that_is_late_keeps_what_it_said_and_nobody_else_wai
     let agent = Agent::builder().provider(provider).model("m").context(Page::new("Monday")).context(slow);
     let agent = agent.limits(TurnLimits::default().with_connect_time(Duration::ZERO)).build().expect("an agent");
     assert_eq!(warnings(agent.send("q")).await, [""; 0]);
-    let late = "1 of the sources of context are late, and what they said last is taken";
+    let late = "1 context source timed out; using previous content";
     assert_eq!(warnings(agent.send("q")).await, [late]);
     assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 2", "Tuesday 1"]]);
 }
@@ -123,7 +123,7 @@ async fn a_source_of_context_that_panics_keeps_what_it_said_and_is_told() {
     let agent = Agent::builder().provider(provider).model("m").context(frail).context(Page::new("Tuesday"));
     let agent = agent.build().expect("an agent");
     assert_eq!(warnings(agent.send("q")).await, [""; 0]);
-    let fallen = "1 of the sources of context panicked, and what they said last is taken";
+    let fallen = "1 context source panicked; using previous content";
     assert_eq!(warnings(agent.send("q")).await, [fallen]);
     assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 1", "Tuesday 2"]]);
 }
@@ -136,8 +136,8 @@ async fn the_time_to_connect_is_waited_for_once() {
         agent.limits(TurnLimits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
     let begun = Instant::now();
     let told = [
-        "1 of the sources of tools are not ready after 60 s; the turn goes on without",
-        "1 of the sources of context are late, and what they said last is taken",
+        "1 tool source not ready after 60 s; skipped for this turn",
+        "1 context source timed out; using previous content",
     ];
     assert_eq!(warnings(agent.send("q")).await, told);
     assert_eq!(begun.elapsed(), Duration::from_secs(61));

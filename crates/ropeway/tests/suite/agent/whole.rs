@@ -156,7 +156,7 @@ async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
     let agent = agent.budget_for("long", OutputBudget::default().with_text_bytes(1000)).build().expect("an agent");
     done(agent.send("q")).await;
     let told = results(&agent.history()).remove(0).1;
-    assert!(told.starts_with(&"x".repeat(1000)) && told.contains("[4,000 of 5,000 bytes are left out;"), "{told}");
+    assert!(told.starts_with(&"x".repeat(1000)) && told.contains("[4,000 of 5,000 bytes omitted;"), "{told}");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours()
     let agent = agent.budget(OutputBudget::default().with_text_bytes(1000)).build().expect("an agent");
     done(agent.send("q")).await;
     let told = results(&agent.history());
-    assert_eq!(told[0].1, format!("{}\n[4,000 of 5,000 bytes are left out]", "x".repeat(1000)));
+    assert_eq!(told[0].1, format!("{}\n[4,000 of 5,000 bytes omitted]", "x".repeat(1000)));
     assert_eq!(told[1].1, "a novel");
     assert_eq!(agent.spill_folder(), None, "nothing is kept that nobody can read");
 }
@@ -311,7 +311,7 @@ async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
     }
     let failed = generation.finish().await.expect_err("the script is over");
     assert_eq!((finished, results(&failed.conversation).len()), (1, 1));
-    assert_eq!(failed.to_string(), "model `m` gave no answer");
+    assert_eq!(failed.to_string(), "request to model `m` failed");
     sendable(&failed.conversation);
 }
 

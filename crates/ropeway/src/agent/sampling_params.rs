@@ -1,4 +1,4 @@
-//! A wish: what a server wants of a model, read out of a request that may hold anything.
+//! Parameters of `sampling/createMessage`, parsed from untrusted JSON.
 
 use serde_json::Value;
 
@@ -7,77 +7,72 @@ use crate::mcp::Refusal;
 use crate::message::{AssistantMessage, AssistantPart, AssistantText, Conversation, Message};
 use crate::protocol::code;
 
-/// What a server wants of a model.
+/// The supported parameters of a sampling request.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wish {
-    /// What was said so far, as the server tells it.
+pub(super) struct SamplingParams {
     pub(super) conversation: Conversation,
-    /// How long the answer may get.
     pub(super) max_tokens: u32,
-    /// How much is left to chance.
     pub(super) temperature: Option<f64>,
-    /// Texts at which the answer ends.
     pub(super) stop_sequences: Vec<String>,
 }
 
-fn odd(message: impl Into<String>) -> Refusal {
+fn invalid(message: impl Into<String>) -> Refusal {
     Refusal { code: code::INVALID_PARAMS, message: message.into() }
 }
 
-impl Wish {
-    /// Reads the parameters of `sampling/createMessage`. Which model, which context and which fields of the provider's request
-    /// a server would like is passed over: it may wish for them, and the host has chosen.
-    pub(super) fn read(params: &Value) -> Result<Self, Refusal> {
-        let Value::Object(params) = params else { return Err(odd("the parameters must be an object")) };
+impl SamplingParams {
+    /// Parses the parameters. Ignores `modelPreferences`, `includeContext` and `metadata`: the host decides about those.
+    pub(super) fn parse(params: &Value) -> Result<Self, Refusal> {
+        let Value::Object(params) = params else { return Err(invalid("the parameters must be an object")) };
         let field = |name: &str| params.get(name).filter(|value| !value.is_null());
         for name in ["tools", "toolChoice"] {
             if field(name).is_some() {
-                return Err(odd(format!("`{name}` is not supported: `sampling.tools` was not declared")));
+                return Err(invalid(format!("`{name}` is not supported: `sampling.tools` was not declared")));
             }
         }
         let messages = field("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty());
-        let messages = messages.ok_or_else(|| odd("`messages` must be an array with something in it"))?;
+        let messages = messages.ok_or_else(|| invalid("`messages` must be a non-empty array"))?;
         let mut conversation = Conversation::new();
         for (at, read) in messages.iter().map(message).enumerate() {
-            conversation.push(read.map_err(|problem| odd(format!("`messages[{at}]`: {problem}")))?);
+            conversation.push(read.map_err(|problem| invalid(format!("`messages[{at}]`: {problem}")))?);
         }
         if let Some(system) = field("systemPrompt") {
-            let system = system.as_str().ok_or_else(|| odd("`systemPrompt` must be a string"))?;
+            let system = system.as_str().ok_or_else(|| invalid("`systemPrompt` must be a string"))?;
             conversation.system = Some(system.to_owned()).filter(|system| !system.is_empty());
         }
         Ok(Self {
             conversation,
             max_tokens: field("maxTokens")
                 .and_then(tokens)
-                .ok_or_else(|| odd("`maxTokens` must be a positive integer"))?,
+                .ok_or_else(|| invalid("`maxTokens` must be a positive integer"))?,
             temperature: field("temperature").map(temperature).transpose()?,
             stop_sequences: field("stopSequences").map(stop_sequences).transpose()?.unwrap_or_default(),
         })
     }
 }
 
-/// A number of tokens; more than can be counted is as much as can be counted.
+/// Returns a positive number of tokens, at most `u32::MAX`.
 fn tokens(value: &Value) -> Option<u32> {
-    // Writers without integers write `100.0`.
+    // JSON writers without integers write `100.0`.
     let whole = |number: &f64| number.fract() == 0.0 && *number >= 1.0;
     match value.as_u64() {
         Some(0) => None,
         Some(tokens) => Some(u32::try_from(tokens).unwrap_or(u32::MAX)),
-        // A cast of a number that is too large gives the largest.
+        // The cast saturates.
         None => value.as_f64().filter(whole).map(|number| number as u32),
     }
 }
 
 fn temperature(value: &Value) -> Result<f64, Refusal> {
     let number = value.as_f64().filter(|number| (0.0..=2.0).contains(number));
-    number.ok_or_else(|| odd("`temperature` must be a number from 0 to 2"))
+    number.ok_or_else(|| invalid("`temperature` must be a number from 0 to 2"))
 }
 
 fn stop_sequences(value: &Value) -> Result<Vec<String>, Refusal> {
     let texts = value.as_array().map(|texts| texts.iter().map(|text| text.as_str().map(str::to_owned)).collect());
     let texts: Option<Vec<String>> = texts.flatten();
-    let texts = texts.ok_or_else(|| odd("`stopSequences` must be an array of strings"))?;
-    // An empty one would end every answer before its beginning, and providers refuse it.
+    let texts = texts.ok_or_else(|| invalid("`stopSequences` must be an array of strings"))?;
+    // Providers refuse empty stop sequences.
     Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
 }
 
@@ -94,7 +89,7 @@ fn message(value: &Value) -> Result<Message, String> {
                 ContentPart::Text(text) => {
                     Ok(AssistantPart::Text(AssistantText { text: text.text, ..Default::default() }))
                 }
-                _ => Err("an assistant can only say text".to_owned()),
+                _ => Err("assistant content must be text".to_owned()),
             };
             let parts = content.into_iter().map(text).collect::<Result<_, _>>()?;
             Ok(AssistantMessage::new(parts).into())
@@ -104,12 +99,12 @@ fn message(value: &Value) -> Result<Message, String> {
 }
 
 fn part(block: &Value) -> Result<ContentPart, String> {
-    // The protocol wants a block; some servers write the text alone.
+    // The specification requires a block; some servers send the bare text.
     if let Value::String(text) = block {
         return Ok(ContentPart::text(text));
     }
-    let kind = block.get("type").and_then(Value::as_str).ok_or("a block must say its `type`")?;
-    // Reading a block never fails: one that is not what it says becomes a text.
+    let kind = block.get("type").and_then(Value::as_str).ok_or("a block must have a `type`")?;
+    // `from_block` never fails: it converts a malformed block into text.
     let part = ContentPart::from_block(block.clone());
     match (kind, &part) {
         ("text", ContentPart::Text(_)) if block.get("text").is_some_and(Value::is_string) => Ok(part),
@@ -119,7 +114,7 @@ fn part(block: &Value) -> Result<ContentPart, String> {
         ("tool_use" | "tool_result", _) => {
             Err(format!("a block of type `{kind}` is not supported: `sampling.tools` was not declared"))
         }
-        // A kind that nobody knows may be anything, also very long.
+        // An unknown type may be of any length, so the message does not repeat it.
         _ => Err("a block must be of type `text`, `image` or `audio`".to_owned()),
     }
 }
@@ -131,27 +126,27 @@ mod tests {
     use super::*;
     use crate::message::UserMessage;
 
-    fn asking(text: &str) -> Value {
+    fn request(text: &str) -> Value {
         json!({"maxTokens": 100, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
     }
 
     fn problem(params: Value) -> String {
-        let refusal = Wish::read(&params).expect_err("a refusal");
+        let refusal = SamplingParams::parse(&params).expect_err("a refusal");
         assert_eq!(refusal.code, code::INVALID_PARAMS);
         refusal.message
     }
 
     #[test]
-    fn odd_parameters_are_refused_with_a_clear_word() {
+    fn invalid_parameters_are_refused_with_a_clear_message() {
         let with = |name: &str, value: Value| {
-            let mut params = asking("Hi");
+            let mut params = request("Hi");
             params[name] = value;
             params
         };
         let message = |message: Value| with("messages", json!([message]));
         let block = |block: Value| message(json!({"role": "user", "content": block}));
         let tokens = "`maxTokens` must be a positive integer";
-        let messages = "`messages` must be an array with something in it";
+        let messages = "`messages` must be a non-empty array";
         let cases = [
             (json!(null), "the parameters must be an object"),
             (json!([1]), "the parameters must be an object"),
@@ -180,9 +175,9 @@ mod tests {
                 message(
                     json!({"role": "assistant", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}}),
                 ),
-                "`messages[0]`: an assistant can only say text",
+                "`messages[0]`: assistant content must be text",
             ),
-            (block(json!({"text": "x"})), "`messages[0]`: a block must say its `type`"),
+            (block(json!({"text": "x"})), "`messages[0]`: a block must have a `type`"),
             (block(json!({"type": "text", "text": 3})), "`messages[0]`: a block of type `text` must have a `text`"),
             (block(json!({"type": "image"})), "`messages[0]`: a block of type `image` must have `data` and `mimeType`"),
             (block(json!({"type": "hologram"})), "`messages[0]`: a block must be of type `text`, `image` or `audio`"),
@@ -201,17 +196,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_a_little_differently_is_understood() {
+    fn deviations_from_the_specification_are_accepted() {
         let params = json!({"maxTokens": 5e12, "temperature": null, "stopSequences": null, "systemPrompt": "",
             "messages": [{"role": "user", "content": "Hi"}]});
         let user = UserMessage { content: vec![ContentPart::text("Hi")] };
-        let expected = Wish {
+        let expected = SamplingParams {
             conversation: Conversation::new().with(user),
             max_tokens: u32::MAX,
             temperature: None,
             stop_sequences: Vec::new(),
         };
-        assert_eq!(Wish::read(&params), Ok(expected));
+        assert_eq!(SamplingParams::parse(&params), Ok(expected));
         assert_eq!(tokens(&json!(100.0)), Some(100));
     }
 }

@@ -1,15 +1,16 @@
-//! The queue between a turn and the reader of its steps: never blocks the turn, and stays small when nobody reads.
+//! The queue between a turn and the reader of its steps: never blocks the turn, and stays small without a reader.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::{Step, lock};
+use super::step::Step;
+use super::sync::lock;
 use crate::tool::CallId;
 
-/// Past this many waiting steps, text is appended to the last text of the same answer even with reasoning in between, and the
-/// other way round: a model that alternates single characters of both would otherwise cost hundreds of bytes for each.
-const FAR_BEHIND: usize = 1024;
+/// With more unread steps, text is appended to the last text of the same reply even with reasoning in between, and vice versa: a
+/// model that alternates single characters of both would otherwise cost hundreds of bytes for each.
+const MAX_UNMERGED: usize = 1024;
 
 /// Creates a queue. The reader's end yields `None` once every [`StepSender`] is dropped and the queue is empty.
 pub(super) fn channel() -> (StepSender, StepReceiver) {
@@ -26,7 +27,7 @@ pub(super) struct StepSender(Arc<SenderGuard>);
 #[derive(Clone, Debug)]
 pub(super) struct WeakStepSender(Weak<SenderGuard>);
 
-/// Takes steps from a queue. Dropping it discards what waits and everything that follows.
+/// Takes steps from a queue. Dropping it discards unread steps and all later ones.
 #[derive(Debug)]
 pub(super) struct StepReceiver(Arc<Mutex<StepQueue>>);
 
@@ -34,20 +35,20 @@ pub(super) struct StepReceiver(Arc<Mutex<StepQueue>>);
 #[derive(Debug)]
 struct SenderGuard(Arc<Mutex<StepQueue>>);
 
-/// The steps that wait, and where a new one may be merged into one of them.
+/// The unread steps, and the positions of those that new ones may be merged into.
 #[derive(Debug, Default)]
 struct StepQueue {
     steps: VecDeque<Step>,
-    /// The number of steps taken so far, so that a position stays valid while the front moves.
+    /// Number of steps taken so far. Positions count from the first step, so they stay valid.
     taken: usize,
-    /// The position of the newest progress of each call that waits.
+    /// The position of the unread progress of each call.
     progress: HashMap<CallId, usize>,
-    /// The positions of the last text and the last reasoning of the current answer.
+    /// The positions of the last text and the last reasoning of the current reply.
     text: Option<usize>,
     reasoning: Option<usize>,
-    /// Every sender is gone.
+    /// All senders were dropped.
     is_ended: bool,
-    /// The reader is gone.
+    /// The reader was dropped.
     is_unread: bool,
     waker: Option<Waker>,
 }
@@ -71,9 +72,9 @@ impl WeakStepSender {
 }
 
 impl StepReceiver {
-    /// Takes the next step, or `None` after the last one.
+    /// Returns the next step, or `None` after the last one.
     pub(super) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
-        // A reader of a queue that never runs dry must let others run, too.
+        // Yields to other tasks even if the queue never runs dry.
         let turn = std::task::ready!(tokio::task::coop::poll_proceed(cx));
         let mut queue = lock(&self.0);
         match queue.pop() {
@@ -95,7 +96,7 @@ impl Drop for StepReceiver {
         let mut queue = lock(&self.0);
         let unread = std::mem::take(&mut *queue);
         queue.is_unread = true;
-        // Whoever sends must not wait while this is freed.
+        // Freed without the lock, so that senders do not wait.
         drop(queue);
         drop(unread);
     }
@@ -109,7 +110,7 @@ impl Drop for SenderGuard {
     }
 }
 
-/// Wakes the reader, without the lock.
+/// Wakes the reader after releasing the lock.
 fn wake(mut queue: MutexGuard<'_, StepQueue>) {
     let waker = queue.waker.take();
     drop(queue);
@@ -148,7 +149,7 @@ impl StepQueue {
             }
             step => {
                 if let Step::CallStarted { call, .. } | Step::CallFinished { call, .. } = step {
-                    // A model may give one id to several calls: what follows belongs to another one.
+                    // Several calls may have the same id: later progress belongs to another call.
                     self.progress.remove(call);
                 }
                 (self.text, self.reasoning) = (None, None);
@@ -159,10 +160,10 @@ impl StepQueue {
 
     /// Returns the position that more text of one kind may be appended to, given the last positions of both kinds.
     fn merges_into(&self, own: Option<usize>, other: Option<usize>) -> Option<usize> {
-        own.filter(|own| other.is_none_or(|other| other < *own) || self.steps.len() >= FAR_BEHIND)
+        own.filter(|own| other.is_none_or(|other| other < *own) || self.steps.len() >= MAX_UNMERGED)
     }
 
-    /// The step at a position, unless it was taken.
+    /// Returns the step at a position, unless it was taken.
     fn at(&mut self, position: usize) -> Option<&mut Step> {
         self.steps.get_mut(position.checked_sub(self.taken)?)
     }
@@ -176,8 +177,8 @@ impl StepQueue {
         }
         self.taken += 1;
         if self.steps.is_empty() {
-            // What a burst has taken is given back.
-            self.steps.shrink_to(FAR_BEHIND);
+            // Release the memory of a burst.
+            self.steps.shrink_to(MAX_UNMERGED);
         }
         Some(step)
     }
@@ -219,7 +220,7 @@ mod tests {
         Step::Warning { message: "odd".to_owned() }
     }
 
-    /// What a reader sees who looks after all of them were sent.
+    /// Returns what a reader sees after all steps were sent.
     fn read_late(steps: impl IntoIterator<Item = Step>) -> Vec<String> {
         let (sender, receiver) = channel();
         steps.into_iter().for_each(|step| sender.send(step));
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reader_sees_the_newest_progress_of_each_call_and_all_else() {
+    fn a_late_reader_sees_only_the_newest_progress_of_each_call() {
         let steps = [
             started("a"),
             progress("a", 1.0),
@@ -255,26 +256,26 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_two_calls_with_one_id_is_kept_apart() {
+    fn progress_of_two_calls_with_one_id_is_not_merged() {
         let steps = [started("a"), progress("a", 1.0), started("a"), progress("a", 7.0), progress("a", 8.0)];
         assert_eq!(read_late(steps), ["started a", "progress a 1", "started a", "progress a 8"]);
     }
 
     #[test]
-    fn adjacent_text_is_merged_and_the_order_of_the_rest_is_kept() {
+    fn adjacent_text_is_merged_in_order() {
         let steps = [text("a"), text("b"), reasoning("c"), reasoning("d"), text("e"), warning(), text("f"), text("g")];
         assert_eq!(read_late(steps), ["text ab", "reasoning cd", "text e", "other", "text fg"]);
     }
 
     #[test]
-    fn a_model_that_alternates_text_and_reasoning_fills_no_memory() {
+    fn alternating_text_and_reasoning_stays_bounded() {
         let (sender, receiver) = channel();
         for _ in 0..100_000 {
             sender.send(text("t"));
             sender.send(reasoning("r"));
         }
         let mut queue = lock(&receiver.0);
-        assert_eq!(queue.steps.len(), FAR_BEHIND);
+        assert_eq!(queue.steps.len(), MAX_UNMERGED);
         let lengths = std::iter::from_fn(|| queue.pop()).map(|step| match step {
             Step::Text { text } => (text.len(), 0),
             Step::Reasoning { text } => (0, text.len()),
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_nobody_will_read_are_not_kept() {
+    fn steps_without_a_reader_are_discarded() {
         let (sender, receiver) = channel();
         sender.send(text("a"));
         let queue = receiver.0.clone();
