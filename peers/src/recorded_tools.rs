@@ -1,4 +1,4 @@
-//! Tools of real servers, out of recorded lists.
+//! Tools of real servers, from recorded lists.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 
 /// A tool of a real server.
 #[derive(Debug)]
-pub struct Real {
-    /// The server's own name for it.
+pub struct RecordedTool {
+    /// The server's name of the tool.
     pub name: String,
-    /// What it says of itself.
+    /// The description of the tool.
     pub description: Option<String>,
-    /// The schema of its arguments, as text.
+    /// The input schema as JSON text.
     pub schema: Box<RawValue>,
 }
 
-impl Real {
-    /// Its definition, under a name of its own.
+impl RecordedTool {
+    /// Returns its definition, with a number that makes the name unique.
     pub fn definition(&self, number: usize) -> ToolDefinition {
         let mut definition = ToolDefinition::new(format!("{}_{number}", self.name));
         definition.description.clone_from(&self.description);
@@ -29,8 +29,8 @@ impl Real {
     }
 }
 
-/// The tools in the recorded lists of a folder: one file for each server, with its answer to `tools/list` as `tools_list`.
-pub fn recorded(folder: &Path) -> Result<Vec<Real>> {
+/// Returns the tools in the recorded lists of a folder: one file per server, with its `tools/list` result as `tools_list`.
+pub fn recorded_tools(folder: &Path) -> Result<Vec<RecordedTool>> {
     #[derive(Deserialize)]
     struct Recording {
         tools_list: Option<List>,
@@ -52,18 +52,18 @@ pub fn recorded(folder: &Path) -> Result<Vec<Real>> {
     let mut tools = Vec::new();
     for file in files {
         let recording: Recording = serde_json::from_str(&fs::read_to_string(file.path())?)
-            .with_context(|| format!("`{}` is no recording", file.path().display()))?;
+            .with_context(|| format!("`{}` is not a recording", file.path().display()))?;
         let list = recording.tools_list.map(|list| list.tools).unwrap_or_default();
         for Tool { name, description, input_schema } in list {
-            let schema = RawValue::from_string(in_one_line(input_schema.get()))?;
-            tools.push(Real { name, description, schema });
+            let schema = RawValue::from_string(compact(input_schema.get()))?;
+            tools.push(RecordedTool { name, description, schema });
         }
     }
     Ok(tools)
 }
 
-/// JSON as it goes over the wire: servers send no line breaks, whoever records them may add some.
-fn in_one_line(json: &str) -> String {
+/// Removes whitespace outside of strings: servers send compact JSON, and recordings may be formatted.
+fn compact(json: &str) -> String {
     let (mut is_text, mut is_escaped) = (false, false);
     let keep = |c: &char| {
         let is_kept = is_text || !c.is_ascii_whitespace();
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_texts_is_gone() {
+    fn only_whitespace_outside_of_strings_is_removed() {
         let json = "{\n  \"a b\": [ 1,\t\"c \\\" d\\\\\" ,  true ]\r\n}";
-        assert_eq!(in_one_line(json), r#"{"a b":[1,"c \" d\\",true]}"#);
+        assert_eq!(compact(json), r#"{"a b":[1,"c \" d\\",true]}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! The floor: a hand-written blocking client of JSON lines, which does no more than it must.
+//! Baseline: a minimal, hand-written blocking client over stdio.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::course::{IN_FLIGHT, Scenario, check, message};
+use crate::bench_case::{IN_FLIGHT, Scenario, check, message};
 
 #[derive(Deserialize)]
 struct Answer<T> {
@@ -30,12 +30,12 @@ struct Block {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedTool {
     tools: Vec<Definition>,
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "parsed as any client has to, looked at by nobody")]
+#[allow(dead_code, reason = "parsed as in any client, but not used")]
 struct Definition {
     name: String,
     description: Option<String>,
@@ -64,14 +64,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a server and gets ready to call.
+    /// Starts a server and connects to it.
     pub fn connect(server: &[String]) -> Result<Self> {
         let mut client = Self::start(server)?;
         client.greet()?;
         Ok(client)
     }
 
-    /// Starts a server and sends it the first request, without waiting for the answer.
+    /// Starts a server and sends `initialize`, without waiting for the result.
     pub fn start(server: &[String]) -> Result<Self> {
         let (program, args) = server.split_first().context("no server is given")?;
         let mut child = Command::new(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -80,19 +80,19 @@ impl Client {
         let mut client = Self { child, stdin, stdout, request: Vec::new(), line: Vec::new(), next_id: 1 };
         client.send(
             "initialize",
-            r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"floor","version":"0.1.0"}}"#,
+            r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"baseline","version":"0.1.0"}}"#,
         )?;
         Ok(client)
     }
 
-    /// Takes the answer to the first request, and is ready to call.
+    /// Receives the result of `initialize` and completes the handshake.
     pub fn greet(&mut self) -> Result<()> {
         self.receive()?;
         self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         Ok(())
     }
 
-    /// One write.
+    /// Sends a request in one write.
     fn send(&mut self, method: &str, params: &str) -> Result<()> {
         self.request.clear();
         push_request(&mut self.request, self.next_id, method, params)?;
@@ -101,11 +101,11 @@ impl Client {
         Ok(())
     }
 
-    /// One line read.
+    /// Reads one line.
     fn receive(&mut self) -> Result<()> {
         self.line.clear();
         if self.stdout.read_until(b'\n', &mut self.line)? == 0 {
-            bail!("the server is gone");
+            bail!("the server closed the connection");
         }
         Ok(())
     }
@@ -124,19 +124,19 @@ impl Client {
         check("echo", message.len(), size)
     }
 
-    /// Asks for the list of tools, without waiting for it.
+    /// Requests the list of tools, without waiting for it.
     pub fn ask_list(&mut self) -> Result<()> {
         self.send("tools/list", "{}")
     }
 
-    /// Takes the list of tools that was asked for; answers with how many there are.
+    /// Receives the requested list of tools and returns its length.
     pub fn take_list(&mut self) -> Result<usize> {
         self.receive()?;
-        let answer: Answer<Listed> = serde_json::from_slice(&self.line)?;
+        let answer: Answer<ListedTool> = serde_json::from_slice(&self.line)?;
         Ok(answer.result.tools.len())
     }
 
-    /// One call or one list, whichever the scenario is about.
+    /// Makes one call or fetches one list, depending on the scenario.
     pub fn step(&mut self, scenario: Scenario, number: usize) -> Result<()> {
         if scenario == Scenario::List200 {
             self.ask_list()?;
@@ -147,7 +147,7 @@ impl Client {
         check(call.tool, call.size, self.call(call.tool, &arguments)?)
     }
 
-    /// Keeps a window of calls in flight: whatever has arrived is parsed, and as many new calls go out in one write.
+    /// Keeps 32 calls in flight: parses all received results, and sends as many new calls in one write.
     pub fn in_flight(&mut self, rounds: usize) -> Result<Vec<Duration>> {
         let first = self.next_id;
         let mut started: Vec<Instant> = Vec::with_capacity(rounds);
@@ -166,7 +166,7 @@ impl Client {
             self.stdin.write_all(&self.request)?;
             let read = self.stdout.get_mut().read(&mut input[filled..])?;
             if read == 0 {
-                bail!("the server is gone");
+                bail!("the server closed the connection");
             }
             filled += read;
             let Some(end) = input[..filled].iter().rposition(|byte| *byte == b'\n') else { continue };
@@ -174,7 +174,7 @@ impl Client {
                 let answer: Answer<Called> = serde_json::from_slice(line)?;
                 let number = answer.id - first;
                 check("echo", message(number).len(), answer.result.size())?;
-                laps.push(started.get(number).context("an answer to no call")?.elapsed());
+                laps.push(started.get(number).context("a result without a call")?.elapsed());
             }
             input.copy_within(end + 1..filled, 0);
             filled -= end + 1;
@@ -182,7 +182,7 @@ impl Client {
         Ok(laps)
     }
 
-    /// Ends the server.
+    /// Stops the server.
     pub fn close(mut self) -> Result<()> {
         drop(self.stdin);
         self.child.wait()?;

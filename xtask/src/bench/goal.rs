@@ -1,11 +1,11 @@
-//! A verdict: a promise of speed, and whether it was kept.
+//! Performance goals, and whether they were reached.
 
 use serde_json::{Value, json};
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// How many times what it is compared with.
+    /// A ratio.
     Times,
     Seconds,
     Milliseconds,
@@ -35,8 +35,8 @@ impl Unit {
     }
 }
 
-/// A promise of speed, and whether it was kept.
-pub(super) struct Verdict {
+/// A performance goal, and whether it was reached.
+pub(super) struct Goal {
     promise: &'static str,
     what: &'static str,
     figure: Option<f64>,
@@ -46,7 +46,7 @@ pub(super) struct Verdict {
     note: Option<String>,
 }
 
-impl Verdict {
+impl Goal {
     pub(super) fn at_most(promise: &'static str, what: &'static str, figure: Option<f64>, limit: f64) -> Self {
         Self { promise, what, figure, unit: Unit::Times, limit, at_least: false, note: None }
     }
@@ -55,13 +55,13 @@ impl Verdict {
         Self { at_least: true, ..Self::at_most(promise, what, figure, limit) }
     }
 
-    /// The figure and its limit are not a ratio.
-    pub(super) fn counted_in(self, unit: Unit) -> Self {
+    /// Sets the unit of the figure and of its limit.
+    pub(super) fn with_unit(self, unit: Unit) -> Self {
         Self { unit, ..self }
     }
 
-    /// What one should know to judge the figure.
-    pub(super) fn noting(self, note: Option<String>) -> Self {
+    /// Adds a note.
+    pub(super) fn with_note(self, note: Option<String>) -> Self {
         Self { note, ..self }
     }
 
@@ -71,7 +71,7 @@ impl Verdict {
 
     pub(super) fn to_json(&self) -> Value {
         let bound = if self.at_least { "at_least" } else { "at_most" };
-        let mut verdict = json!({
+        let mut goal = json!({
             "promise": self.promise,
             "what": self.what,
             self.unit.key(): self.figure,
@@ -79,9 +79,9 @@ impl Verdict {
             "reached": self.reached(),
         });
         if let Some(note) = &self.note {
-            verdict["note"] = json!(note);
+            goal["note"] = json!(note);
         }
-        verdict
+        goal
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -103,21 +103,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_of_at_least_is_missed_from_below() {
-        assert_eq!(Verdict::at_least("S15.1", "rate", Some(3.9), 4.0).reached(), Some(false));
-        assert_eq!(Verdict::at_most("S15.1", "time", Some(3.9), 4.0).reached(), Some(true));
+    fn at_least_is_missed_from_below() {
+        assert_eq!(Goal::at_least("S15.1", "rate", Some(3.9), 4.0).reached(), Some(false));
+        assert_eq!(Goal::at_most("S15.1", "time", Some(3.9), 4.0).reached(), Some(true));
     }
 
     #[test]
-    fn a_verdict_says_its_figure_in_its_unit_and_what_one_should_know() {
-        let verdict = Verdict::at_most("S15.3", "ten slow servers", Some(1.625), 1.5)
-            .counted_in(Unit::Seconds)
-            .noting(Some("the floor takes 1.01 s".to_owned()));
-        let text = verdict.to_text();
+    fn a_goal_shows_its_figure_unit_and_note() {
+        let goal = Goal::at_most("S15.3", "ten slow servers", Some(1.625), 1.5)
+            .with_unit(Unit::Seconds)
+            .with_note(Some("the baseline takes 1.01 s".to_owned()));
+        let text = goal.to_text();
         let words: Vec<&str> = text.split_whitespace().collect();
         assert_eq!(
             words.join(" "),
-            "S15.3 ten slow servers 1.62 s (at most 1.5 s) NOT reached; the floor takes 1.01 s"
+            "S15.3 ten slow servers 1.62 s (at most 1.5 s) NOT reached; the baseline takes 1.01 s"
         );
         let expected = json!({
             "promise": "S15.3",
@@ -125,14 +125,14 @@ mod tests {
             "seconds": 1.625,
             "at_most": 1.5,
             "reached": false,
-            "note": "the floor takes 1.01 s",
+            "note": "the baseline takes 1.01 s",
         });
-        assert_eq!(verdict.to_json(), expected);
+        assert_eq!(goal.to_json(), expected);
     }
 
     #[test]
-    fn what_was_not_measured_says_so() {
-        let text = Verdict::at_most("S15.4", "tools", None, 50.0).counted_in(Unit::Milliseconds).to_text();
+    fn a_goal_without_a_figure_is_not_measured() {
+        let text = Goal::at_most("S15.4", "tools", None, 50.0).with_unit(Unit::Milliseconds).to_text();
         assert!(text.ends_with("(at most 50 ms)  not measured\n"), "{text}");
     }
 }

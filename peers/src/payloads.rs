@@ -1,16 +1,16 @@
-//! The offer: the tools and payloads that both servers of the benchmark have, so that they can be compared.
+//! Payloads: the tools and results that both servers of the benchmark share.
 
 use serde_json::{Value, json};
 
-/// How many rows the structured answer holds; as JSON it is 776 KB.
+/// Number of rows of the structured result; as JSON it has 776 KB.
 pub const ROWS: usize = 20_000;
 
-/// Definitions of `count` tools: the four that the benchmark calls, then others that are only there to be listed.
+/// Returns definitions of `count` tools: the four that the benchmark calls, and others that are only listed.
 pub fn tools(count: usize) -> Vec<Value> {
     let called = [
         json!({
             "name": "echo",
-            "description": "Says the message back.",
+            "description": "Echoes the message.",
             "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
         }),
         json!({
@@ -32,17 +32,17 @@ pub fn tools(count: usize) -> Vec<Value> {
     called.into_iter().chain((0..).map(listed)).take(count.max(4)).collect()
 }
 
-/// Definitions of `count` tools as agents take them: the two that the benchmark's model calls, then others that it does not.
+/// Returns `count` tools as function definitions: the two that the benchmark's model calls, and others.
 pub fn functions(count: usize) -> Vec<Value> {
     let called = [
         json!({
             "name": "echo",
-            "description": "Says the message back.",
+            "description": "Echoes the message.",
             "parameters": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
         }),
         json!({
             "name": "wait",
-            "description": "Answers after so many milliseconds.",
+            "description": "Answers after a number of milliseconds.",
             "parameters": {"type": "object", "properties": {"milliseconds": {"type": "integer"}}, "required": ["milliseconds"]},
         }),
     ];
@@ -53,7 +53,7 @@ pub fn functions(count: usize) -> Vec<Value> {
     called.into_iter().chain(others).take(count.max(2)).collect()
 }
 
-/// A tool such as real servers list: a schema of some 400 bytes.
+/// Returns a tool like those of real servers, with a schema of about 400 bytes.
 fn listed(number: usize) -> Value {
     json!({
         "name": format!("search_records_{number}"),
@@ -75,12 +75,12 @@ fn listed(number: usize) -> Value {
     })
 }
 
-/// Text of the given size, in lines as real text has them.
+/// Returns text of the given size, in lines.
 pub fn text(bytes: usize) -> String {
     repeated("The quick brown fox jumps over the lazy dog, and the dog does not mind it at all.\n", bytes)
 }
 
-/// Base64 text of the given size.
+/// Returns base64 text of the given size.
 pub fn base64(bytes: usize) -> String {
     repeated("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q", bytes)
 }
@@ -91,7 +91,7 @@ fn repeated(pattern: &str, bytes: usize) -> String {
     text
 }
 
-/// The structured answer: a table.
+/// Returns the structured result: a table.
 pub fn table() -> Value {
     let rows: Vec<Value> = (0..ROWS).map(|row| json!({"id": row, "name": format!("row {row}"), "x": 0.5})).collect();
     json!({ "rows": rows })
@@ -108,19 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_tool_has_a_schema_of_some_400_bytes() {
+    fn a_listed_tool_has_a_schema_of_about_400_bytes() {
         let bytes = listed(0)["inputSchema"].to_string().len();
         assert!((380..460).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]
-    fn as_many_tools_are_listed_as_were_asked_for() {
+    fn the_requested_number_of_tools_is_listed() {
         assert_eq!((tools(200).len(), tools(0).len()), (200, 4));
         assert_eq!((functions(200).len(), functions(0).len()), (200, 2));
     }
 
     #[test]
-    fn payloads_have_the_size_that_was_asked_for() {
+    fn payloads_have_the_requested_size() {
         assert_eq!((text(1 << 20).len(), base64(4 << 20).len()), (1 << 20, 4 << 20));
     }
 }

@@ -1,4 +1,4 @@
-//! Turns: what a contestant of the agents' benchmark has to run, and what it reports.
+//! A case of the agent benchmark, and its report.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,73 +8,73 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::meter::{cpu_time, micros, peak_kib, resident_kib};
-use crate::script::{Script, last_words};
+use crate::script::{Script, final_text};
 
-/// What every turn begins with.
+/// The system prompt of every turn.
 pub const SYSTEM: &str = "Be brief.";
 
-/// What every turn asks.
+/// The message of every turn.
 pub const PROMPT: &str = "Go on until it is done.";
 
-/// What one contestant has to run.
+/// A case of the agent benchmark.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
-    /// Who runs it.
+pub struct AgentCase {
+    /// The name of the contestant.
     pub contestant: String,
-    /// Where the model is, without `/chat/completions`.
+    /// The URL of the model, without `/chat/completions`.
     pub url: String,
-    /// The model, whose name says what it does.
+    /// The name of the model, which selects its script.
     pub model: String,
-    /// The file with the tools.
+    /// The path of the file with the tools.
     pub tools: String,
-    /// How many turns are measured.
+    /// Number of measured turns.
     pub turns: usize,
-    /// How many turns are run before them.
+    /// Number of turns before the measured ones.
     pub warm_up: usize,
-    /// Run on a multi-thread runtime instead of a current-thread one.
+    /// Whether to use a multi-thread runtime.
     pub multi_thread: bool,
 }
 
-/// A tool of the list.
+/// A tool of the file.
 #[derive(Debug, Deserialize)]
-pub struct Listed {
-    /// Its name.
+pub struct ListedTool {
+    /// The name of the tool.
     pub name: String,
-    /// What it is for.
+    /// The description of the tool.
     pub description: String,
-    /// The schema of its arguments.
+    /// The input schema of the tool.
     pub parameters: Box<RawValue>,
 }
 
-/// What a turn takes; printed as one line of JSON.
+/// The cost of a turn; printed as one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// How many were measured.
+    /// Number of measured turns.
     pub turns: usize,
-    /// The median turn.
+    /// Duration of the median turn.
     pub turn_us: f64,
-    /// The CPU time of a turn, on average.
+    /// Average CPU time of a turn.
     pub cpu_us: f64,
-    /// Before the first measured turn.
+    /// Memory before the first measured turn.
     pub idle_kib: u64,
-    /// At most.
+    /// Peak memory.
     pub peak_kib: u64,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// The last words.
-    pub words: String,
-    /// How many calls were made.
+pub struct TurnResult {
+    /// The text of the final reply.
+    pub text: String,
+    /// Number of calls.
     pub calls: usize,
 }
 
-impl Course {
-    /// Reads `--contestant NAME [--url URL] [--model NAME] --tools FILE [--turns N] [--warm-up N] [--multi-thread]`.
+impl AgentCase {
+    /// Parses `--contestant NAME [--url URL] [--model NAME] --tools FILE [--turns N] [--warm-up N] [--multi-thread]`.
     pub fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self> {
         let text = String::new;
-        let mut course = Self {
+        let mut case = Self {
             contestant: text(),
             url: text(),
             model: "steps-20".to_owned(),
@@ -86,79 +86,80 @@ impl Course {
         let mut args = args.into_iter();
         while let Some(flag) = args.next() {
             if flag == "--multi-thread" {
-                course.multi_thread = true;
+                case.multi_thread = true;
                 continue;
             }
             let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
             let number = || value.parse().with_context(|| format!("`{value}` is not a number"));
             match flag.as_str() {
-                "--turns" => course.turns = number()?,
-                "--warm-up" => course.warm_up = number()?,
-                "--contestant" => course.contestant = value,
-                "--url" => course.url = value,
-                "--model" => course.model = value,
-                "--tools" => course.tools = value,
+                "--turns" => case.turns = number()?,
+                "--warm-up" => case.warm_up = number()?,
+                "--contestant" => case.contestant = value,
+                "--url" => case.url = value,
+                "--model" => case.model = value,
+                "--tools" => case.tools = value,
                 _ => bail!("unknown flag `{flag}`"),
             }
         }
-        Ok(course)
+        Ok(case)
     }
 
-    /// What its model does.
+    /// Returns the script of its model.
     pub fn script(&self) -> Result<Script> {
-        Script::of_model(&self.model)
+        Script::from_model(&self.model)
     }
 
-    /// The tools in its file.
-    pub fn listed(&self) -> Result<Vec<Listed>> {
+    /// Returns the tools of its file.
+    pub fn listed(&self) -> Result<Vec<ListedTool>> {
         let unreadable = || format!("could not read the tools in `{}`", self.tools);
         let text = std::fs::read_to_string(Path::new(&self.tools)).with_context(unreadable)?;
         serde_json::from_str(&text).with_context(unreadable)
     }
 
-    /// What every turn must come to, with so many tools of the contestant's own: one that loses calls or tools must not win.
-    pub fn expected(&self, own_tools: usize) -> Result<Turn> {
+    /// Returns the expected result of every turn, given the number of the contestant's own tools: one that loses calls or tools
+    /// must not win.
+    pub fn expected(&self, own_tools: usize) -> Result<TurnResult> {
         let calls = self.script()?.calls();
-        Ok(Turn { words: last_words(calls, self.listed()?.len() + own_tools), calls })
+        Ok(TurnResult { text: final_text(calls, self.listed()?.len() + own_tools), calls })
     }
 }
 
-impl Turn {
-    /// Fails unless it came to what was expected.
+impl TurnResult {
+    /// Fails if the result is not the expected one.
     pub fn check(&self, expected: &Self) -> Result<()> {
         if self != expected {
-            bail!("it said `{}` after {} calls", self.words, self.calls);
+            bail!("unexpected reply `{}` after {} calls", self.text, self.calls);
         }
         Ok(())
     }
 }
 
-/// Runs from the first measured turn to the last.
+/// Measures turns.
 #[derive(Debug)]
-pub struct Laps {
+pub struct TurnMeter {
     laps: Vec<Duration>,
     idle_kib: u64,
     cpu: Duration,
 }
 
-impl Laps {
-    /// Starts the clocks.
+impl TurnMeter {
+    /// Starts the meter.
     pub fn start(turns: usize) -> Self {
         Self { laps: Vec::with_capacity(turns), idle_kib: resident_kib(), cpu: Duration::ZERO }
     }
 
-    /// A turn begins.
+    /// Starts the clocks of a turn.
     pub fn begin(&self) -> (Instant, Duration) {
         (Instant::now(), cpu_time())
     }
 
-    /// The turn that began so is over. What is done between turns does not count.
+    /// Stops the clocks of a turn. The time between turns does not count.
     pub fn end(&mut self, (started, cpu): (Instant, Duration)) {
         self.laps.push(started.elapsed());
         self.cpu += cpu_time() - cpu;
     }
 
-    /// The median turn.
+    /// Returns the report.
     pub fn finish(mut self) -> Report {
         self.laps.sort_unstable();
         let turns = self.laps.len();
@@ -178,11 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_becomes_a_course() {
-        let args = ["--contestant", "floor", "--url", "http://h/v1", "--model", "parallel-32", "--tools", "t.json"];
+    fn a_command_line_becomes_a_case() {
+        let args = ["--contestant", "baseline", "--url", "http://h/v1", "--model", "parallel-32", "--tools", "t.json"];
         let args = args.into_iter().chain(["--turns", "5", "--warm-up", "2", "--multi-thread"]).map(String::from);
-        let expected = Course {
-            contestant: "floor".to_owned(),
+        let expected = AgentCase {
+            contestant: "baseline".to_owned(),
             url: "http://h/v1".to_owned(),
             model: "parallel-32".to_owned(),
             tools: "t.json".to_owned(),
@@ -190,15 +191,15 @@ mod tests {
             warm_up: 2,
             multi_thread: true,
         };
-        assert_eq!(Course::from_args(args).expect("a course"), expected);
-        assert!(Course::from_args(["--turns".to_owned(), "many".to_owned()]).is_err());
+        assert_eq!(AgentCase::from_args(args).expect("a case"), expected);
+        assert!(AgentCase::from_args(["--turns".to_owned(), "many".to_owned()]).is_err());
     }
 
     #[test]
-    fn a_turn_that_lost_a_call_does_not_count() {
-        let expected = Turn { words: "done".to_owned(), calls: 2 };
-        assert!(Turn { words: "done".to_owned(), calls: 2 }.check(&expected).is_ok());
-        let error = Turn { words: "done".to_owned(), calls: 1 }.check(&expected).expect_err("one is lost");
-        assert_eq!(error.to_string(), "it said `done` after 1 calls");
+    fn a_turn_that_lost_a_call_is_an_error() {
+        let expected = TurnResult { text: "done".to_owned(), calls: 2 };
+        assert!(TurnResult { text: "done".to_owned(), calls: 2 }.check(&expected).is_ok());
+        let error = TurnResult { text: "done".to_owned(), calls: 1 }.check(&expected).expect_err("one is lost");
+        assert_eq!(error.to_string(), "unexpected reply `done` after 1 calls");
     }
 }

@@ -1,4 +1,4 @@
-//! A turn is cancelled at every possible point: it ends at once, and what is left of it can be gone on with.
+//! Cancellation: at every point, a turn ends immediately and its history can be continued.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, sendable, tool};
 
-/// Two rounds of calls between words and thoughts, and enough words for whatever is said afterwards.
-fn sayings() -> Vec<ScriptedReply> {
+/// Returns two rounds of calls with text and reasoning, and enough replies for later turns.
+fn replies() -> Vec<ScriptedReply> {
     let first = ScriptedReply::reasoning("It takes two.")
         .and_text("I begin now.")
         .and_call("a", "echo", json!({"text": "one"}))
@@ -24,7 +24,7 @@ fn sayings() -> Vec<ScriptedReply> {
     [first, second].into_iter().chain(std::iter::repeat_n(ScriptedReply::text("That is all."), 4)).collect()
 }
 
-/// A tool that lets others do something in between.
+/// Returns a tool that yields before it answers.
 fn slow() -> LocalTool {
     tool("slow", |_, _| async {
         for _ in 0..3 {
@@ -34,7 +34,7 @@ fn slow() -> LocalTool {
     })
 }
 
-/// After whatever became of a turn, the next one works.
+/// Asserts that the next turn works.
 async fn goes_on(agent: &Agent) {
     sendable(&agent.history());
     let outcome = done(agent.send("and now?")).await;
@@ -44,10 +44,10 @@ async fn goes_on(agent: &Agent) {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
+async fn a_turn_cancelled_at_any_step_can_be_continued() {
     for dialect in Dialect::ALL {
         let mut cancelled = 0;
-        // Each time one step later, until there are no more steps.
+        // Cancels one step later each time, until there are no more steps.
         for at in 1.. {
             let control: Arc<OnceLock<TurnControl>> = Arc::default();
             let (steps, cancels) = (AtomicUsize::new(0), control.clone());
@@ -56,7 +56,7 @@ async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
                     cancels.get().expect("it was told before the first step").cancel();
                 }
             };
-            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
+            let agent = agent(dialect, replies()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
             let turn = agent.send("go");
             control.set(turn.control()).expect("once");
             let outcome = done(turn).await;
@@ -67,18 +67,18 @@ async fn a_turn_that_is_cancelled_at_any_step_can_be_gone_on_from() {
             }
             goes_on(&agent).await;
         }
-        // Thoughts, words, two answers, and the beginnings and ends of four calls.
+        // Reasoning, text, two replies, and the starts and ends of four calls.
         assert!(cancelled >= 15, "{dialect}: {cancelled}");
     }
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_at_any_moment_can_be_gone_on_from() {
+async fn a_turn_cancelled_at_any_moment_can_be_continued() {
     for dialect in Dialect::ALL {
         let mut cancelled = 0;
-        // Each time one moment later, until it is over before.
+        // Cancels one poll later each time, until the turn ends before.
         for moments in 0.. {
-            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).build().expect("an agent");
+            let agent = agent(dialect, replies()).tool(echo()).tool(slow()).build().expect("an agent");
             let turn = agent.send("go");
             for _ in 0..moments {
                 tokio::task::yield_now().await;
@@ -96,7 +96,7 @@ async fn a_turn_that_is_cancelled_at_any_moment_can_be_gone_on_from() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_before_it_begins_says_nothing() {
+async fn a_turn_cancelled_before_it_begins_has_no_steps() {
     for dialect in Dialect::ALL {
         let agent = agent(dialect, [ScriptedReply::text("That is all.")]).build().expect("an agent");
         let turn = agent.send("go");
@@ -107,7 +107,7 @@ async fn a_turn_that_is_cancelled_before_it_begins_says_nothing() {
     }
 }
 
-/// A source whose tools are never ready.
+/// A source that is never ready.
 #[derive(Clone, Default)]
 struct Never(Arc<Notify>);
 
@@ -133,13 +133,13 @@ async fn a_turn_is_cancelled_while_servers_connect() {
         turn.cancel();
         let outcome = done(turn).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Cancelled, 0), "{dialect}");
-        // The next one waits for them as long as it may, and goes on without.
+        // The next turn waits up to its limit, and continues without the source.
         goes_on(&agent).await;
     }
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_somebody_is_asked() {
+async fn a_turn_is_cancelled_while_a_call_awaits_approval() {
     for dialect in Dialect::ALL {
         let asked = Arc::new(Notify::new());
         let told = asked.clone();
@@ -163,7 +163,7 @@ async fn a_turn_is_cancelled_while_somebody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
+async fn a_turn_is_cancelled_while_calls_run() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
         let both = ScriptedReply::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"}));
@@ -173,17 +173,17 @@ async fn a_turn_is_cancelled_while_calls_run_and_they_end_with_it() {
         gate.begun.notified().await;
         turn.cancel();
         assert_eq!(done(turn).await.end, TurnEnd::Cancelled, "{dialect}");
-        // The call is dropped, not left behind.
+        // The call is dropped.
         gate.over.await.expect_err("nothing is sent");
         let words = "Error: the call was cancelled. Do not call it again unless the user asks for it.";
-        // What was done is done, and told as such.
+        // Finished calls keep their results.
         assert_eq!(results(&agent.history()), [failed("a", words), ok("b", "x")], "{dialect}");
         goes_on(&agent).await;
     }
 }
 
 #[tokio::test]
-async fn a_call_that_ends_with_its_turn_is_told_as_it_ended() {
+async fn a_call_that_ends_with_its_turn_keeps_its_result() {
     for dialect in Dialect::ALL {
         let control: Arc<OnceLock<TurnControl>> = Arc::default();
         let ends = control.clone();
@@ -191,19 +191,19 @@ async fn a_call_that_ends_with_its_turn_is_told_as_it_ended() {
             ends.get().expect("it was told before the first call").cancel();
             std::future::ready(Ok("left"))
         });
-        let sayings = [ScriptedReply::call("a", "leave", json!({})), ScriptedReply::text("That is all.")];
-        let agent = agent(dialect, sayings).tool(leave).build().expect("an agent");
+        let replies = [ScriptedReply::call("a", "leave", json!({})), ScriptedReply::text("That is all.")];
+        let agent = agent(dialect, replies).tool(leave).build().expect("an agent");
         let turn = agent.send("go");
         control.set(turn.control()).expect("once");
         assert_eq!(done(turn).await.end, TurnEnd::Cancelled, "{dialect}");
-        // What was done is done, and the model must not think otherwise.
+        // The call has finished, and the model must know.
         assert_eq!(results(&agent.history()), [ok("a", "left")], "{dialect}");
         goes_on(&agent).await;
     }
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() {
+async fn a_turn_cancelled_during_a_reply_keeps_the_text_so_far() {
     for dialect in Dialect::ALL {
         let begun = ScriptedReply::text("I begin ").events(dialect);
         let half = begun.find("begin").map(|at| at + begun[at..].find("\n\n").expect("an event") + 2).expect("a word");
@@ -223,7 +223,7 @@ async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() 
         turn.cancel();
         let outcome = done(turn).await;
         assert_eq!((outcome.text, outcome.end), (text, TurnEnd::Cancelled), "{dialect}");
-        // The provider hears that nobody listens any more.
+        // The connection to the provider is closed.
         server.left().await;
         assert_eq!(lines(&agent.history()), ["user: go", "model: I begin "], "{dialect}");
         goes_on(&agent).await;
@@ -231,14 +231,13 @@ async fn a_turn_is_cancelled_while_the_model_speaks_and_what_was_read_is_kept() 
 }
 
 #[tokio::test]
-async fn a_turn_that_is_lost_at_any_step_can_be_gone_on_from() {
+async fn a_turn_aborted_at_any_step_can_be_continued() {
     for dialect in Dialect::ALL {
         let mut lost = 0;
         for at in 1.. {
             let steps = AtomicUsize::new(0);
-            let tracer =
-                move |_: &_| assert!(steps.fetch_add(1, Ordering::SeqCst) + 1 != at, "a tracer that falls over");
-            let agent = agent(dialect, sayings()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
+            let tracer = move |_: &_| assert!(steps.fetch_add(1, Ordering::SeqCst) + 1 != at, "a tracer that panics");
+            let agent = agent(dialect, replies()).tool(echo()).tool(slow()).tracer(tracer).build().expect("an agent");
             match agent.send("go").finish().await {
                 Ok(outcome) => {
                     assert_eq!(outcome.end, TurnEnd::Done(StopReason::EndTurn), "{dialect}");

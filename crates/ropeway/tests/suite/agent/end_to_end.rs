@@ -1,4 +1,4 @@
-//! Whole turns: large outputs, many tools, what stands before a conversation, loops of a host's own, and what is traced.
+//! Whole turns: large outputs, many tools, context, `generate`, and tracing.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,9 +21,9 @@ use crate::hasty::hasty;
 use crate::log::logged;
 use crate::scene::scene;
 
-/// A model over HTTP that says this in Chat Completions, and remembers what it was asked.
-async fn listening(sayings: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, Provider) {
-    let answers = sayings.into_iter().map(|saying| saying.answer(Dialect::Chat));
+/// Returns a Chat Completions model over HTTP that records its requests.
+async fn listening(replies: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, Provider) {
+    let answers = replies.into_iter().map(|reply| reply.answer(Dialect::Chat));
     let server = ModelServer::start(answers).await.expect("a free port");
     let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
     (server, Provider::new(settings).expect("a provider"))
@@ -35,16 +35,16 @@ fn tool_names(body: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
+async fn a_large_output_is_truncated_and_readable_with_read_more() {
     let lines: String = (0..2000).map(|number| format!("line {number}\n")).collect();
     let long = tool("long", move |_, _| std::future::ready(Ok(lines.clone())));
     for dialect in Dialect::ALL {
-        let sayings = [
+        let replies = [
             ScriptedReply::call("a", "long", json!({})),
             ScriptedReply::call("b", "read_more", json!({"output": "o1", "from": 0, "find": "line 1999"})),
             ScriptedReply::text("done"),
         ];
-        let agent = agent(dialect, sayings).tool(long.clone()).budget(OutputBudget::default().with_text_bytes(2000));
+        let agent = agent(dialect, replies).tool(long.clone()).budget(OutputBudget::default().with_text_bytes(2000));
         let agent = agent.spill(OutputStore::new().below(std::env::temp_dir())).build().expect("an agent");
         assert_eq!(done(agent.send("q")).await.text, "done");
         let history = agent.history();
@@ -53,14 +53,14 @@ async fn a_large_output_is_cut_for_the_model_and_can_be_read_on() {
         assert!(told[0].1.contains("call `read_more` with output \"o1\" and from "), "{}", told[0].1);
         assert!(told[1].1.starts_with("line 1999\n"), "{}", told[1].1);
         sendable(&history);
-        let folder = agent.spill_folder().expect("something was kept");
+        let folder = agent.spill_folder().expect("an output was stored");
         drop(agent);
-        assert!(!folder.exists(), "what was kept goes with the agent");
+        assert!(!folder.exists(), "the folder is deleted with the agent");
     }
 }
 
 #[tokio::test]
-async fn two_agents_share_a_spill_that_the_host_looks_into() {
+async fn two_agents_share_an_output_store_of_the_host() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(3000))));
     let spill = OutputStore::new().below(std::env::temp_dir());
     let mut agents = Vec::new();
@@ -74,17 +74,16 @@ async fn two_agents_share_a_spill_that_the_host_looks_into() {
         done(agent.send("q")).await;
         let name = format!("o{number}");
         assert!(results(&agent.history())[0].1.contains(&format!("with output \"{name}\"")), "{name}");
-        let folder = spill.folder().expect("something was kept");
+        let folder = spill.folder().expect("an output was stored");
         assert_eq!(std::fs::read_to_string(folder.join(format!("{name}.txt"))).expect("a text"), "x".repeat(3000));
         agents.push(agent);
     }
 }
 
 #[tokio::test]
-async fn forty_large_outputs_at_once_do_not_fill_the_window() {
+async fn forty_large_outputs_do_not_fill_the_context_window() {
     let text = tool("text", |_, _| std::future::ready(Ok("x".repeat(30_000))));
-    let calls =
-        (0..40).fold(ScriptedReply::nothing(), |saying, at| saying.and_call(format!("c{at}"), "text", json!({})));
+    let calls = (0..40).fold(ScriptedReply::nothing(), |reply, at| reply.and_call(format!("c{at}"), "text", json!({})));
     let agent = agent(Dialect::Chat, [calls, ScriptedReply::text("done")]).tool(text).build().expect("an agent");
     done(agent.send("q")).await;
     let told: usize = results(&agent.history()).iter().map(|(_, text, _)| text.len()).sum();
@@ -92,7 +91,7 @@ async fn forty_large_outputs_at_once_do_not_fill_the_window() {
 }
 
 #[tokio::test]
-async fn a_picture_that_is_too_large_is_named_and_never_cut() {
+async fn an_image_that_is_too_large_is_replaced_by_a_notice() {
     let picture = ContentPart::Image(Blob::new("image/png", &[0; 9000]));
     let paint = tool("paint", move |_, _| std::future::ready(Ok(picture.clone())));
     let agent = agent(Dialect::Anthropic, [ScriptedReply::call("a", "paint", json!({})), ScriptedReply::text("done")])
@@ -109,7 +108,7 @@ async fn a_picture_that_is_too_large_is_named_and_never_cut() {
 }
 
 #[tokio::test]
-async fn many_tools_are_found_by_words_and_called_through_one() {
+async fn many_tools_are_found_with_find_tools_and_call_tool() {
     let many = (0..120).map(|number| {
         let definition =
             ToolDefinition::new(format!("tool_{number}")).with_description(format!("Counts item{number} sheep"));
@@ -118,12 +117,12 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
         };
         Arc::new(LocalTool::new(definition, answer)) as Arc<dyn Tool>
     });
-    let sayings = [
+    let replies = [
         ScriptedReply::call("a", "find_tools", json!({"query": "item77", "limit": 1})),
         ScriptedReply::call("b", "call_tool", json!({"name": "tool_77", "arguments": {"x": 1}})),
         ScriptedReply::text("done"),
     ];
-    let (model, provider) = listening(sayings).await;
+    let (model, provider) = listening(replies).await;
     let steps = Arc::new(Mutex::new(Vec::new()));
     let seen = steps.clone();
     let agent = Agent::builder().provider(provider).model("m").tools(many).search_over(100).tracer(move |step| {
@@ -145,11 +144,11 @@ async fn many_tools_are_found_by_words_and_called_through_one() {
     let bodies = model.bodies();
     let shown = tool_names(&bodies[0]);
     assert!(shown.contains(&"find_tools") && shown.contains(&"call_tool") && shown.len() <= 104, "{shown:?}");
-    assert_eq!(shown, tool_names(&bodies[2]), "what is shown stays the same, for the provider's cache");
+    assert_eq!(shown, tool_names(&bodies[2]), "the listed tools stay the same, for the provider's cache");
 }
 
 #[tokio::test]
-async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
+async fn a_call_through_call_tool_has_the_budget_of_its_tool() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
     let through = ScriptedReply::call("a", "call_tool", json!({"name": "long", "arguments": {}}));
     let agent = agent(Dialect::Chat, [through, ScriptedReply::text("done")]).tool(echo()).tool(long).search_over(1);
@@ -160,7 +159,7 @@ async fn a_call_within_a_call_has_the_budget_of_the_tool_that_is_meant() {
 }
 
 #[tokio::test]
-async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours() {
+async fn no_notice_mentions_another_tool_named_read_more() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
     let theirs = tool("read_more", |_, _| std::future::ready(Ok("a novel")));
     let both = ScriptedReply::call("a", "long", json!({})).and_call("b", "read_more", json!({}));
@@ -170,11 +169,11 @@ async fn nobody_is_pointed_to_a_tool_of_somebody_else_that_is_called_like_ours()
     let told = results(&agent.history());
     assert_eq!(told[0].1, format!("{}\n[4,000 of 5,000 bytes omitted]", "x".repeat(1000)));
     assert_eq!(told[1].1, "a novel");
-    assert_eq!(agent.spill_folder(), None, "nothing is kept that nobody can read");
+    assert_eq!(agent.spill_folder(), None, "an unreadable output is not stored");
 }
 
 #[tokio::test]
-async fn a_budget_for_names_that_cannot_be_read_is_an_error_for_a_host_with_its_own_loop_too() {
+async fn an_invalid_budget_pattern_is_an_error_of_generate() {
     let budgets = OutputBudgets::new().with_tool("a[", OutputBudget::default());
     let request = GenerateRequest::new("m", Conversation::new().with("q")).with_budgets(budgets);
     let failed = generate(&model(Dialect::Chat, [ScriptedReply::text("done")]), request, |_| async { Ok(None) }).await;
@@ -182,7 +181,7 @@ async fn a_budget_for_names_that_cannot_be_read_is_an_error_for_a_host_with_its_
     assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");
 }
 
-/// A source of context that says something else each time.
+/// A source of context with different content each time.
 struct Diary(Mutex<Vec<&'static str>>);
 
 impl ContextSource for Diary {
@@ -194,7 +193,7 @@ impl ContextSource for Diary {
 }
 
 #[tokio::test]
-async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_saved() {
+async fn context_is_refreshed_before_each_turn_and_never_saved() {
     let (model, provider) = listening([ScriptedReply::text("one"), ScriptedReply::text("two")]).await;
     let diary = Diary(Mutex::new(vec!["Tuesday.", "Monday."]));
     let agent =
@@ -206,13 +205,13 @@ async fn what_stands_before_a_conversation_is_read_before_each_turn_and_never_sa
     assert!(text(&bodies[0]).contains("Monday.") && !text(&bodies[0]).contains("Tuesday."));
     assert!(text(&bodies[1]).contains("Tuesday.") && !text(&bodies[1]).contains("Monday."));
     let first = bodies[0]["messages"].to_string();
-    assert!(first.find("Monday.") < first.find("first"), "it stands before the question: {first}");
+    assert!(first.find("Monday.") < first.find("first"), "context precedes the message: {first}");
     let history = serde_json::to_string(&agent.history()).expect("JSON");
     assert!(!history.contains("day."), "{history}");
 }
 
 #[test]
-fn resources_and_instructions_of_a_bridge_reach_the_model_before_the_question() {
+fn context_of_a_bridge_precedes_the_conversation() {
     scene(|_| async {
         let (model, provider) = listening([ScriptedReply::text("ok")]).await;
         let script = Script { instructions: Some("Ask before you write.".to_owned()), ..Script::default() };
@@ -250,17 +249,17 @@ fn an_agent_is_started_with_the_messages_of_a_prompt() {
 }
 
 #[test]
-fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_with_the_agent() {
+fn servers_given_as_settings_live_as_long_as_the_agent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let sayings = [ScriptedReply::call("a", "fs_echo", json!({"message": "hi"})), ScriptedReply::text("done")];
+        let replies = [ScriptedReply::call("a", "fs_echo", json!({"message": "hi"})), ScriptedReply::text("done")];
         let agent = Agent::builder()
-            .provider(model(Dialect::Gemini, sayings))
+            .provider(model(Dialect::Gemini, replies))
             .model("m")
             .mcp_with_prefix(hasty(scripted.in_process()), "fs")
             .build()
             .expect("an agent");
-        assert_eq!(scripted.connections(), 0, "nothing is started before the first message");
+        assert_eq!(scripted.connections(), 0, "servers connect at the first turn");
         let mut turn = agent.send("q");
         let mut verdicts = None;
         while let Some(step) = turn.next().await {
@@ -276,9 +275,9 @@ fn servers_that_are_given_as_settings_are_connected_at_the_first_turn_and_end_wi
 }
 
 #[tokio::test]
-async fn a_host_with_its_own_loop_answers_for_its_tools() {
+async fn generate_calls_the_tools_of_the_host() {
     for dialect in Dialect::ALL {
-        let sayings = [
+        let replies = [
             ScriptedReply::call("a", "known", json!({"x": 1})).and_call("b", "unknown", json!({})),
             ScriptedReply::text("done"),
         ];
@@ -286,7 +285,7 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
             .with_tools([ToolDefinition::new("known"), ToolDefinition::new("unknown")])
             .with_limits(TurnLimits::default().with_steps(3))
             .with_options(ModelOptions::default());
-        let provider = model(dialect, sayings);
+        let provider = model(dialect, replies);
         let generated = generate(&provider, request, |call| async move {
             Ok((call.name == "known").then(|| ToolOutput::text(format!("{} {:?}", call.id, call.arguments))))
         });
@@ -301,7 +300,7 @@ async fn a_host_with_its_own_loop_answers_for_its_tools() {
 }
 
 #[tokio::test]
-async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
+async fn a_failed_generate_returns_the_conversation() {
     let request = GenerateRequest::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("known")]);
     let provider = model(Dialect::Responses, [ScriptedReply::call("a", "known", json!({}))]);
     let mut generation = stream(&provider, request, |_| async { Ok(Some(ToolOutput::text("yes"))) });
@@ -316,12 +315,12 @@ async fn a_host_with_its_own_loop_loses_nothing_when_the_provider_fails() {
 }
 
 #[tokio::test]
-async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
+async fn turns_requests_and_calls_are_spans_of_the_gen_ai_conventions() {
     let turn = || async {
         let agent = agent(Dialect::Anthropic, [echoing("a", "hi"), ScriptedReply::text("done")]).tool(echo());
         done(agent.build().expect("an agent").send("q")).await;
     };
-    // A place in the code that is first come to while somebody begins to listen may not be heard of.
+    // A callsite that is first reached while a subscriber is installed may be missed.
     turn().await;
     let log = logged(move |_| turn());
     let spans = log.await.spans();
@@ -336,7 +335,7 @@ async fn turns_questions_and_calls_are_spans_with_the_names_that_others_use() {
 }
 
 #[tokio::test]
-async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
+async fn unchanged_tools_are_lowered_once() {
     let agent =
         agent(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two"), ScriptedReply::text("three")])
             .tool(echo());
@@ -352,7 +351,7 @@ async fn nothing_is_lowered_again_for_tools_that_did_not_change() {
 }
 
 #[tokio::test]
-async fn the_calls_of_a_turn_belong_to_the_trace_that_it_was_sent_with() {
+async fn the_calls_of_a_turn_belong_to_its_trace() {
     let parent: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let seen = heard.clone();
@@ -370,7 +369,7 @@ async fn the_calls_of_a_turn_belong_to_the_trace_that_it_was_sent_with() {
 }
 
 #[test]
-fn an_end_is_one_flat_object() {
+fn a_turn_end_is_one_flat_json_object() {
     let time = std::time::Duration::from_secs(7);
     let ends = [
         (TurnEnd::Done(StopReason::EndTurn), json!({"reason": "done", "stop": "end_turn"})),
@@ -385,7 +384,7 @@ fn an_end_is_one_flat_object() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_late_says_what_was_spent_by_then() {
+async fn a_provider_error_includes_the_usage_so_far() {
     let agent = agent(Dialect::Chat, [echoing("a", "hi").costing(70, 7)]).tool(echo()).build().expect("an agent");
     match agent.send("q").await {
         Err(AgentError::Provider { usage, steps, .. }) => assert_eq!((usage.input, usage.output, steps), (70, 7, 2)),
@@ -394,7 +393,7 @@ async fn a_provider_that_fails_late_says_what_was_spent_by_then() {
 }
 
 #[tokio::test]
-async fn outputs_that_another_history_names_are_not_taken_for_new_ones() {
+async fn output_names_of_a_replaced_history_are_not_used_again() {
     let long = || tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
     let small = OutputBudget::default().with_text_bytes(1000);
     let call = || [ScriptedReply::call("a", "long", json!({})), ScriptedReply::text("done")];

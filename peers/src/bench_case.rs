@@ -1,14 +1,14 @@
-//! A course: what one contestant has to run, as its command line says.
+//! A benchmark case: one scenario against one server, from the command line of a contestant.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-/// What is measured.
+/// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// From starting the server to being ready to call.
+    /// From starting the server until it is ready for calls.
     Connect,
-    /// Small calls, one after the other.
+    /// Small calls in sequence.
     Sequential,
     /// Small calls, 32 at a time.
     InFlight32,
@@ -18,11 +18,11 @@ pub enum Scenario {
     Image4M,
     /// 776 KB of structured content.
     Structured776K,
-    /// A list of 200 tools, fetched anew each time.
+    /// A list of 200 tools, fetched each time.
     List200,
 }
 
-/// How many calls [`Scenario::InFlight32`] keeps in flight.
+/// Number of concurrent calls of [`Scenario::InFlight32`].
 pub const IN_FLIGHT: usize = 32;
 
 impl Scenario {
@@ -39,12 +39,12 @@ impl Scenario {
         })
     }
 
-    /// The big call that this scenario makes, if it makes one: tool, arguments, and the size that must come back.
+    /// Returns the call of a scenario with a large result.
     pub fn big_call(self) -> Option<BigCall> {
         let (tool, bytes, size) = match self {
             Self::Text1M => ("text", 1 << 20, 1 << 20),
             Self::Image4M => ("image", 4 << 20, 4 << 20),
-            Self::Structured776K => ("structured", 0, crate::offer::ROWS),
+            Self::Structured776K => ("structured", 0, crate::payloads::ROWS),
             _ => return None,
         };
         let mut arguments = Map::new();
@@ -55,32 +55,32 @@ impl Scenario {
     }
 }
 
-/// A call with a big answer.
+/// A call with a large result.
 #[derive(Clone, Debug)]
 pub struct BigCall {
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'static str,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: Map<String, Value>,
-    /// What must come back: bytes of text or base64, or rows.
+    /// Expected size of the result: bytes of text or base64, or rows.
     pub size: usize,
 }
 
-/// What one contestant has to run.
+/// A case of the engine benchmark.
 #[derive(Clone, Debug)]
-pub struct Course {
-    /// What is measured.
+pub struct BenchCase {
+    /// The scenario.
     pub scenario: Scenario,
     /// The server's program and its arguments.
     pub server: Vec<String>,
-    /// How many calls are measured.
+    /// Number of measured calls.
     pub rounds: usize,
-    /// Run on a multi-thread runtime instead of a current-thread one.
+    /// Whether to use a multi-thread runtime.
     pub multi_thread: bool,
 }
 
-impl Course {
-    /// Reads `--scenario NAME --server "CMD…" --rounds N [--multi-thread]`.
+impl BenchCase {
+    /// Parses `--scenario NAME --server "CMD…" --rounds N [--multi-thread]`.
     pub fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self> {
         let (mut scenario, mut server, mut rounds, mut multi_thread) = (None, Vec::new(), 1000, false);
         let mut args = args.into_iter();
@@ -103,20 +103,20 @@ impl Course {
         Ok(Self { scenario: scenario.context("`--scenario` is missing")?, server, rounds, multi_thread })
     }
 
-    /// How many calls are made before the measured ones.
+    /// Returns the number of calls before the measured ones.
     pub fn warm_up(&self) -> usize {
         (self.rounds / 10).clamp(1, 1000)
     }
 }
 
-/// The message that the small call of this number carries.
+/// Returns the message of a small call.
 pub fn message(number: usize) -> String {
     format!("hello {number}")
 }
 
-/// Fails when the answer is not the one that was asked for: a contestant that drops bytes must not win.
+/// Fails if a result does not have its expected size: a contestant that drops bytes must not win.
 pub fn check(what: &str, expected: usize, got: usize) -> Result<()> {
-    if expected == got { Ok(()) } else { bail!("`{what}` came back with size {got} instead of {expected}") }
+    if expected == got { Ok(()) } else { bail!("`{what}` returned size {got} instead of {expected}") }
 }
 
 #[cfg(test)]
@@ -124,16 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_becomes_a_course() {
+    fn a_command_line_becomes_a_case() {
         let args = ["--scenario", "image4m", "--server", "echo-server --tools 9", "--rounds", "50"];
-        let course = Course::from_args(args.map(String::from)).expect("a course");
-        assert_eq!(course.scenario, Scenario::Image4M);
-        assert_eq!(course.server, ["echo-server", "--tools", "9"]);
-        assert_eq!((course.rounds, course.warm_up(), course.multi_thread), (50, 5, false));
+        let case = BenchCase::from_args(args.map(String::from)).expect("a case");
+        assert_eq!(case.scenario, Scenario::Image4M);
+        assert_eq!(case.server, ["echo-server", "--tools", "9"]);
+        assert_eq!((case.rounds, case.warm_up(), case.multi_thread), (50, 5, false));
     }
 
     #[test]
-    fn a_course_without_a_server_is_refused() {
-        assert!(Course::from_args(["--scenario", "connect"].map(String::from)).is_err());
+    fn a_case_without_a_server_is_refused() {
+        assert!(BenchCase::from_args(["--scenario", "connect"].map(String::from)).is_err());
     }
 }

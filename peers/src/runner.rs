@@ -1,4 +1,4 @@
-//! A contest: how a contestant on an async runtime runs its course.
+//! Runner: runs a benchmark case with a contestant on an async runtime.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,54 +8,55 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use crate::course::{Course, IN_FLIGHT, Scenario, check, message};
+use crate::bench_case::{BenchCase, IN_FLIGHT, Scenario, check, message};
 use crate::meter::{Meter, Report, resident_kib};
 
-/// A client library that takes part.
+/// A client library of the benchmark.
 pub trait Contestant: Sized + Send + Sync + 'static {
-    /// Starts the server and gets ready to call.
+    /// Starts the server and connects to it.
     fn connect(server: &[String]) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Makes one call; answers with the size of what came back: bytes of text or base64, else rows.
+    /// Makes one call and returns the size of its result: bytes of text or base64, or rows.
     fn call(&self, tool: &'static str, arguments: Map<String, Value>) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Fetches the list of tools from the server, whatever is cached; answers with how many there are.
+    /// Fetches the list of tools from the server, not from a cache, and returns its length.
     fn list(&self) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Ends the connection and the server.
+    /// Closes the connection and stops the server.
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs the course that the command line asks for and prints the report.
+/// Runs the case of the command line and prints the report.
 pub fn main<C: Contestant>() -> Result<()> {
-    let course = Course::from_args(std::env::args().skip(1))?;
-    let mut builder = match course.multi_thread {
-        true => tokio::runtime::Builder::new_multi_thread(),
-        false => tokio::runtime::Builder::new_current_thread(),
+    let case = BenchCase::from_args(std::env::args().skip(1))?;
+    let mut builder = if case.multi_thread {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
     };
-    let report = builder.enable_all().build()?.block_on(run::<C>(course))?;
+    let report = builder.enable_all().build()?.block_on(run::<C>(case))?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }
 
-async fn run<C: Contestant>(course: Course) -> Result<Report> {
-    if course.scenario == Scenario::Connect {
-        return connects::<C>(&course).await;
+async fn run<C: Contestant>(case: BenchCase) -> Result<Report> {
+    if case.scenario == Scenario::Connect {
+        return connects::<C>(&case).await;
     }
-    let contestant = Arc::new(C::connect(&course.server).await?);
+    let contestant = Arc::new(C::connect(&case.server).await?);
     let idle = resident_kib();
-    for number in 0..course.warm_up() {
-        step(&*contestant, course.scenario, number).await?;
+    for number in 0..case.warm_up() {
+        step(&*contestant, case.scenario, number).await?;
     }
-    let mut meter = Meter::start(course.rounds, idle);
-    if course.scenario == Scenario::InFlight32 {
-        for took in in_flight(&contestant, course.rounds).await? {
+    let mut meter = Meter::start(case.rounds, idle);
+    if case.scenario == Scenario::InFlight32 {
+        for took in in_flight(&contestant, case.rounds).await? {
             meter.lap(took);
         }
     } else {
-        for number in 0..course.rounds {
+        for number in 0..case.rounds {
             let started = Instant::now();
-            step(&*contestant, course.scenario, number).await?;
+            step(&*contestant, case.scenario, number).await?;
             meter.lap(started.elapsed());
         }
     }
@@ -66,19 +67,19 @@ async fn run<C: Contestant>(course: Course) -> Result<Report> {
     Ok(report)
 }
 
-async fn connects<C: Contestant>(course: &Course) -> Result<Report> {
-    C::connect(&course.server).await?.close().await;
-    let mut meter = Meter::start(course.rounds, resident_kib());
-    for _ in 0..course.rounds {
+async fn connects<C: Contestant>(case: &BenchCase) -> Result<Report> {
+    C::connect(&case.server).await?.close().await;
+    let mut meter = Meter::start(case.rounds, resident_kib());
+    for _ in 0..case.rounds {
         let started = Instant::now();
-        let contestant = C::connect(&course.server).await?;
+        let contestant = C::connect(&case.server).await?;
         meter.lap(started.elapsed());
         contestant.close().await;
     }
     Ok(meter.finish())
 }
 
-/// One call or one list, whichever the scenario is about.
+/// Makes one call or fetches one list, depending on the scenario.
 async fn step<C: Contestant>(contestant: &C, scenario: Scenario, number: usize) -> Result<()> {
     if scenario == Scenario::List200 {
         return check("list", 200, contestant.list().await?);
@@ -96,7 +97,7 @@ async fn echo<C: Contestant>(contestant: &C, number: usize) -> Result<()> {
     check("echo", length, contestant.call("echo", arguments).await?)
 }
 
-/// As many tasks as calls in flight, each making its share one after the other.
+/// Makes calls in 32 concurrent tasks, each in sequence.
 async fn in_flight<C: Contestant>(contestant: &Arc<C>, rounds: usize) -> Result<Vec<Duration>> {
     let mut tasks = JoinSet::new();
     for lane in 0..IN_FLIGHT {

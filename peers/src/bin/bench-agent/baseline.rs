@@ -1,4 +1,4 @@
-//! The floor: a loop over a socket, written by hand, which does no more than it must.
+//! Baseline: a minimal hand-written agent loop over a socket.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
-use ropeway_peers::turns::{Course, Laps, Listed, PROMPT, Report, SYSTEM, Turn};
+use ropeway_peers::agent_case::{AgentCase, ListedTool, PROMPT, Report, SYSTEM, TurnMeter, TurnResult};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Runs the course.
-pub(super) fn run(course: &Course) -> Result<Report> {
-    let expected = course.expected(0)?;
-    let mut floor = Floor::new(course)?;
-    for _ in 0..course.warm_up {
-        floor.turn()?.check(&expected)?;
+/// Runs the case.
+pub(super) fn run(case: &AgentCase) -> Result<Report> {
+    let expected = case.expected(0)?;
+    let mut baseline = Baseline::new(case)?;
+    for _ in 0..case.warm_up {
+        baseline.turn()?.check(&expected)?;
     }
-    let mut laps = Laps::start(course.turns);
-    for _ in 0..course.turns {
+    let mut laps = TurnMeter::start(case.turns);
+    for _ in 0..case.turns {
         let began = laps.begin();
-        let turn = floor.turn()?;
+        let turn = baseline.turn()?;
         laps.end(began);
         turn.check(&expected)?;
     }
     Ok(laps.finish())
 }
 
-struct Floor {
+struct Baseline {
     stream: TcpStream,
     path: String,
-    /// A request up to its messages, and from their end on.
+    /// The parts of a request before and after its messages.
     around: [String; 2],
     received: Vec<u8>,
 }
@@ -83,13 +83,13 @@ struct Wait {
     milliseconds: u64,
 }
 
-impl Floor {
-    fn new(course: &Course) -> Result<Self> {
-        let address = course.url.strip_prefix("http://").context("the model is not at an `http:` address")?;
-        let (host, path) = address.split_once('/').context("the model's address has no path")?;
+impl Baseline {
+    fn new(case: &AgentCase) -> Result<Self> {
+        let address = case.url.strip_prefix("http://").context("the URL of the model is not `http:`")?;
+        let (host, path) = address.split_once('/').context("the URL of the model has no path")?;
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        let tools = course.listed()?.into_iter().map(|Listed { name, description, parameters }| {
+        let tools = case.listed()?.into_iter().map(|ListedTool { name, description, parameters }| {
             let function = format!(
                 r#""name":{},"description":{},"parameters":{}"#,
                 Value::from(name),
@@ -99,7 +99,7 @@ impl Floor {
             format!(r#"{{"type":"function","function":{{{function}}}}}"#)
         });
         let tools: Vec<String> = tools.collect();
-        let model = Value::from(course.model.as_str());
+        let model = Value::from(case.model.as_str());
         let around = [
             format!(r#"{{"model":{model},"stream":true,"stream_options":{{"include_usage":true}},"messages":["#),
             format!(r#"],"tools":[{}]}}"#, tools.join(",")),
@@ -107,14 +107,14 @@ impl Floor {
         Ok(Self { stream, path: format!("/{path}/chat/completions"), around, received: vec![0; 64 << 10] })
     }
 
-    fn turn(&mut self) -> Result<Turn> {
+    fn turn(&mut self) -> Result<TurnResult> {
         let (system, prompt) = (Value::from(SYSTEM), Value::from(PROMPT));
         let mut messages = format!(r#"{{"role":"system","content":{system}}},{{"role":"user","content":{prompt}}}"#);
         let mut made = 0;
         loop {
-            let (words, calls) = self.ask(&messages)?;
+            let (text, calls) = self.ask(&messages)?;
             if calls.is_empty() {
-                return Ok(Turn { words, calls: made });
+                return Ok(TurnResult { text, calls: made });
             }
             made += calls.len();
             let results = match calls.as_slice() {
@@ -140,7 +140,7 @@ impl Floor {
         }
     }
 
-    /// One request and its answer.
+    /// Sends one request and returns the text and the calls of the reply.
     fn ask(&mut self, messages: &str) -> Result<(String, Vec<Call>)> {
         let [before, after] = &self.around;
         let length = before.len() + messages.len() + after.len();
@@ -156,7 +156,7 @@ impl Floor {
             }
             let read = self.stream.read(&mut self.received[filled..])?;
             if read == 0 {
-                bail!("the connection ended within an answer");
+                bail!("the connection was closed during a reply");
             }
             filled += read;
         }
@@ -164,12 +164,12 @@ impl Floor {
         if !answer.starts_with(b"HTTP/1.1 200 ") {
             bail!("the model refused: {}", String::from_utf8_lossy(answer));
         }
-        let (mut words, mut calls) = (String::new(), Vec::new());
+        let (mut text, mut calls) = (String::new(), Vec::new());
         for line in answer[memmem::find(answer, b"\r\n\r\n").unwrap_or_default()..].split(|byte| *byte == b'\n') {
             let Some(frame) = line.strip_prefix(b"data: ").filter(|frame| frame.starts_with(b"{")) else { continue };
             let chunk: Chunk = serde_json::from_slice(frame)?;
             for Choice { delta } in chunk.choices {
-                words += &delta.content.unwrap_or_default();
+                text += &delta.content.unwrap_or_default();
                 for CallPiece { index, id, function } in delta.tool_calls {
                     if calls.len() <= index {
                         calls.resize_with(index + 1, Call::default);
@@ -181,7 +181,7 @@ impl Floor {
                 }
             }
         }
-        Ok((words, calls))
+        Ok((text, calls))
     }
 }
 
