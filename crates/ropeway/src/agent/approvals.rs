@@ -12,12 +12,7 @@ use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, diffe
 /// Clones share their contents: a host that replaces an agent by another one gives both the same approvals
 /// ([`AgentBuilder::approvals`](super::AgentBuilder::approvals)).
 #[derive(Clone, Default)]
-pub struct Approvals(Arc<Mutex<Contents>>);
-
-#[derive(Default)]
-struct Contents {
-    tools: HashMap<Key, Approved>,
-}
+pub struct Approvals(Arc<Mutex<HashMap<Key, Approved>>>);
 
 /// The server of a tool, and the server's own name of the tool.
 type Key = (Option<Alias>, String);
@@ -69,13 +64,13 @@ impl Approvals {
     }
 
     fn insert(&self, key: Key, digest: Digest, definition: Option<Arc<ToolDefinition>>) {
-        lock(&self.0).tools.insert(key, Approved { digest, definition, is_withdrawn: false });
+        lock(&self.0).insert(key, Approved { digest, definition, is_withdrawn: false });
     }
 
     /// Returns whether a tool is approved. A tool that was seen changed is not approved any more, even if it changes back.
     pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
-        let mut contents = lock(&self.0);
-        let Some(approved) = contents.tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
+        let mut tools = lock(&self.0);
+        let Some(approved) = tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
         let digest = Digest::of_approved(definition);
         if approved.digest == digest && !approved.is_withdrawn {
             return ApprovalStatus::Approved;
@@ -101,7 +96,7 @@ fn key(definition: &ToolDefinition) -> Key {
 
 impl fmt::Debug for Approvals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Approvals").field("tools", &lock(&self.0).tools.len()).finish_non_exhaustive()
+        f.debug_struct("Approvals").field("tools", &lock(&self.0).len()).finish_non_exhaustive()
     }
 }
 

@@ -34,6 +34,7 @@ const SEARCH_OVER: usize = 100;
 /// Builds an [`Agent`].
 ///
 /// A provider and a model are required; everything else has a default.
+#[derive(Default)]
 #[must_use]
 pub struct AgentBuilder {
     provider: Option<Provider>,
@@ -52,7 +53,7 @@ pub struct AgentBuilder {
     events: Events,
     sources: Vec<Arc<dyn ToolSource>>,
     contexts: Vec<Arc<dyn ContextSource>>,
-    search_over: usize,
+    search_over: Option<usize>,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
     secrets: Redactor,
@@ -83,33 +84,6 @@ pub enum AgentBuildError {
         /// Why it is invalid.
         problem: String,
     },
-}
-
-impl Default for AgentBuilder {
-    fn default() -> Self {
-        Self {
-            provider: None,
-            model: None,
-            system: None,
-            history: None,
-            options: ModelOptions::default(),
-            limits: TurnLimits::default(),
-            approver: Approver::default(),
-            budgets: OutputBudgets::default(),
-            store: OutputStore::default(),
-            tools: Vec::new(),
-            servers: Vec::new(),
-            sampling: None,
-            handlers: Handlers::new(),
-            events: Events::default(),
-            sources: Vec::new(),
-            contexts: Vec::new(),
-            search_over: SEARCH_OVER,
-            tracer: None,
-            traceparent: None,
-            secrets: Redactor::default(),
-        }
-    }
 }
 
 impl Agent {
@@ -283,7 +257,7 @@ impl AgentBuilder {
 
     /// Sets the number of tools above which the model searches tools instead of receiving all of them; 100 by default.
     pub fn search_over(mut self, tools: usize) -> Self {
-        self.search_over = tools;
+        self.search_over = Some(tools);
         self
     }
 
@@ -321,7 +295,8 @@ impl AgentBuilder {
         conversation.system = self.system.clone().or(conversation.system);
         self.store.skip_outputs_of(&conversation);
         let read_more = ReadMore::new(self.store.clone()).with_page(self.budgets.page());
-        let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
+        let sources =
+            Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over.unwrap_or(SEARCH_OVER));
         sources.add_tools(self.tools);
         sources.add_secrets(&self.secrets);
         let handlers = match self.sampling {

@@ -1,6 +1,5 @@
 //! Exposed tools: the tools of one turn, listed for the model or found by search.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,7 +13,7 @@ use crate::registry::{Collision, Registry, ToolSource};
 use crate::tool::{ArgumentProblem, Arguments, CallError, Origin, Tool};
 
 /// The tools of one turn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ExposedTools {
     /// Every tool that can be called, except the built-in ones.
     pub(super) all: Registry,
@@ -25,17 +24,7 @@ pub(super) struct ExposedTools {
     /// The name of the tool that calls unlisted tools, if there are any.
     call_tool: Option<String>,
     /// Keeps a removed server connected while a turn uses it.
-    sources: SourceHandles,
-}
-
-/// Sources that are only kept alive.
-#[derive(Default)]
-struct SourceHandles(#[expect(dead_code, reason = "keeps the sources alive")] Vec<Arc<dyn ToolSource>>);
-
-impl fmt::Debug for SourceHandles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceHandles").finish_non_exhaustive()
-    }
+    _sources: Vec<Arc<dyn ToolSource>>,
 }
 
 /// The tool and the arguments that a call refers to.
@@ -84,7 +73,7 @@ impl ExposedTools {
         }
         let names = added.iter().map(|tool| tool.definition().name.clone()).collect();
         let (listed, _) = Registry::assemble([listed, added], CollisionPolicy::LastWins);
-        (Self { all, listed, builtin: names, call_tool, sources: SourceHandles::default() }, collisions)
+        (Self { all, listed, builtin: names, call_tool, _sources: Vec::new() }, collisions)
     }
 
     /// Exposes `listed` to the model, and calls the tools of `all` under the same names.
@@ -93,9 +82,8 @@ impl ExposedTools {
     }
 
     /// Keeps the sources alive as long as the tools.
-    pub(super) fn with_sources(mut self, sources: Vec<Arc<dyn ToolSource>>) -> Self {
-        self.sources = SourceHandles(sources);
-        self
+    pub(super) fn with_sources(self, sources: Vec<Arc<dyn ToolSource>>) -> Self {
+        Self { _sources: sources, ..self }
     }
 
     /// Returns `true` if the model can call the built-in `read_more`.

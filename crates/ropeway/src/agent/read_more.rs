@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stored_output_whose_file_is_gone_is_an_error() {
-        let store = OutputStore::new().below(std::env::temp_dir());
+        let store = OutputStore::new().with_parent_folder(std::env::temp_dir());
         store.store(&[ContentPart::text("x")], OutputBudget::default()).await.expect("it is stored");
         let tool = ReadMore::new(store);
         let folder = tool.store.folder().expect("a folder");

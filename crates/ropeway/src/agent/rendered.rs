@@ -129,7 +129,7 @@ impl<'a> BinaryData<'a> {
     }
 
     /// Returns the base64 as a value that outlives the part.
-    pub(super) fn to_shared(&self) -> SharedText {
+    pub(super) fn share(&self) -> SharedText {
         self.shared.cloned().unwrap_or_else(|| self.base64.into())
     }
 

@@ -36,7 +36,7 @@ const MAX_FILES: usize = 100;
 /// [`ReadMore`](super::ReadMore) reaches it, and the system deletes it when the process ends, even if it is killed. The store
 /// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
 ///
-/// [`OutputStore::below`] stores named files instead, including binary data, in a folder that only its owner can access. The
+/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a folder that only its owner can access. The
 /// folder is deleted with the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
 pub struct OutputStore(Arc<Storage>);
@@ -65,7 +65,7 @@ impl OutputStore {
 
     /// Returns an empty store of named files, in a new folder below this one.
     #[must_use]
-    pub fn below(self, folder: impl Into<PathBuf>) -> Self {
+    pub fn with_parent_folder(self, folder: impl Into<PathBuf>) -> Self {
         Self::with_settings(Settings { parent: Some(folder.into()), ..self.0.settings.clone() })
     }
 

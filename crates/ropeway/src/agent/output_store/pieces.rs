@@ -50,7 +50,7 @@ pub(super) async fn send_pieces(
     }
     pieces.send(Piece::Text(chunk)).await?;
     for (part, data) in data {
-        pieces.send(Piece::Data { part: *part, extension: data.extension(), base64: data.to_shared() }).await?;
+        pieces.send(Piece::Data { part: *part, extension: data.extension(), base64: data.share() }).await?;
     }
     pieces.send(Piece::End).await
 }

@@ -13,7 +13,7 @@ const LITTLE: OutputBudget = OutputBudget { text_bytes: 10, blob_bytes: 10 };
 
 fn named_store() -> (tempfile::TempDir, OutputStore) {
     let parent = tempfile::tempdir().expect("a folder");
-    let store = OutputStore::new().below(parent.path());
+    let store = OutputStore::new().with_parent_folder(parent.path());
     (parent, store)
 }
 

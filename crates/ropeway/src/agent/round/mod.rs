@@ -1,5 +1,6 @@
 //! A round: the tool calls of one reply, run concurrently, with results in the order of the calls.
 
+mod abort;
 mod job;
 mod reporter;
 
@@ -11,6 +12,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use self::abort::AbortReason;
 use self::job::{CallOutput, FinishedCall, Job, RunningCall};
 use self::reporter::RoundReporter;
 use super::agent_loop::AgentLoop;
@@ -62,14 +64,6 @@ pub(super) enum RoundEnd {
         tool: String,
         error: ToolCallError,
     },
-}
-
-/// Why the remaining calls are aborted.
-#[derive(Clone, Copy)]
-enum AbortReason {
-    Interrupted(Interruption),
-    /// Another call of the same reply failed fatally.
-    Fatal,
 }
 
 impl Drop for Round<'_> {
@@ -369,20 +363,9 @@ impl<'a> Round<'a> {
         reported.extend(started.into_iter().map(not_started));
         reported.sort_by_key(|(index, ..)| *index);
         for (index, tool, timed_out) in reported {
-            let error = match reason {
-                AbortReason::Interrupted(Interruption::Cancelled) | AbortReason::Fatal => CallError::Cancelled,
-                AbortReason::Interrupted(Interruption::TimedOut) => {
-                    CallError::Failed { tool: tool.definition().name.clone(), source: timed_out.into() }
-                }
-            };
-            self.reporter.failed(index, tool.definition(), error);
+            self.reporter.failed(index, tool.definition(), reason.error(tool.definition(), timed_out));
         }
-        let message = match reason {
-            AbortReason::Interrupted(Interruption::Cancelled) => "call not made: the turn was cancelled",
-            AbortReason::Interrupted(Interruption::TimedOut) => "call not made: the turn timed out",
-            AbortReason::Fatal => "call not made: another call ended the turn",
-        };
-        skipped.iter().for_each(|job| self.reporter.skipped(job.index, message));
+        skipped.iter().for_each(|job| self.reporter.skipped(job.index, reason.skip_message()));
     }
 
     /// Shortens results until all of them together are within the budget of a step. Each is within its own budget already. A

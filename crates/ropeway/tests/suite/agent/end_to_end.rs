@@ -45,7 +45,7 @@ async fn a_large_output_is_truncated_and_readable_with_read_more() {
             ScriptedReply::text("done"),
         ];
         let agent = agent(dialect, replies).tool(long.clone()).budget(OutputBudget::default().with_text_bytes(2000));
-        let agent = agent.spill(OutputStore::new().below(std::env::temp_dir())).build().expect("an agent");
+        let agent = agent.spill(OutputStore::new().with_parent_folder(std::env::temp_dir())).build().expect("an agent");
         assert_eq!(done(agent.send("q")).await.text, "done");
         let history = agent.history();
         let told = results(&history);
@@ -62,7 +62,7 @@ async fn a_large_output_is_truncated_and_readable_with_read_more() {
 #[tokio::test]
 async fn two_agents_share_an_output_store_of_the_host() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(3000))));
-    let spill = OutputStore::new().below(std::env::temp_dir());
+    let spill = OutputStore::new().with_parent_folder(std::env::temp_dir());
     let mut agents = Vec::new();
     for number in 1..=2 {
         let agent = agent(Dialect::Chat, [ScriptedReply::call("a", "long", json!({})), ScriptedReply::text("done")])
@@ -97,7 +97,7 @@ async fn an_image_that_is_too_large_is_replaced_by_a_notice() {
     let agent = agent(Dialect::Anthropic, [ScriptedReply::call("a", "paint", json!({})), ScriptedReply::text("done")])
         .tool(paint)
         .budget(OutputBudget::default().with_blob_bytes(1000))
-        .spill(OutputStore::new().below(std::env::temp_dir()))
+        .spill(OutputStore::new().with_parent_folder(std::env::temp_dir()))
         .build()
         .expect("an agent");
     done(agent.send("q")).await;

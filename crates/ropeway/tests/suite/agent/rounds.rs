@@ -214,7 +214,7 @@ fn writing(letters: &[&str]) -> ScriptedReply {
 
 /// Returns a store with named files.
 fn named() -> OutputStore {
-    OutputStore::new().below(std::env::temp_dir())
+    OutputStore::new().with_parent_folder(std::env::temp_dir())
 }
 
 /// Returns the names of all stored files.
