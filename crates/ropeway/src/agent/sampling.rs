@@ -37,8 +37,7 @@ type Approve = Arc<dyn Fn(SamplingRequest) -> BoxFuture<'static, bool> + Send + 
 /// Answers sampling requests of servers with a model.
 ///
 /// Cheap to clone; clones share their limits. A server chooses its messages and nothing else: provider, model and maximum tokens
-/// are the host's. The request contains nothing of the host's conversations,
-/// and the result nothing of the model's reasoning.
+/// are the host's. The request contains nothing of the host's conversations, and the result nothing of the model's reasoning.
 #[derive(Clone)]
 pub struct SamplingHandler {
     provider: Provider,
