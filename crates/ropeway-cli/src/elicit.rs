@@ -10,8 +10,8 @@ use ropeway::tool::Alias;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::chat::elicitation::{MAX_QUESTIONS, ask};
-use crate::chat::line::{self, Editor};
-use crate::chat::tell;
+use crate::chat::line_editor::{self, LineEditor};
+use crate::chat::print_to_user;
 use crate::command::say;
 use crate::failure::Failure;
 use crate::help::{faint, warning};
@@ -79,16 +79,16 @@ impl CallQuestions {
                 let _ = answer.send(ElicitationAnswer::Cancel);
                 continue;
             }
-            let editor: &Editor = match &mut editor {
+            let editor: &LineEditor = match &mut editor {
                 Some(editor) => editor,
-                none => none.insert(Editor::start(false)?),
+                none => none.insert(LineEditor::start(false)?),
             };
             let paused = status.pause();
             let given = tokio::select! {
                 biased;
                 done = &mut call => {
                     // The question stands open, and the editor has the terminal.
-                    line::restore();
+                    line_editor::restore();
                     break done;
                 }
                 given = ask(&elicitation, editor) => given,
@@ -99,7 +99,7 @@ impl CallQuestions {
                 if self.presses > 1 {
                     return Ok(None);
                 }
-                tell(&faint("declined; Ctrl-C again ends the command\n"));
+                print_to_user(&faint("declined; Ctrl-C again ends the command\n"));
             }
             // The server may have gone away meanwhile.
             let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));

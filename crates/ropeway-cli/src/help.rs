@@ -12,7 +12,7 @@ use ropeway::mcp::ConnectionState;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 
-use crate::doctor::{Given, remedy};
+use crate::doctor::{ConfigSource, remedy};
 use crate::failure::{Exit, Failure, worst_exit};
 use crate::mark::Mark;
 use crate::servers::{Source, find};
@@ -60,8 +60,8 @@ impl Help {
         let connection = self.servers.as_ref()?.0.server(server)?;
         let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
         let given = match self.source {
-            Source::File(_) => Given::File,
-            Source::Line | Source::Demo => Given::Line,
+            Source::File(_) => ConfigSource::File,
+            Source::Line | Source::Demo => ConfigSource::CommandLine,
         };
         remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
     }

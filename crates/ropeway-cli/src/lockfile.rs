@@ -9,7 +9,7 @@ use ropeway::tool::ToolDefinition;
 
 use crate::failure::Failure;
 use crate::servers::{Servers, Source};
-use crate::trust::{Store, Summary};
+use crate::trust::{TrustStore, TrustSummary};
 
 /// The lock of a command, and what is done about tools that differ from it.
 #[derive(Clone, Debug)]
@@ -83,7 +83,8 @@ pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<()
     });
     let (text, has_approvals) = written.map_err(|error| failure(&error))?;
     if has_approvals {
-        let recorded = Store::open().and_then(|mut store| store.record(file.path(), &text, Summary::default()));
+        let recorded =
+            TrustStore::open().and_then(|mut store| store.record(file.path(), &text, TrustSummary::default()));
         recorded.map_err(|error| {
             Failure::usage(format!("wrote `{}`, but could not record its approvals", file.path().display()))
                 .caused_by(&error)
@@ -93,7 +94,7 @@ pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<()
 }
 
 fn is_trusted(path: &Path, text: &str) -> bool {
-    Store::open().is_ok_and(|store| store.is_trusted(path, text))
+    TrustStore::open().is_ok_and(|store| store.is_trusted(path, text))
 }
 
 /// A lock that cannot be read or written, and what can be done about it.

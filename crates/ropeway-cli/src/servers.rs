@@ -61,8 +61,8 @@ impl ConfigFile {
 
     /// Returns true if the file can be used without a question.
     pub(crate) fn is_trusted(&self, setting: &Setting) -> bool {
-        let is_known = || trust::Store::open().is_ok_and(|store| store.is_trusted(&self.path, &self.text));
-        self.origin != Origin::Project || setting.trust == trust::Mode::Given || is_known()
+        let is_known = || trust::TrustStore::open().is_ok_and(|store| store.is_trusted(&self.path, &self.text));
+        self.origin != Origin::Project || setting.trust == trust::TrustMode::TrustAll || is_known()
     }
 
     /// The meaning of the file, with the environment of this process.

@@ -7,7 +7,7 @@ use ropeway::event::Events;
 use crate::deadline::{Deadline, Waiting};
 use crate::pager::Pager;
 use crate::status::Status;
-use crate::trust::Mode;
+use crate::trust::TrustMode;
 
 /// What every command needs to know besides its own options.
 pub(crate) struct Setting {
@@ -24,13 +24,13 @@ pub(crate) struct Setting {
     /// Where everything that happens is told.
     pub(crate) events: Events,
     /// Whether project files are trusted for this run.
-    pub(crate) trust: Mode,
+    pub(crate) trust: TrustMode,
     /// Output that is paged when the command is done.
     pub(crate) pager: Pager,
 }
 
 impl Setting {
-    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: Mode) -> Self {
+    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: TrustMode) -> Self {
         let waiting = Waiting::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
         let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());

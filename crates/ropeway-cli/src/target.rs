@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::places::Origin;
 use crate::servers::{self, user_folder};
 use crate::setting::Setting;
-use crate::trust::{self, Store, TrustReview};
+use crate::trust::{self, TrustReview, TrustStore};
 use crate::{file, places};
 
 /// The file that is about to be changed, and what it says so far.
@@ -107,11 +107,11 @@ impl Target {
         self.check_review(text)?;
         let was_trusted = match &self.before {
             None => true,
-            Some(before) => Store::open().is_ok_and(|store| store.is_trusted(&self.path, before)),
+            Some(before) => TrustStore::open().is_ok_and(|store| store.is_trusted(&self.path, before)),
         };
         file::replace(&self.path, self.before.as_deref(), text, file::SHARED)?;
         if let Some(target) = file::link_target(&self.path) {
-            trust::warning(&format!("`{}` is a link: `{}` was changed", self.path.display(), target.display()));
+            trust::print_warning(&format!("`{}` is a link: `{}` was changed", self.path.display(), target.display()));
         }
         if was_trusted && self.origin != Origin::Own {
             self.renew_trust(text);
@@ -120,11 +120,12 @@ impl Target {
     }
 
     fn renew_trust(&self, text: &str) {
-        let remembered = TrustReview::new(&self.path, text, Vec::new())
-            .map_err(|failure| failure.line())
-            .and_then(|review| trust::remember(&self.path, text, review.summary).map_err(|error| error.to_string()));
+        let remembered =
+            TrustReview::new(&self.path, text, Vec::new()).map_err(|failure| failure.line()).and_then(|review| {
+                trust::record_trust(&self.path, text, review.summary).map_err(|error| error.to_string())
+            });
         if let Err(why) = remembered {
-            trust::warning(&format!("{why}; run `ropeway trust {}`", self.path.display()));
+            trust::print_warning(&format!("{why}; run `ropeway trust {}`", self.path.display()));
         }
     }
 

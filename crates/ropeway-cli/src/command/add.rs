@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::doctor::patience;
 use super::{Setting, print, print_json};
-use crate::doctor::{Surroundings, examine_entry};
+use crate::doctor::{Environment, examine_entry};
 use crate::failure::{Exit, Failure};
 use crate::literal::{self, Names, Taken};
 use crate::target::{self, Target};
@@ -121,7 +121,7 @@ impl Add {
             if let Some(words) =
                 (self.secrets && !taken.is_empty()).then(|| gitignore::warning(&secrets_file)).flatten()
             {
-                trust::warning(&words);
+                trust::print_warning(&words);
             }
         }
         // Secrets that were just written are found by now.
@@ -141,7 +141,7 @@ impl Add {
         let report = match (entry, settings) {
             (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
                 veil::hide(&config.secrets());
-                let around = Surroundings::of_process();
+                let around = Environment::of_process();
                 let examined = examine_entry(entry, config, &around, patience(&setting));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)
             }

@@ -16,12 +16,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Setting, conversations, print, print_json, say};
 use crate::arrival;
-use crate::chat::approval::{Rules, unmatched};
+use crate::chat::approval::{ApprovalArgs, unmatched_warnings};
 use crate::chat::attachment::Attachment;
-use crate::chat::line::Editor;
+use crate::chat::line_editor::LineEditor;
 use crate::chat::stdin::read_beside_prompt;
-use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
-use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
+use crate::chat::store::{
+    self, ConversationHeader, ConversationSaver, ConversationStore, StoredConversation, not_saved_message,
+    working_folder,
+};
+use crate::chat::{
+    AgentConfig, Chat as Conversing, Mentions, Question, SaveState, Screen, TerminalUser, print_failed, save_file,
+};
 use crate::failure::{Exit, Failure};
 use crate::help::{faint, is_absent, tools, warning as warning_words};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
@@ -155,7 +160,7 @@ pub(super) struct Chat {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    rules: Rules,
+    rules: ApprovalArgs,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -182,7 +187,7 @@ impl Chat {
                 Err(failure) => Err(failure),
             };
             if let (true, Err(failure)) = (json, &done) {
-                failed(failure)?;
+                print_failed(failure)?;
             }
             return done;
         }
@@ -190,7 +195,10 @@ impl Chat {
         let servers = self.server.servers(&setting)?;
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;
-        let person = Person { editor: Editor::start(!self.no_save && store::is_on())?, interrupts: interrupts()? };
+        let person = TerminalUser {
+            editor: LineEditor::start(!self.no_save && store::is_enabled())?,
+            interrupts: interrupts()?,
+        };
         let is_ready = Cell::new(false);
         let left = async {
             loop {
@@ -211,22 +219,22 @@ impl Chat {
 
     /// Returns the conversation to continue.
     fn resumed(&self) -> Result<Resumed, Failure> {
-        let stored = |store: &Store, id: &str| {
-            let Stored { header, conversation } = store.load(id)?;
+        let stored = |store: &ConversationStore, id: &str| {
+            let StoredConversation { header, conversation } = store.load(id)?;
             Ok(Resumed { conversation, header: Some(header) })
         };
         match &self.resume {
             None if self.continues => {
-                let store = Store::required()?;
+                let store = ConversationStore::required()?;
                 stored(&store, &store.latest(&working_folder())?)
             }
             None => Ok(Resumed::default()),
             Some(path) => match path.to_str().filter(|_| !is_file(path)) {
                 Some(prefix) => {
-                    let store = Store::required()?;
+                    let store = ConversationStore::required()?;
                     stored(&store, &store.find(prefix)?)
                 }
-                None => Ok(Resumed { conversation: record::read(path)?, header: None }),
+                None => Ok(Resumed { conversation: save_file::read(path)?, header: None }),
             },
         }
     }
@@ -235,12 +243,12 @@ impl Chat {
         self,
         setting: Setting,
         servers: Servers,
-        person: Option<Person>,
+        person: Option<TerminalUser>,
         is_ready: &Cell<bool>,
     ) -> Result<Exit, Failure> {
         let Resumed { conversation: history, header } = self.resumed()?;
         if let Some(file) = &self.save {
-            record::free(file, self.resume.as_deref())?;
+            save_file::check_target(file, self.resume.as_deref())?;
         }
         let mut attachments = Vec::new();
         for path in &self.attach {
@@ -329,7 +337,7 @@ impl Chat {
         if self.plain {
             screen.set_plain(true);
         }
-        let mut recipe = Recipe {
+        let mut recipe = AgentConfig {
             provider,
             model,
             system: self.system.or(chat.system.clone()),
@@ -339,10 +347,10 @@ impl Chat {
                 PROMPT_PATIENCE
             }),
             options: options(&chat),
-            rules: self.rules.and(&chat.tools),
+            rules: self.rules.with_configured(&chat.tools),
             approvals: Approvals::new(),
             bridge: None,
-            desk,
+            question_sender: desk,
             lock: match &source {
                 Source::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
                 _ => None,
@@ -355,11 +363,11 @@ impl Chat {
             let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
             format!("continuing {} · {turns} · {}\n", header.id, clean_line(&header.title))
         });
-        let mut keeping = Keeping { file: self.save.clone(), model: saved_model, ..Keeping::default() };
+        let mut keeping = SaveState { file: self.save.clone(), model: saved_model, ..SaveState::default() };
         if !self.no_save {
-            match Store::open() {
-                Ok(store) => keeping.saver = store.map(|store| Saver::new(store, header)),
-                Err(failure) => say(&warning_words(&not_saved(&failure))),
+            match ConversationStore::open() {
+                Ok(store) => keeping.saver = store.map(|store| ConversationSaver::new(store, header)),
+                Err(failure) => say(&warning_words(&not_saved_message(&failure))),
             }
         }
         let work = async |session: &Session| {
@@ -378,7 +386,7 @@ impl Chat {
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
-            screen.verdicts(&session.bridge.verdicts(), &session.help);
+            screen.server_statuses(&session.bridge.verdicts(), &session.help);
             if !setting.json && !no_tools && source == Source::Demo {
                 say(&demo_note());
             }
@@ -393,7 +401,7 @@ impl Chat {
                     .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))
                     .collect();
-                for warning in unmatched(&recipe.rules.policy(), &tools, &unseen) {
+                for warning in unmatched_warnings(&recipe.rules.policy(), &tools, &unseen) {
                     say(&warning_words(&warning));
                 }
             }
@@ -405,20 +413,20 @@ impl Chat {
                 (Some(message), _) => {
                     // What comes over standard input must not choose files.
                     let mentions = if is_text { Mentions::Read } else { Mentions::Ignore };
-                    chat.once(message, mentions).await
+                    chat.run_prompt(message, mentions).await
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
                         say(&faint("each line is a message; nobody is asked about calls\n"));
                     }
-                    chat.lines().await
+                    chat.run_lines().await
                 }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
                     if let Some(resumed) = resumed {
                         say(&faint(&resumed));
                     }
-                    chat.talk(person).await
+                    chat.run_interactive(person).await
                 }
             }
         };
@@ -434,7 +442,7 @@ impl Chat {
 struct Resumed {
     conversation: Conversation,
     /// Its header, if it is from the store.
-    header: Option<Header>,
+    header: Option<ConversationHeader>,
 }
 
 /// Returns true if `--resume` names a file and not an id.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{Setting, print, print_json, say};
-use crate::chat::store::{Entry, Header, Store};
+use crate::chat::store::{ConversationEntry, ConversationHeader, ConversationStore};
 use crate::failure::{Exit, Failure};
 use crate::help::warning;
 use crate::table::{Cell, Overflow, Table};
@@ -37,7 +37,7 @@ enum Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    fn new(entry: &'a Entry) -> Self {
+    fn new(entry: &'a ConversationEntry) -> Self {
         match &entry.header {
             Ok(header) => Self::Whole {
                 id: &header.id,
@@ -57,12 +57,12 @@ impl<'a> Listed<'a> {
 
 /// Prints the conversations, the latest first. A file that cannot be used is a warning.
 pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
-    let entries = Store::required()?.list()?;
+    let entries = ConversationStore::required()?.list()?;
     if setting.json {
         print_json(&entries.iter().map(Listed::new).collect::<Vec<_>>())?;
         return Ok(Exit::Done);
     }
-    let headers: Vec<&Header> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
+    let headers: Vec<&ConversationHeader> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
     match terminal_width(&std::io::stdout()) {
         _ if headers.is_empty() => say("No conversations are saved.\n"),
         Some(width) if width < NARROWEST_TABLE => print(&stacked(&headers, width))?,
@@ -77,7 +77,7 @@ pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
 }
 
 /// One row per conversation.
-fn table(headers: &[&Header]) -> Table {
+fn table(headers: &[&ConversationHeader]) -> Table {
     let mut table = Table::new(&["ID", "LAST TURN", "TURNS", "FOLDER", "TITLE"], Overflow::Cut);
     for header in headers {
         let turns = header.turns.to_string();
@@ -88,7 +88,7 @@ fn table(headers: &[&Header]) -> Table {
 }
 
 /// Two lines per conversation, for a terminal without room for a table.
-fn stacked(headers: &[&Header], width: usize) -> String {
+fn stacked(headers: &[&ConversationHeader], width: usize) -> String {
     let lines = headers.iter().map(|header| {
         let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
         let time = local_time(&header.updated);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::config::problems_text;
 use super::{Setting, print, print_json};
 use crate::abreast::abreast;
-use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry};
+use crate::doctor::{Environment, Finding, Report, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
 use crate::mark::Mark;
 use crate::server::ServerOptions;
@@ -49,7 +49,7 @@ impl Doctor {
         let config = self.server.config()?;
         let limit = patience(&setting);
         let label = format!("examining {}", config.alias);
-        let around = Surroundings::of_process();
+        let around = Environment::of_process();
         let examined = examine(&config, &around, limit);
         let report = setting.status.during(&label, examined).await;
         match setting.json {
@@ -83,7 +83,7 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
     let entries = chosen(&servers, names)?;
     // Of one server alone it is a problem that it is off, as for `ropeway tools`.
     let is_alone = entries.len() == 1;
-    let around = Surroundings::of_process();
+    let around = Environment::of_process();
     let limit = patience(&setting);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
@@ -157,7 +157,7 @@ fn show(file: &Path, reports: &[Report]) -> String {
         many => {
             let count = |wanted: fn(&Report) -> bool| many.iter().filter(|report| wanted(report)).count();
             let ill = count(|report| report.exit() != Exit::Done);
-            let noted = count(|report| report.exit() == Exit::Done && !report.is_flawless());
+            let noted = count(|report| report.exit() == Exit::Done && !report.is_clean());
             let well = many.len() - ill - noted;
             let mark = if ill > 0 { Mark::Bad } else { Mark::Good };
             let parts = [(well, "well"), (noted, "with notes"), (ill, "with problems")];

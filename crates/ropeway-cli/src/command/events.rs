@@ -18,7 +18,7 @@ use crate::places::Origin;
 use crate::server::ServerOptions;
 use crate::servers::{ConfigFile, Source};
 use crate::text::{clean_line, columns, cut, terminal_width};
-use crate::trust::Follower;
+use crate::trust::ReloadGuard;
 use crate::veil;
 
 const NAME: Style = Style::new().bold();
@@ -57,7 +57,7 @@ impl Follow {
             // A project file that changed is taken over only when the person has accepted it.
             match &servers.file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
-                    let follower = Follower::new(path, text, setting.trust);
+                    let follower = ReloadGuard::new(path, text, setting.trust);
                     bridge.watch_accepted(file, Secrets::from_env(), move |text| follower.accepts(text));
                 }
                 _ => bridge.watch(file, Secrets::from_env()),

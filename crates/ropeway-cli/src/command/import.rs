@@ -11,7 +11,7 @@ use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, revie
 use serde_json::{Value, json};
 
 use super::{Setting, print, print_answer, print_json, say};
-use crate::clients::{self, Around, Client, Found, KnownSecrets, Merged, Ours};
+use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, KnownSecrets, Merged};
 use crate::failure::{Exit, Failure};
 use crate::literal::{Names, Taken};
 use crate::mark::Mark;
@@ -79,7 +79,7 @@ impl Import {
         let target = Target::find(self.to.clone(), self.global)?.admitted(setting)?.sound()?;
         // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
-        let projects: Vec<(&Found, &String)> =
+        let projects: Vec<(&ClientFile, &String)> =
             projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
         let is_unread = self.dry_run && !projects.is_empty();
         let secrets_file = dotenv::beside(&target.path);
@@ -102,7 +102,7 @@ impl Import {
         };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
-        let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
+        let ours = ImportTarget { path: &target.path, known: &known, secrets: &secrets };
         let mut merged = clients::merge(&found, ours, &self.only, &mut names);
         let KnownSecrets { text: base, taken: of_known, notes } =
             KnownSecrets::find(target.text(), &merged.known, &kept, &mut names)
@@ -171,7 +171,7 @@ impl Import {
     }
 
     /// The servers of a file that are left out, since their folder is not known.
-    fn left_out<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a String> {
+    fn left_out<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a String> {
         let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
         names.filter(|name| self.only.is_empty() || self.only.contains(name))
     }
@@ -194,8 +194,8 @@ impl Import {
         ask_folder()
     }
 
-    fn find(&self, setting: &Setting) -> Result<Vec<Found>, Failure> {
-        let around = Around::of_process();
+    fn find(&self, setting: &Setting) -> Result<Vec<ClientFile>, Failure> {
+        let around = ClientPaths::of_process();
         let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(setting, file, servers);
         if !self.files.is_empty() {
             if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
@@ -210,14 +210,14 @@ impl Import {
     }
 
     /// The servers of a file that are taken over.
-    fn taken<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
+    fn taken<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a RawServer> {
         let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
         let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
         servers.filter(move |server| is_wanted(&server.alias))
     }
 
     /// Every name that is asked for has to be there.
-    fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
+    fn check_names(&self, found: &[ClientFile]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
         let left_out = found.iter().flat_map(|found| self.left_out(found)).map(String::as_str);
         let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).chain(left_out).collect();
@@ -238,9 +238,9 @@ impl Import {
 
 /// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
 /// remembered for the whole file. Nothing that the file names is read.
-fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<ConfigReview, Failure> {
+fn review_all(found: &ClientFile, path: &Path, mut names: Names) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
-    let ours = Ours { path, known: &[], secrets: &secrets };
+    let ours = ImportTarget { path, known: &[], secrets: &secrets };
     let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
     review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
 }
@@ -314,7 +314,7 @@ fn other_values(taken: &[Taken]) -> Vec<String> {
 /// What an import came to.
 struct Outcome<'a> {
     target: &'a Target,
-    found: &'a [Found],
+    found: &'a [ClientFile],
     merged: &'a Merged,
     missing: BTreeMap<String, Vec<String>>,
     other: Vec<String>,
@@ -426,7 +426,7 @@ impl Outcome<'_> {
     }
 
     fn json(&self, text: &str) -> Value {
-        let found = |found: &Found| {
+        let found = |found: &ClientFile| {
             let mut record = json!({"client": found.client.map(Client::word), "file": found.path});
             match &found.servers {
                 Ok(foreign) => {

@@ -45,13 +45,13 @@ use tokio::time::Instant;
 use self::examples::with_exit_codes;
 pub(crate) use self::prompt::fill as fill_prompt;
 pub(crate) use self::tools::text as tools_text;
-use crate::chat::line;
+use crate::chat::line_editor;
 use crate::command_rewrite::{asks_for_json, rewrite};
 use crate::deadline::Deadline;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::setting::Setting;
 use crate::text::{clean_json, clean_line};
-use crate::trust::{Mode, VARIABLE};
+use crate::trust::{TrustMode, VARIABLE};
 use crate::veil::VeiledJson;
 use crate::{completion, demo, duration, pager, status, veil, verbose_log};
 
@@ -179,7 +179,7 @@ impl CommandLine {
         // These print lines of JSON, not a document.
         let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
         let is_document = json && !is_lines;
-        let trust = match Mode::new(trust, std::env::var_os(VARIABLE)) {
+        let trust = match TrustMode::new(trust, std::env::var_os(VARIABLE)) {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
         };
@@ -350,7 +350,7 @@ fn leave() {
 /// Leaves the terminal as it should be when the process ends in the midst of something.
 fn leave_terminal() {
     status::leave();
-    line::restore();
+    line_editor::restore();
     pager::restore();
 }
 

@@ -13,7 +13,7 @@ use crate::places::{self, Origin};
 use crate::servers::{self, ConfigFile};
 use crate::table::{Cell, Overflow, Table};
 use crate::text::{escape_unseen, terminal_width};
-use crate::trust::{self, Mode, Status, Store, TrustReview};
+use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -86,18 +86,18 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let review = TrustReview::new(&file.path, &file.text, Vec::new())?;
-    let store = Store::open();
+    let store = TrustStore::open();
     let is_known = store.as_ref().is_ok_and(|store| store.is_trusted(&file.path, &file.text));
-    let before = trust::before(&store, &file.path, &file.text);
+    let before = trust::previous_summary(&store, &file.path, &file.text);
     if !setting.json || trust::can_ask() {
         say(&match is_known {
             true => review.render(terminal_width(&std::io::stderr())),
-            false => trust::shown(&review, before.as_ref()),
+            false => trust::render_review(&review, before.as_ref()),
         });
     }
     let summary = review.summary.clone();
     if !is_known {
-        if setting.trust == Mode::Given {
+        if setting.trust == TrustMode::TrustAll {
             let failure =
                 Failure::usage(format!("`--trust` and {}=1 are for one run and store nothing", trust::VARIABLE));
             return Err(failure.hint("leave them out to accept the file"));
@@ -106,7 +106,7 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
         if trust::can_ask() && !trust::ask() {
             return Err(Failure::usage(format!("`{shown}` is not trusted")));
         }
-        trust::remember(&file.path, &file.text, review.summary).map_err(|error| {
+        trust::record_trust(&file.path, &file.text, review.summary).map_err(|error| {
             let failure = Failure::usage(error.to_string()).caused_by_source(&error);
             let failure = error.fix().into_iter().fold(failure, Failure::hint);
             failure.hint("`--trust` trusts the file for one run")
@@ -114,8 +114,8 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     }
     match setting.json {
         true => print_json(&json!({
-            "file": file.path, "trusted": true, "needed": true, "sha256": trust::store::sha256(&file.text),
-            "review": sections(&summary), "warnings": review.notes,
+            "file": file.path, "trusted": true, "needed": true, "sha256": trust::sha256(&file.text),
+            "review": sections(&summary), "warnings": review.warnings,
         }))?,
         false if is_known => print(&format!("{shown} is trusted already\n"))?,
         false => print(&format!("{shown} is now trusted\n"))?,
@@ -123,7 +123,7 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn sections(summary: &trust::summary::Summary) -> Vec<Value> {
+fn sections(summary: &trust::summary::TrustSummary) -> Vec<Value> {
     let section = |section: &trust::summary::Section| json!({"title": section.title, "facts": section.facts});
     summary.0.iter().map(section).collect()
 }
@@ -146,13 +146,13 @@ fn list(setting: &Setting) -> Result<Exit, Failure> {
     let store = open()?;
     let state = |path: &Path| match file::read(path) {
         Ok(Some(text)) => match store.status(path, &text) {
-            Status::Trusted => "trusted",
-            Status::Changed(_) | Status::Unknown => "changed",
+            TrustStatus::Trusted => "trusted",
+            TrustStatus::Changed(_) | TrustStatus::Unknown => "changed",
         },
         Ok(None) | Err(_) => "missing",
     };
     if setting.json {
-        let record = |record: &trust::store::Record| {
+        let record = |record: &trust::store::TrustRecord| {
             json!({
                 "file": record.path, "target": record.target, "state": state(&record.path),
                 "sha256": record.sha256, "accepted": record.accepted,
@@ -180,11 +180,11 @@ fn list(setting: &Setting) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn open() -> Result<Store, Failure> {
-    Store::open().map_err(|error| store_failure(&error))
+fn open() -> Result<TrustStore, Failure> {
+    TrustStore::open().map_err(|error| store_failure(&error))
 }
 
-fn store_failure(error: &trust::StoreError) -> Failure {
+fn store_failure(error: &trust::TrustStoreError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     error.fix().into_iter().fold(failure, Failure::hint)
 }

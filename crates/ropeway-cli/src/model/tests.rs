@@ -10,8 +10,10 @@ use ropeway::provider::KeyHeader;
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
+use super::args::ModelArgs;
 use super::choose::choose;
-use super::{Around, Local, ModelArgs};
+use super::environment::Environment;
+use super::local::LocalPort;
 use crate::failure::{Exit, Failure};
 
 /// A command that has only these options.
@@ -58,7 +60,7 @@ async fn choice(
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
-    locals: &[Local],
+    locals: &[LocalPort],
 ) -> Result<Told, Failure> {
     choice_in(true, words, chat, variables, locals).await
 }
@@ -69,13 +71,16 @@ async fn choice_in(
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
-    locals: &[Local],
+    locals: &[LocalPort],
 ) -> Result<Told, Failure> {
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let choice =
-        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")), is_own })
-            .await?;
+    let choice = choose(
+        &line(words),
+        chat,
+        &Environment { variable: &variable, local_ports: locals, file: Some(Path::new("a.yaml")), is_own },
+    )
+    .await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -89,7 +94,7 @@ fn printed(failure: &Failure) -> (Exit, String) {
     (failure.exit(), anstream::adapter::strip_str(&failure.render()).to_string())
 }
 
-async fn trouble(words: &str, chat: Option<&str>, variables: &[(&str, &str)], locals: &[Local]) -> (Exit, String) {
+async fn failures(words: &str, chat: Option<&str>, variables: &[(&str, &str)], locals: &[LocalPort]) -> (Exit, String) {
     let chat = chat.and_then(file);
     let chosen = choice(words, chat.as_ref(), variables, locals).await;
     printed(&chosen.expect_err("no model"))
@@ -183,8 +188,8 @@ async fn keys_are_looked_for_in_their_order() {
 async fn the_other_variables_of_the_providers_count_too() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[], file: None, is_own: true };
-    let choice = choose(&line("-m m"), None, &around).await.expect("a model");
+    let environment = Environment { variable: &variable, local_ports: &[], file: None, is_own: true };
+    let choice = choose(&line("-m m"), None, &environment).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
         ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
@@ -195,7 +200,7 @@ async fn the_other_variables_of_the_providers_count_too() {
         ("-m m --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
         ("-m m --provider claude --key-env ANTHROPIC_BASE_URL", KeyHeader::named("x-api-key")),
     ] {
-        let choice = choose(&line(words), None, &around).await;
+        let choice = choose(&line(words), None, &environment).await;
         assert_eq!(choice.expect("a model").provider.key_header, header, "{words}");
     }
     let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
@@ -241,22 +246,22 @@ async fn a_url_alone_is_asked_for_its_first_model() {
 
 #[tokio::test]
 async fn without_a_key_a_server_on_this_machine_is_found() {
-    let silent = Local { name: ProviderName::Ollama, port: free_port() };
+    let silent = LocalPort { name: ProviderName::Ollama, port: free_port() };
     let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
-    let first = Local { name: ProviderName::LmStudio, port };
+    let first = LocalPort { name: ProviderName::LmStudio, port };
     let (_second, port) = server(list(&["llama"])).await;
-    let second = Local { name: ProviderName::LlamaCpp, port };
+    let second = LocalPort { name: ProviderName::LlamaCpp, port };
     let locals = [silent, first, second];
-    let at = |local: Local, model: &str| {
+    let at = |local: LocalPort, model: &str| {
         let why = format!("{} answers on port {}", local.title(), local.port);
         told(Dialect::Chat, &format!("http://127.0.0.1:{}/v1", local.port), None, model, &why)
     };
     assert_eq!(choice("", None, &[("OPENAI_API_KEY", "")], &locals).await.expect("a model"), at(first, "qwen:latest"));
     for (wanted, local, model) in [("llama", 1, "llama"), ("qwen", 0, "qwen:latest")] {
         let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
-        let first = Local { port, ..first };
+        let first = LocalPort { port, ..first };
         let (_second, port) = server(list(&["llama"])).await;
-        let locals = [first, Local { port, ..second }];
+        let locals = [first, LocalPort { port, ..second }];
         let chosen = choice(&format!("--model {wanted}"), None, &[], &locals).await.expect("a model");
         assert_eq!(chosen, at(locals[local], model));
     }
@@ -270,7 +275,7 @@ async fn a_model_that_nobody_with_a_key_has_is_looked_for_on_this_machine_first(
         ("claude-x", "ANTHROPIC_API_KEY is set"),
     ] {
         let (server, port) = server(list(&["qwen:latest", "claude-x"])).await;
-        let local = Local { name: ProviderName::Ollama, port };
+        let local = LocalPort { name: ProviderName::Ollama, port };
         let words = format!("--model {wanted}");
         let (.., why) = choice(&words, None, &KEYS[..1], &[local]).await.expect("a model");
         assert!(why.starts_with(expected), "{wanted}: {why}");
@@ -278,7 +283,7 @@ async fn a_model_that_nobody_with_a_key_has_is_looked_for_on_this_machine_first(
     }
     // A server of one's own has models of any name.
     let (_server, port) = server(list(&["qwen"])).await;
-    let local = Local { name: ProviderName::Ollama, port };
+    let local = LocalPort { name: ProviderName::Ollama, port };
     let own = [KEYS[0], ("OPENAI_BASE_URL", "http://l/v1")];
     let chosen = choice("--model qwen", None, &own, &[local]).await.expect("a model");
     assert_eq!(chosen, told(Dialect::Chat, "http://l/v1", None, "qwen", "OPENAI_BASE_URL is set"));
@@ -301,29 +306,29 @@ async fn a_key_is_one_line_without_what_surrounds_it() {
     let lines = [("ANTHROPIC_API_KEY", "one\ntwo")];
     for words in ["", "--provider claude", "--key-env ANTHROPIC_API_KEY"] {
         let expected = "error: the key in `ANTHROPIC_API_KEY` has several lines\n".to_owned();
-        assert_eq!(trouble(words, None, &lines, &[]).await, (Exit::Usage, expected), "{words}");
+        assert_eq!(failures(words, None, &lines, &[]).await, (Exit::Usage, expected), "{words}");
     }
 }
 
 #[tokio::test]
 async fn it_is_told_who_hears_what_is_said() {
     let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-a".to_owned());
-    let local = Local { name: ProviderName::Ollama, port: 7 };
-    let around = Around { variable: &variable, locals: &[local], file: None, is_own: true };
+    let local = LocalPort { name: ProviderName::Ollama, port: 7 };
+    let environment = Environment { variable: &variable, local_ports: &[local], file: None, is_own: true };
     for (words, place) in [
         ("-m claude-x", "Anthropic at api.anthropic.com"),
         ("-m m --provider claude --base-url https://ada:pass@h:81/v1", "h:81"),
         ("-m m --provider ollama", "Ollama at 127.0.0.1:7"),
         ("-m m --base-url http://l/v1?token=t", "l"),
     ] {
-        assert_eq!(choose(&line(words), None, &around).await.expect("a model").place, place, "{words}");
+        assert_eq!(choose(&line(words), None, &environment).await.expect("a model").place, place, "{words}");
     }
 }
 
 #[tokio::test]
 async fn a_server_on_this_machine_can_be_named() {
     let (_server, port) = server(list(&["qwen"])).await;
-    let local = Local { name: ProviderName::Ollama, port };
+    let local = LocalPort { name: ProviderName::Ollama, port };
     let chosen = choice("--provider ollama", None, &KEYS, &[local]).await.expect("a model");
     let url = format!("http://127.0.0.1:{port}/v1");
     assert_eq!(chosen, told(Dialect::Chat, &url, None, "qwen", "`--provider ollama` was given"));
@@ -331,7 +336,7 @@ async fn a_server_on_this_machine_can_be_named() {
 
 #[tokio::test]
 async fn with_nothing_it_is_told_what_to_set() {
-    let closed = [ProviderName::Ollama, ProviderName::Vllm].map(|name| Local { name, port: free_port() });
+    let closed = [ProviderName::Ollama, ProviderName::Vllm].map(|name| LocalPort { name, port: free_port() });
     let expected = format!(
         "error: there is no model to talk to: no key is set, and no server on this machine has one
   for Anthropic: export ANTHROPIC_API_KEY=…
@@ -348,16 +353,16 @@ async fn with_nothing_it_is_told_what_to_set() {
 ",
         closed[0].port, closed[1].port
     );
-    assert_eq!(trouble("", None, &[], &closed).await, (Exit::Usage, expected));
+    assert_eq!(failures("", None, &[], &closed).await, (Exit::Usage, expected));
 }
 
 #[tokio::test]
 async fn what_servers_on_this_machine_have_is_told_when_it_is_not_what_is_wanted() {
     let (_empty, port) = server(list(&[])).await;
-    let empty = Local { name: ProviderName::Ollama, port };
+    let empty = LocalPort { name: ProviderName::Ollama, port };
     let (_other, port) = server(list(&["a", "b"])).await;
-    let other = Local { name: ProviderName::Vllm, port };
-    let (exit, text) = trouble("--model x", None, &[], &[empty, other]).await;
+    let other = LocalPort { name: ProviderName::Vllm, port };
+    let (exit, text) = failures("--model x", None, &[], &[empty, other]).await;
     let first: Vec<&str> = text.lines().take(3).collect();
     let expected = [
         "error: no key is set, and no server on this machine has the model `x`".to_owned(),
@@ -396,22 +401,26 @@ async fn a_key_that_is_missing_is_named() {
         ),
     ];
     for (words, chat, expected) in cases {
-        assert_eq!(trouble(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
+        assert_eq!(failures(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
     }
     let expected = "error: it is not known whose key `MINE` holds\n  say it with `--provider` or `--base-url`: a key goes only where it belongs\n";
-    assert_eq!(trouble("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
+    assert_eq!(failures("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
 }
 
 #[tokio::test]
 async fn what_the_file_means_and_does_not_know_is_not_guessed() {
-    let lost = "error: it is not known where the model is: `HOST` is not set
+    let base_url_not_set = "error: it is not known where the model is: `HOST` is not set
   `chat.base_url` of `a.yaml` wants it
   set it: export HOST=…
   or say where it is with `--base-url`, or whose with `--provider`
 ";
     let homeless = "{provider: openai, base_url: 'https://${HOST}/v1', key: key-f, model: m-f}";
     for words in ["", "-m m", "--key-env OPENAI_API_KEY"] {
-        assert_eq!(trouble(words, Some(homeless), &KEYS, &[]).await, (Exit::Usage, lost.to_owned()), "{words}");
+        assert_eq!(
+            failures(words, Some(homeless), &KEYS, &[]).await,
+            (Exit::Usage, base_url_not_set.to_owned()),
+            "{words}"
+        );
     }
     let keyless = "error: the key of the model is not known: `MINE` is not set
   `chat.key` of `a.yaml` wants it
@@ -420,7 +429,7 @@ async fn what_the_file_means_and_does_not_know_is_not_guessed() {
 ";
     for chat in ["{provider: openai, key: '${MINE}'}", "{key: '${MINE}'}", "{base_url: 'http://f/v1', key: '${MINE}'}"]
     {
-        assert_eq!(trouble("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
+        assert_eq!(failures("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
     }
     // Whoever says on the line where it goes is not held up by the file, and gets nothing that was meant for elsewhere.
     let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
@@ -437,7 +446,7 @@ async fn what_the_file_means_and_does_not_know_is_not_guessed() {
 
 #[tokio::test]
 async fn an_address_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
-    let (exit, text) = trouble("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
+    let (exit, text) = failures("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
     assert_eq!(exit, Exit::Usage);
     assert_eq!(text, "error: the URL `ftp://l/v1` cannot be used\n  caused by: only http and https are spoken here\n");
     let (_server, port) = server(ModelAnswer::json(404, &json!({"error": "no such page"}))).await;
@@ -449,13 +458,13 @@ async fn an_address_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
   a model that is named with `--model` need not be listed
 "
     );
-    assert_eq!(trouble(&words, None, &[], &[]).await, (Exit::Usage, expected));
+    assert_eq!(failures(&words, None, &[], &[]).await, (Exit::Usage, expected));
     let (_empty, port) = server(list(&["embed"])).await;
     let expected = format!(
         "error: there is no model at `http://127.0.0.1:{port}/v1`\n  name one with `--model`, if it is not listed\n"
     );
     assert_eq!(
-        trouble(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
+        failures(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
         (Exit::Usage, expected)
     );
 }
@@ -472,7 +481,7 @@ fn a_provider_that_is_mistyped_is_told_the_nearest() {
 #[test]
 fn a_shop_with_many_models_has_one_named() {
     let models: Vec<String> = (1..=14).map(|number| format!("m{number}")).collect();
-    let failure = super::trouble::which(super::vendor::vendor(ProviderName::Groq), &models);
+    let failure = super::failures::model_required(super::vendor::vendor(ProviderName::Groq), &models);
     let expected = "error: a model of Groq has to be named with `--model`\n  there are: m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12 and 2 more\n";
     assert_eq!(printed(&failure), (Exit::Usage, expected.to_owned()));
 }

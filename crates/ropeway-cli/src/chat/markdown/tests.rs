@@ -63,7 +63,7 @@ an unclosed fence
 ";
 
 #[test]
-fn every_block_is_shown_as_a_person_expects() {
+fn every_kind_of_block_is_rendered() {
     let expected = "\
 A title with code
 
@@ -105,7 +105,7 @@ fn code_is_never_wrapped_or_parsed() {
 }
 
 #[test]
-fn tables_fit_the_width_or_stay_as_they_were_written() {
+fn tables_fit_the_width_or_are_shown_as_text() {
     let table = "| Name | Value |\n|---|--:|\n| a | 1 |\n| `b\\|c` | **22** |\n\nafter";
     assert_eq!(shown(table, 40), "Name │ Value\n─────┼──────\na    │     1\nb|c  │    22\n\nafter");
     let wide = "| A | B |\n|---|---|\n| one two three four | x |";
@@ -123,7 +123,7 @@ fn tables_fit_the_width_or_stay_as_they_were_written() {
 }
 
 #[test]
-fn markers_without_a_counterpart_are_text() {
+fn unmatched_markers_are_text() {
     for text in [
         "*args and **kwargs",
         "2 * 3 * 4",
@@ -152,27 +152,27 @@ fn markers_without_a_counterpart_are_text() {
 }
 
 #[test]
-fn without_colours_the_markers_tell_the_structure() {
+fn markers_are_kept_without_colours() {
     let text = "# Title\n\n**bold** *it* `code` [a](b)\n- x";
     assert_eq!(kept(text, 80), "# Title\n\n**bold** *it* `code` a (b)\n• x");
 }
 
 #[test]
-fn attributes_are_reset_behind_every_word() {
+fn attributes_are_reset_after_every_word() {
     let mut markdown = Markdown::new(false);
     assert_eq!(markdown.push("a **bold word** b", 80), "a \u{1b}[1mbold\u{1b}[0m \u{1b}[1mword\u{1b}[0m ");
     assert_eq!(markdown.push("\n```\nlet x", 80), "b\n\u{1b}[2m```\u{1b}[0m\n\u{1b}[36mlet \u{1b}[0m");
 }
 
 #[test]
-fn the_words_of_a_faint_text_are_all_faint() {
+fn every_word_of_faint_text_is_faint() {
     let text = Markdown::faint(false).push("a **b** ", 80);
     assert_eq!(text, "\u{1b}[2ma\u{1b}[0m \u{1b}[1m\u{1b}[2mb\u{1b}[0m ");
     assert_eq!(Markdown::faint(true).push("> a ", 80), "\u{1b}[2m│ \u{1b}[0m\u{1b}[2ma\u{1b}[0m ");
 }
 
 #[test]
-fn words_are_written_as_soon_as_they_are_over() {
+fn words_are_written_as_soon_as_they_end() {
     let mut markdown = Markdown::new(false);
     assert_eq!(markdown.push("It was a dark ", 80), "It was a dark ");
     assert_eq!(markdown.push("nig", 80), "");
@@ -185,7 +185,7 @@ fn words_are_written_as_soon_as_they_are_over() {
 }
 
 #[test]
-fn a_new_width_counts_for_what_follows() {
+fn a_new_width_applies_to_later_text() {
     let mut markdown = Markdown::new(false);
     let text = markdown.push("one two three four ", 20) + &markdown.push("five six seven eight ", 10) + &markdown.end();
     assert_eq!(trimmed(&text), "one two three four\nfive six\nseven\neight");
@@ -214,7 +214,7 @@ fn cuts(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn any_pieces_give_the_same_as_the_whole() {
+fn the_output_does_not_depend_on_how_the_text_is_split() {
     for width in [20, 40, 80, 200] {
         for keeps_markers in [false, true] {
             let whole = rendered(&mut Markdown::new(keeps_markers), &[DOCUMENT], width);
@@ -239,7 +239,7 @@ fn scrambled(mut seed: u64, length: usize) -> String {
 }
 
 #[test]
-fn no_letter_is_lost_or_doubled_whatever_surrounds_it() {
+fn no_letter_is_lost_or_doubled() {
     for seed in 1..400_u64 {
         let text = scrambled(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 300);
         for keeps_markers in [false, true] {
@@ -258,7 +258,7 @@ fn no_letter_is_lost_or_doubled_whatever_surrounds_it() {
 }
 
 #[test]
-fn hostile_text_takes_linear_time_and_little_memory() {
+fn hostile_text_takes_linear_time_and_bounded_memory() {
     let texts = [
         "a".repeat(1_000_000),
         "a ".repeat(100_000),

@@ -10,7 +10,7 @@ use crate::mark::Mark;
 use crate::places::{self, Origin, Place, Reason};
 use crate::table::{Cell, Overflow, Table};
 use crate::text::{terminal_width, wrap};
-use crate::trust::{Status, Store};
+use crate::trust::{TrustStatus, TrustStore};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -48,10 +48,10 @@ fn trust_of(place: &Place) -> Option<&'static str> {
         return None;
     }
     let text = ropeway::config::read_text(&place.path).ok()?;
-    Some(match Store::open().as_ref().map(|store| store.status(&place.path, &text)) {
-        Ok(Status::Trusted) => "trusted",
-        Ok(Status::Changed(_)) => "changed",
-        Ok(Status::Unknown) | Err(_) => "untrusted",
+    Some(match TrustStore::open().as_ref().map(|store| store.status(&place.path, &text)) {
+        Ok(TrustStatus::Trusted) => "trusted",
+        Ok(TrustStatus::Changed(_)) => "changed",
+        Ok(TrustStatus::Unknown) | Err(_) => "untrusted",
     })
 }
 

@@ -45,7 +45,8 @@ fn provider_options_end_up_in_that_providers_tool() {
             json!({"type": "function", "function": {"name": "tool", "description": "Does it.", "parameters": schema, "strict": false, "x": 1, "y": 3}}),
         ]
     );
-    let dropped = |option: &str| SchemaChange { at: String::new(), keyword: option.to_owned(), how: ChangeKind::Dropped };
+    let dropped =
+        |option: &str| SchemaChange { at: String::new(), keyword: option.to_owned(), how: ChangeKind::Dropped };
     let report = |dialect| one(&definition, dialect).expect("a tool").alterations;
     assert_eq!(report(Dialect::Anthropic), [dropped("name"), dropped("input_schema")]);
     assert_eq!(report(Dialect::Responses), [dropped("type")]);
@@ -102,7 +103,8 @@ fn a_reference_is_replaced_by_what_it_points_to_and_what_is_beside_it_wins() {
     let tool = one(&definition(schema), Dialect::Anthropic).expect("a tool");
     let x = json!({"description": "Mine.", "type": "integer", "minimum": 1});
     assert_eq!(schema_of(&tool, Dialect::Anthropic), json!({"type": "object", "properties": {"a": x, "b": x}}));
-    let alteration = |at: &str, keyword: &str, how| SchemaChange { at: at.to_owned(), keyword: keyword.to_owned(), how };
+    let alteration =
+        |at: &str, keyword: &str, how| SchemaChange { at: at.to_owned(), keyword: keyword.to_owned(), how };
     assert_eq!(
         tool.alterations,
         [

@@ -152,7 +152,12 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
     assert_eq!(turn.search("look", 9).len(), 1);
     assert_eq!(
         registry.register(local("look", "after")),
-        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, fate: CollisionOutcome::Dropped })
+        Some(Collision {
+            name: "look".to_owned(),
+            kept: Origin::Local,
+            other: Origin::Local,
+            fate: CollisionOutcome::Dropped
+        })
     );
     registry.register(local("listen", ""));
     assert_eq!((answer(&turn, "look").await.as_str(), turn.len()), ("before", 1));

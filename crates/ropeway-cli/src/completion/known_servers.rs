@@ -1,4 +1,4 @@
-//! The servers of a command line and their tools, as far as they are known without starting anything.
+//! The servers of a command line and their cached tools, without starting a server.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use ropeway::bridge::{default_memory, remembered_tools};
 use ropeway::config::{Config, ServerEntry};
 use ropeway::tool::ToolDefinition;
 
-use super::Candidate;
+use super::candidate::Candidate;
 use crate::command_words::CommandWords;
 use crate::names::Names;
 use crate::places::Origin;
 use crate::server::ServerOptions;
 use crate::servers::{ConfigFile, Servers, Source, found};
 use crate::setting::Setting;
-use crate::trust::{Mode, VARIABLE};
+use crate::trust::{TrustMode, VARIABLE};
 
 /// The servers of a command line.
 #[derive(Default)]
 pub(super) struct KnownServers {
     entries: Vec<ServerEntry>,
     names: Option<Names>,
-    /// Where tools are remembered; `None` where only the names of servers may be used.
+    /// The directory of cached tools; `None` for an untrusted file, of which only server names are used.
     memory: Option<PathBuf>,
 }
 
 impl KnownServers {
-    /// Reads the configuration that the command line would use. One that is broken has no servers.
+    /// Reads the configuration of the command line. A broken one has no servers.
     pub(super) fn load(walk: &CommandWords<'_>, words: &[String]) -> Self {
         let option = |name: &str| walk.value(name, words).map(str::to_owned);
         let options = ServerOptions {
@@ -46,7 +46,7 @@ impl KnownServers {
                 None => None,
             },
         };
-        let mode = Mode::new(false, std::env::var_os(VARIABLE)).unwrap_or(Mode::Ask);
+        let mode = TrustMode::new(false, std::env::var_os(VARIABLE)).unwrap_or(TrustMode::Ask);
         let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(&Setting::new(false, None, false, mode)));
         let config = match &file {
             Some(file) if is_trusted => file.parse().ok()?,
@@ -64,12 +64,12 @@ impl KnownServers {
         Some(Self { entries, names, memory: default_memory().filter(|_| is_trusted) })
     }
 
-    /// The names of the servers.
+    /// Returns the names of the servers.
     pub(super) fn names(&self) -> Vec<Candidate> {
         self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 
-    /// The names of tools for what is typed: behind their servers, or alone where that is enough.
+    /// Returns the names of tools: `SERVER.TOOL`, or the tool alone if it is unique.
     pub(super) fn tools(&self, current: &str) -> Vec<Candidate> {
         let Some(names) = &self.names else { return Vec::new() };
         let is_behind =
@@ -88,7 +88,7 @@ impl KnownServers {
             let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
             let is_unique = |name: &str| all.iter().filter(|tool| names.short(tool) == name).count() == 1;
             let fitting = all.iter().filter(|tool| names.short(tool).starts_with(current));
-            // A name that begins with `-` would be read as an option.
+            // A name that starts with `-` would be parsed as an option.
             let fitting = fitting.filter(|tool| !names.short(tool).starts_with('-'));
             let unique = fitting.filter(|tool| is_unique(names.short(tool)));
             candidates.extend(unique.map(|tool| Candidate::new(names.short(tool), &described(tool))));
@@ -96,7 +96,7 @@ impl KnownServers {
         candidates
     }
 
-    /// The tool that is meant by a name.
+    /// Returns the tool with this name.
     pub(super) fn tool(&self, name: &str) -> Option<ToolDefinition> {
         let names = self.names.as_ref()?;
         let name = name.split('(').next().unwrap_or(name);

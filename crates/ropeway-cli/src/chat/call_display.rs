@@ -1,4 +1,4 @@
-//! What a step of a turn looks like, in a line or two.
+//! Tool calls as lines of text.
 
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
@@ -16,58 +16,61 @@ const FAINT: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// How long a tool's name may be; nobody could read more at a glance.
-const LONGEST_NAME: usize = 200;
+/// Maximum characters of a tool name.
+const MAX_NAME: usize = 200;
 
-/// What the names of tools begin with for models, and never for people.
-const PREFIX: &str = "mcp_";
+/// The prefix of tool names that models see.
+const MODEL_PREFIX: &str = "mcp_";
 
-/// A tool's name for people: behind its server's, when it has one. A name that could be taken for something else is quoted.
-pub(crate) fn name(tool: &str, origin: &Origin) -> String {
+/// Returns the name of a tool for people: `SERVER.TOOL`. Names that are not plain words are quoted.
+pub(crate) fn tool_name(tool: &str, origin: &Origin) -> String {
     let name = match origin {
-        Origin::Server { server, tool } => format!("{}.{}", word(server.as_str()), word(tool)),
-        // A name that no tool has is the model's own, which may begin like those of servers.
-        Origin::Local => word(tool.strip_prefix(PREFIX).unwrap_or(tool)),
+        Origin::Server { server, tool } => format!("{}.{}", quote_name(server.as_str()), quote_name(tool)),
+        // The model may have invented a name with the prefix.
+        Origin::Local => quote_name(tool.strip_prefix(MODEL_PREFIX).unwrap_or(tool)),
     };
-    cut(&name, LONGEST_NAME)
+    cut(&name, MAX_NAME)
 }
 
-/// What a tool is called with, as code, whole: nothing in one argument can hide another one, or look like one.
-pub(crate) fn arguments(arguments: &CallArguments) -> String {
+/// Returns the arguments as code. Values are escaped, so that no argument can hide or forge another one.
+pub(crate) fn format_arguments(arguments: &CallArguments) -> String {
     match arguments {
         CallArguments::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| format!("{}: {}", word(name), escaped(&value.to_string()));
+            let field =
+                |(name, value): (&String, &Value)| format!("{}: {}", quote_name(name), escaped(&value.to_string()));
             fields.iter().map(field).collect::<Vec<_>>().join(", ")
         }
         CallArguments::Broken(broken) => escaped(&broken.text),
     }
 }
 
-/// A name as it is, or quoted where it is not a plain word.
-fn word(name: &str) -> String {
+/// Quotes a name unless it is a plain word.
+fn quote_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => name.to_owned(),
-        false => escaped(&Value::from(name).to_string()),
+    if !name.is_empty() && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        escaped(&Value::from(name).to_string())
     }
 }
 
-/// Text of one line in which everything can be seen: what a terminal would obey, or not show, is written as JSON escapes it.
+/// Replaces control and invisible characters with JSON escapes.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
-        match is_unseen(c) {
-            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}"))),
-            false => seen.push(c),
+        if is_unseen(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            seen.push(c);
         }
         seen
     })
 }
 
-/// A call that begins: with the tool's own summary where it has one, else with its arguments.
-pub(crate) fn started(name: &str, called_with: &CallArguments, summary: Option<&str>, width: usize) -> String {
+/// Returns the line of a call that starts, with the tool's summary or else its arguments.
+pub(crate) fn started_line(name: &str, called_with: &CallArguments, summary: Option<&str>, width: usize) -> String {
     let call = match summary {
         Some(summary) => format!("{name}: {}", clean_line(summary)),
-        None => format!("{name}({})", arguments(called_with)),
+        None => format!("{name}({})", format_arguments(called_with)),
     };
     let line = cut(&call, width.saturating_sub(2));
     let styled = match line.strip_prefix(name) {
@@ -77,8 +80,9 @@ pub(crate) fn started(name: &str, called_with: &CallArguments, summary: Option<&
     format!("{GOOD}●{GOOD:#} {styled}\n")
 }
 
-/// A call that is over: how long it took, and the first line of what came of it. It is named where that is not plain.
-pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String], width: usize) -> String {
+/// Returns the line of a finished call: its duration and the first line of its result. `name` is given if another line was
+/// printed since the call started.
+pub(crate) fn finished_line(envelope: &Envelope, name: Option<&str>, files: &[String], width: usize) -> String {
     let failed = envelope.meta.is_error || envelope.error.is_some();
     let (style, sign) = if failed { (BAD, '✗') } else { (GOOD, '✓') };
     let mut line = format!("  {style}{sign}{style:#}");
@@ -97,11 +101,11 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
     let summary = summary(envelope);
     let mut files = files.iter();
     match (summary.is_empty(), files.as_slice().first()) {
-        // It stands apart from what is said of the call itself.
+        // Two spaces separate the result from the call.
         (false, _) if name.is_some() || !envelope.took.is_zero() => add(&format!(" {summary}"), Style::new()),
         (false, _) => add(&summary, Style::new()),
         (true, Some(_)) => {
-            // A path is no use when it is cut.
+            // Paths are never truncated.
             line.push_str(&files.next().map(|file| format!("  {file}")).unwrap_or_default());
         }
         (true, None) => {}
@@ -111,7 +115,7 @@ pub(crate) fn finished(envelope: &Envelope, name: Option<&str>, files: &[String]
     line
 }
 
-/// What came of a call, in a line.
+/// Summarizes the result of a call in one line.
 fn summary(envelope: &Envelope) -> String {
     if let Some(error) = &envelope.error {
         let own = match &envelope.origin {
@@ -119,12 +123,13 @@ fn summary(envelope: &Envelope) -> String {
             Origin::Local => "",
         };
         let words = failure::line(error.as_ref());
-        // The model's name for a tool is not what people call it.
+        // Errors name the tool as the model does.
         return clean_line(&match envelope.tool == own {
             true => words,
-            false => {
-                words.replace(&format!("`{}`", envelope.tool), &format!("`{}`", name(&envelope.tool, &envelope.origin)))
-            }
+            false => words.replace(
+                &format!("`{}`", envelope.tool),
+                &format!("`{}`", tool_name(&envelope.tool, &envelope.origin)),
+            ),
         });
     }
     match envelope.data() {
@@ -137,15 +142,15 @@ fn summary(envelope: &Envelope) -> String {
     }
 }
 
-/// The first line that says something, and how many there are besides.
+/// Returns the first line that is not blank, and the number of further lines.
 fn first_line(text: &str) -> String {
     let text = clean(text);
     let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     match lines.count() {
         0 => first,
-        1 => format!("{first} (and 1 more line)"),
-        more => format!("{first} (and {more} more lines)"),
+        1 => format!("{first} (+1 line)"),
+        more => format!("{first} (+{more} lines)"),
     }
 }
 
@@ -172,30 +177,33 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reads_like_code_in_one_line() {
+    fn a_call_is_shown_as_one_line_of_code() {
         let origin = Origin::Server { server: "demo".into(), tool: "time".into() };
-        assert_eq!(name("mcp_demo_time", &origin), "demo.time");
+        assert_eq!(tool_name("mcp_demo_time", &origin), "demo.time");
         let arguments = object(json!({"zone": "Asia/Tokyo", "n": [1, 2]}));
-        assert_eq!(plain(&started("demo.time", &arguments, None, 80)), "● demo.time(zone: \"Asia/Tokyo\", n: [1,2])\n");
-        assert_eq!(plain(&started("demo.time", &arguments, None, 20)), "● demo.time(zone: \"…\n");
-        assert_eq!(plain(&started("demo.time", &arguments, None, 8)), "● demo.…\n");
+        assert_eq!(
+            plain(&started_line("demo.time", &arguments, None, 80)),
+            "● demo.time(zone: \"Asia/Tokyo\", n: [1,2])\n"
+        );
+        assert_eq!(plain(&started_line("demo.time", &arguments, None, 20)), "● demo.time(zone: \"…\n");
+        assert_eq!(plain(&started_line("demo.time", &arguments, None, 8)), "● demo.…\n");
         let broken = CallArguments::broken("{\u{1b}[2J\n oops", "no JSON");
-        assert_eq!(plain(&started("t", &broken, None, 80)), "● t({\\u001b[2J\\u000a oops)\n");
+        assert_eq!(plain(&started_line("t", &broken, None, 80)), "● t({\\u001b[2J\\u000a oops)\n");
     }
 
     #[test]
-    fn a_summary_is_shown_in_the_line_of_a_call() {
+    fn a_summary_replaces_the_arguments_in_the_line_of_a_call() {
         let arguments = object(json!({"output": "o1", "from": 4000}));
         let line = |width| {
-            plain(&started("read_more", &arguments, Some("Read output \"o1\"\u{1b}[2J from byte 4,000"), width))
+            plain(&started_line("read_more", &arguments, Some("Read output \"o1\"\u{1b}[2J from byte 4,000"), width))
         };
         assert_eq!(line(80), "● read_more: Read output \"o1\" from byte 4,000\n");
         assert_eq!(line(20), "● read_more: Read o…\n");
     }
 
     #[test]
-    fn no_argument_hides_another_one_or_looks_like_one() {
-        let shown = |value: Value| arguments(&object(value));
+    fn no_argument_can_hide_or_forge_another_one() {
+        let shown = |value: Value| format_arguments(&object(value));
         assert_eq!(shown(json!({"a": "hello\u{9d}", "cmd": "rm -rf /"})), r#"a: "hello\u009d", cmd: "rm -rf /""#);
         assert_eq!(shown(json!({"path: \"/tmp/safe\", mode": "x"})), r#""path: \"/tmp/safe\", mode": "x""#);
         assert_eq!(
@@ -206,49 +214,49 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_a_call_is_quoted() {
-        let named = |tool: &str| name("t", &Origin::Server { server: "s".into(), tool: tool.into() });
+        let named = |tool: &str| tool_name("t", &Origin::Server { server: "s".into(), tool: tool.into() });
         assert_eq!(named("read(path: \"/tmp\")? \u{9d}"), r#"s."read(path: \"/tmp\")? \u009d""#);
         assert_eq!(named("files/read-all.v2"), "s.files/read-all.v2");
     }
 
     #[test]
-    fn what_came_of_a_call_is_its_first_line() {
-        let show = |result: Value, name: Option<&str>| plain(&finished(&envelope(result), name, &[], 40));
+    fn a_result_is_summarized_by_its_first_line() {
+        let call_display = |result: Value, name: Option<&str>| plain(&finished_line(&envelope(result), name, &[], 40));
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
-        assert_eq!(show(text("\n one \u{1b}[31m\ntwo\n\nthree"), None), "  ✓ 24 ms  one (and 2 more lines)\n");
-        assert_eq!(show(text("one"), Some("demo.time")), "  ✓ demo.time 24 ms  one\n");
-        assert_eq!(show(text(&"x".repeat(99)), None), format!("  ✓ 24 ms  {}…\n", "x".repeat(28)));
-        assert_eq!(show(json!({"content": [], "structuredContent": {"a": 1}}), None), "  ✓ 24 ms  {\"a\":1}\n");
+        assert_eq!(call_display(text("\n one \u{1b}[31m\ntwo\n\nthree"), None), "  ✓ 24 ms  one (+2 lines)\n");
+        assert_eq!(call_display(text("one"), Some("demo.time")), "  ✓ demo.time 24 ms  one\n");
+        assert_eq!(call_display(text(&"x".repeat(99)), None), format!("  ✓ 24 ms  {}…\n", "x".repeat(28)));
+        assert_eq!(call_display(json!({"content": [], "structuredContent": {"a": 1}}), None), "  ✓ 24 ms  {\"a\":1}\n");
         let failed = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
-        assert_eq!(show(failed, None), "  ✗ 24 ms  no\n");
-        assert_eq!(show(json!({"content": []}), None), "  ✓ 24 ms\n");
+        assert_eq!(call_display(failed, None), "  ✗ 24 ms  no\n");
+        assert_eq!(call_display(json!({"content": []}), None), "  ✓ 24 ms\n");
     }
 
     #[test]
-    fn files_are_told_whole_beneath_or_alone() {
+    fn files_are_listed_with_their_full_paths() {
         let files = ["image/png, 14 KB → a/long/path/chart-1.png".to_owned(), "audio/wav, 1 B".to_owned()];
         let nothing = envelope(json!({"content": []}));
         assert_eq!(
-            plain(&finished(&nothing, None, &files, 30)),
+            plain(&finished_line(&nothing, None, &files, 30)),
             "  ✓ 24 ms  image/png, 14 KB → a/long/path/chart-1.png\n    audio/wav, 1 B\n"
         );
         let text = envelope(json!({"content": [{"type": "text", "text": "drawn"}]}));
-        assert_eq!(plain(&finished(&text, None, &files[1..], 30)), "  ✓ 24 ms  drawn\n    audio/wav, 1 B\n");
+        assert_eq!(plain(&finished_line(&text, None, &files[1..], 30)), "  ✓ 24 ms  drawn\n    audio/wav, 1 B\n");
     }
 
     #[test]
-    fn a_call_that_was_not_made_says_why_and_takes_no_time() {
+    fn a_refused_call_shows_the_reason_and_no_duration() {
         let error = CallError::Denied { tool: "t".into(), reason: "the user said no".into() };
         let envelope = Envelope::from_error(CallId("1".into()), "t", Origin::Local, Duration::ZERO, error);
-        let line = plain(&finished(&envelope, None, &[], 80));
+        let line = plain(&finished_line(&envelope, None, &[], 80));
         assert_eq!(line, "  ✗ tool `t` was not called: the user said no\n");
     }
 
     #[test]
-    fn a_refused_call_is_named_as_people_name_its_tool() {
+    fn a_refused_call_uses_the_name_for_people() {
         let line = |tool: &str, origin: Origin| {
             let error = CallError::Denied { tool: tool.into(), reason: "no".into() };
-            plain(&finished(
+            plain(&finished_line(
                 &Envelope::from_error(CallId("1".into()), tool, origin, Duration::ZERO, error),
                 None,
                 &[],
@@ -259,6 +267,6 @@ mod tests {
         assert_eq!(line("mcp_files_note", files), "  ✗ tool `files.note` was not called: no\n");
         // The model made it up.
         assert_eq!(line("mcp_files_raed", Origin::Local), "  ✗ tool `files_raed` was not called: no\n");
-        assert_eq!(name("mcp_files_raed", &Origin::Local), "files_raed");
+        assert_eq!(tool_name("mcp_files_raed", &Origin::Local), "files_raed");
     }
 }

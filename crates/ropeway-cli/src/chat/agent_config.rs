@@ -1,4 +1,4 @@
-//! A recipe: what an agent of a chat is made of, so that another one can be made in its place.
+//! The configuration of a chat's agent, which is rebuilt when the model changes.
 
 use std::path::PathBuf;
 
@@ -8,33 +8,33 @@ use ropeway::message::Conversation;
 use ropeway::provider::Provider;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Question;
-use super::approval::Rules;
+use super::approval::ApprovalArgs;
+use super::question::Question;
 use crate::failure::Failure;
 use crate::servers::Source;
 
-/// What an agent is made of.
-pub(crate) struct Recipe {
+/// Everything needed to build the agent of a chat.
+pub(crate) struct AgentConfig {
     pub(crate) provider: Provider,
     pub(crate) model: String,
     pub(crate) system: Option<String>,
     pub(crate) limits: TurnLimits,
     pub(crate) options: ModelOptions,
-    pub(crate) rules: Rules,
-    /// What was allowed for good; every agent of the chat goes by it.
+    pub(crate) rules: ApprovalArgs,
+    /// Approvals of this chat, shared by all of its agents.
     pub(crate) approvals: Approvals,
     pub(crate) bridge: Option<Bridge>,
-    /// Where questions about calls go, when there is somebody to be asked.
-    pub(crate) desk: Option<mpsc::Sender<Question>>,
-    /// The configuration file beside which approvals are kept, when there is one.
+    /// Sends questions to the user; `None` without a terminal.
+    pub(crate) question_sender: Option<mpsc::Sender<Question>>,
+    /// The configuration file next to `ropeway.lock`, which stores approvals.
     pub(crate) lock: Option<PathBuf>,
-    /// Where the servers come from.
+    /// The origin of the server configuration.
     pub(crate) source: Source,
 }
 
-impl Recipe {
-    /// An agent that goes on with a history.
-    pub(super) fn agent(&self, history: Conversation) -> Result<Agent, Failure> {
+impl AgentConfig {
+    /// Builds an agent that continues a conversation.
+    pub(super) fn build_agent(&self, history: Conversation) -> Result<Agent, Failure> {
         let mut builder = Agent::builder()
             .provider(self.provider.clone())
             .model(&self.model)
@@ -49,13 +49,13 @@ impl Recipe {
         if let Some(bridge) = &self.bridge {
             builder = builder.bridge(bridge.clone());
         }
-        if let Some(desk) = self.desk.clone() {
+        if let Some(question_sender) = self.question_sender.clone() {
             builder = builder.on_approval(move |request| {
-                let desk = desk.clone();
+                let question_sender = question_sender.clone();
                 async move {
                     let (reply, replied) = oneshot::channel();
                     // A closed channel counts as a denial.
-                    let _ = desk.send(Question::Call(Box::new(request), reply)).await;
+                    let _ = question_sender.send(Question::Call(Box::new(request), reply)).await;
                     replied.await.unwrap_or_else(|_| Approval::deny())
                 }
             });

@@ -1,4 +1,4 @@
-//! The record of a conversation: a file of JSON that can be gone on with.
+//! Conversation files of `--save` and `/save`: JSON that `--resume` continues.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::{file, veil};
 
-/// Reads a conversation.
+/// Reads a conversation file.
 pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
     let shown = path.display();
     match file::read(path)? {
         Some(text) => parse(path, &text),
-        None => Err(Failure::usage(format!("there is no file `{shown}`"))),
+        None => Err(Failure::usage(format!("file `{shown}` does not exist"))),
     }
 }
 
-/// A conversation as it is written. Without messages it would be hard to tell from any other file.
+/// The file format. `messages` is required, so that other JSON files are rejected.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct SavedConversation {
     #[serde(default)]
     system: Option<String>,
     messages: Vec<Message>,
@@ -30,55 +30,56 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
     parse_at(path, text, 0)
 }
 
-/// Parses a conversation that begins after `lines` lines of a file.
+/// Parses a conversation that starts after `lines` lines of a file.
 pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversation, Failure> {
-    let read = ropeway::json::from_str(text).map(|Record { system, messages }| Conversation { system, messages });
+    let read =
+        ropeway::json::from_str(text).map(|SavedConversation { system, messages }| Conversation { system, messages });
     read.map_err(|error| {
         let place = format!("{}:{}:{}", path.display(), lines + error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
-        Failure::usage(format!("{place}: this is no conversation of ours: {problem}"))
+        Failure::usage(format!("{place}: not a ropeway conversation file: {problem}"))
     })
 }
 
-/// Writes a conversation without its secrets, in the place of another one or where there is nothing.
+/// Writes a redacted conversation. Only replaces a conversation file or an empty file.
 pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
-    writable(path)?;
+    check_writable(path)?;
     let json = serde_json::to_value(conversation).and_then(|mut value| {
         veil::over_json(&mut value);
         serde_json::to_string_pretty(&value)
     });
-    let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
+    let json = json.map_err(|error| Failure::usage("could not write the conversation as JSON").caused_by(&error))?;
     file::put(path, &(json + "\n"), file::PRIVATE)
 }
 
-/// Returns a conversation without its secrets, as one line of JSON.
-pub(super) fn compact(conversation: &Conversation) -> Result<String, Failure> {
+/// Returns a redacted conversation as one line of JSON.
+pub(super) fn to_line(conversation: &Conversation) -> Result<String, Failure> {
     let json = serde_json::to_value(conversation).and_then(|mut value| {
         veil::over_json(&mut value);
         serde_json::to_string(&value)
     });
-    json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))
+    json.map_err(|error| Failure::usage("could not write the conversation as JSON").caused_by(&error))
 }
 
-/// Refuses a file that is something else.
-pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
-    // What is no file may never end when it is read, and would be replaced when it is written.
+/// Returns an error if the path holds anything other than a conversation.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
+    // Reading a pipe may block forever, and writing would replace it.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         let failure = Failure::usage(format!("`{}` is not a regular file", path.display()));
-        return Err(failure.hint("a conversation is kept in one: take another name"));
+        return Err(failure.hint("choose a file name"));
     }
     match file::read(path)? {
         Some(text) if !text.trim().is_empty() => parse(path, &text)
             .map(drop)
-            .map_err(|failure| failure.hint("it is not written over: take another name, or remove it first")),
+            .map_err(|failure| failure.hint("choose another file name, or remove this file first")),
         _ => Ok(()),
     }
 }
 
-/// Refuses a file with another conversation than the one that is gone on with.
-pub(crate) fn free(path: &Path, resumed: Option<&Path>) -> Result<(), Failure> {
-    writable(path)?;
+/// Returns an error if the file holds a conversation other than the resumed one.
+pub(crate) fn check_target(path: &Path, resumed: Option<&Path>) -> Result<(), Failure> {
+    check_writable(path)?;
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     if resumed.is_some_and(|resumed| real(resumed) == real(path)) {
         return Ok(());
@@ -86,15 +87,16 @@ pub(crate) fn free(path: &Path, resumed: Option<&Path>) -> Result<(), Failure> {
     match file::read(path)?.filter(|text| !text.trim().is_empty()).map(|text| parse(path, &text)).transpose()? {
         Some(conversation) if !conversation.messages.is_empty() => {
             let shown = path.display();
-            let failure = Failure::usage(format!("`{shown}` holds another conversation"));
-            Err(failure.hint(format!("`--resume {shown} --save {shown}` goes on with it; otherwise take another name")))
+            let failure = Failure::usage(format!("`{shown}` contains another conversation"));
+            Err(failure
+                .hint(format!("use `--resume {shown} --save {shown}` to continue it, or choose another file name")))
         }
         _ => Ok(()),
     }
 }
 
-/// A path as a person types it: `~/` is the home.
-pub(crate) fn at_home(path: &Path) -> PathBuf {
+/// Expands `~/` in a typed path.
+pub(crate) fn expand_home(path: &Path) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     match (path.strip_prefix("~"), home) {
         (Ok(rest), Some(home)) => home.join(rest),
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_comes_back_as_it_was_and_is_nobody_elses_business() {
+    fn a_conversation_round_trips_and_is_private() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("new/talk.json");
         let conversation = Conversation::new().with_system("Be brief.").with("hello");
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_written_down_even_where_json_escapes_it() {
+    fn secrets_are_redacted_even_where_json_escapes_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("talk.json");
         veil::hide(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_something_else_is_told_with_its_place_and_not_written_over() {
+    fn another_file_is_reported_with_its_position_and_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notes");
         let shown = path.display();
@@ -151,13 +153,13 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
         }
         let missing = read(&folder.path().join("nothing")).expect_err("no file");
-        assert_eq!(missing.message(), format!("there is no file `{}`", folder.path().join("nothing").display()));
+        assert_eq!(missing.message(), format!("file `{}` does not exist", folder.path().join("nothing").display()));
     }
 
     #[test]
-    fn what_is_no_regular_file_is_neither_read_nor_replaced() {
+    fn only_regular_files_are_read_or_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
-        // Nobody writes into the pipe: whoever reads it waits for ever.
+        // Reading the pipe would block: it has no writer.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
         assert!(made.success());
@@ -169,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn another_conversation_is_not_written_over() {
+    fn another_conversation_is_not_overwritten() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, other) = (folder.path().join("talk.json"), folder.path().join("other.json"));
         write(&path, &Conversation::new()).expect("written");
-        free(&path, None).expect("nothing was said");
+        check_target(&path, None).expect("nothing was said");
         write(&path, &Conversation::new().with("hi")).expect("written");
         write(&other, &Conversation::new().with("hi")).expect("written");
-        free(&path, Some(&folder.path().join(".").join("talk.json"))).expect("the same");
+        check_target(&path, Some(&folder.path().join(".").join("talk.json"))).expect("the same");
         for resumed in [None, Some(other.as_path())] {
-            let failure = free(&path, resumed).expect_err("another one");
-            assert_eq!(failure.message(), format!("`{}` holds another conversation", path.display()));
+            let failure = check_target(&path, resumed).expect_err("another one");
+            assert_eq!(failure.message(), format!("`{}` contains another conversation", path.display()));
         }
-        free(&folder.path().join("new.json"), None).expect("nothing there");
+        check_target(&folder.path().join("new.json"), None).expect("nothing there");
     }
 }

@@ -1,23 +1,23 @@
-//! The tools of the demo server: what they are, and how a call reaches them.
+//! The tools of the demo server.
 
 use serde_json::{Map, Value, json};
 
 use super::countdown::{self, Countdown};
+use super::message::text_result;
 use super::{calculate, chart, clock, statistics};
 use crate::suggest;
 
-/// What a tool answers with.
-pub(super) enum Answer {
-    /// The result.
+/// The reply of a tool.
+pub(super) enum ToolReply {
     Now(Value),
-    /// A result that takes its time.
+    /// A result that is sent later.
     Slow(Countdown),
 }
 
-/// A tool's answer, or the words in which it says what is wrong.
-type Outcome = Result<Answer, String>;
+/// A reply, or an error message for the model.
+type ToolResult = Result<ToolReply, String>;
 
-/// The definitions, in the order of their names.
+/// Returns the tool definitions, sorted by name.
 pub(super) fn definitions() -> Value {
     let read_only = json!({"readOnlyHint": true, "openWorldHint": false});
     let numbers = |most: usize, description: &str| json!({"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": most, "description": description});
@@ -25,10 +25,10 @@ pub(super) fn definitions() -> Value {
         {
             "name": "calculate",
             "title": "Calculator",
-            "description": "Works out an arithmetic expression. Knows + - * / % ^, parentheses, the constants pi, tau and e, and functions such as sqrt, abs, round, sin, ln, log, min and max.",
+            "description": "Evaluates an arithmetic expression. Supports + - * / % ^, parentheses, the constants pi, tau and e, and functions such as sqrt, abs, round, sin, ln, log, min and max.",
             "inputSchema": {
                 "type": "object",
-                "properties": {"expression": {"type": "string", "minLength": 1, "maxLength": calculate::LONGEST, "description": "What to work out, such as `2 * (3 + 4)^2` or `sqrt(2)`."}},
+                "properties": {"expression": {"type": "string", "minLength": 1, "maxLength": calculate::MAX_EXPRESSION, "description": "The expression, such as `2 * (3 + 4)^2` or `sqrt(2)`."}},
                 "required": ["expression"],
                 "additionalProperties": false
             },
@@ -37,13 +37,13 @@ pub(super) fn definitions() -> Value {
         {
             "name": "chart",
             "title": "Chart",
-            "description": "Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.",
+            "description": "Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "values": numbers(chart::MOST_VALUES, "What to draw, from left to right."),
-                    "title": {"type": "string", "maxLength": 200, "description": "What to write above the chart."},
-                    "kind": {"type": "string", "enum": ["bar", "line"], "default": "bar", "description": "How to draw it."}
+                    "values": numbers(chart::MAX_VALUES, "The values, from left to right."),
+                    "title": {"type": "string", "maxLength": 200, "description": "Title above the chart."},
+                    "kind": {"type": "string", "enum": ["bar", "line"], "default": "bar", "description": "Chart type."}
                 },
                 "required": ["values"],
                 "additionalProperties": false
@@ -53,12 +53,12 @@ pub(super) fn definitions() -> Value {
         {
             "name": "countdown",
             "title": "Countdown",
-            "description": "Counts down slowly and reports its progress step by step. Good for trying out progress, timeouts and cancellation.",
+            "description": "Counts down slowly and reports progress. Useful for trying out progress, timeouts and cancellation.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "seconds": {"type": "number", "minimum": 0, "maximum": countdown::LONGEST_SECONDS, "default": 3, "description": "How long it takes in all."},
-                    "steps": {"type": "integer", "minimum": 1, "maximum": countdown::MOST_STEPS, "default": 3, "description": "In how many steps."}
+                    "seconds": {"type": "number", "minimum": 0, "maximum": countdown::MAX_SECONDS, "default": 3, "description": "Total duration."},
+                    "steps": {"type": "integer", "minimum": 1, "maximum": countdown::MAX_STEPS, "default": 3, "description": "Number of steps."}
                 },
                 "additionalProperties": false
             },
@@ -67,10 +67,10 @@ pub(super) fn definitions() -> Value {
         {
             "name": "fail",
             "title": "Failure",
-            "description": "Always fails, with the message that it is given. Good for trying out how failures are shown.",
+            "description": "Always fails with the given message. Useful for trying out how failures are shown.",
             "inputSchema": {
                 "type": "object",
-                "properties": {"message": {"type": "string", "default": "this tool always fails", "description": "What to say."}},
+                "properties": {"message": {"type": "string", "default": "this tool always fails", "description": "Error message."}},
                 "additionalProperties": false
             },
             "annotations": read_only
@@ -78,22 +78,22 @@ pub(super) fn definitions() -> Value {
         {
             "name": "statistics",
             "title": "Statistics",
-            "description": "Describes a list of numbers: how many there are, their mean, median, smallest, largest and standard deviation.",
+            "description": "Describes a list of numbers: count, mean, median, minimum, maximum and standard deviation.",
             "inputSchema": {
                 "type": "object",
-                "properties": {"values": numbers(statistics::MOST_VALUES, "The numbers to describe.")},
+                "properties": {"values": numbers(statistics::MAX_VALUES, "The numbers.")},
                 "required": ["values"],
                 "additionalProperties": false
             },
             "outputSchema": {
                 "type": "object",
                 "properties": {
-                    "count": {"type": "integer", "description": "How many numbers there are."},
+                    "count": {"type": "integer", "description": "Number of values."},
                     "mean": {"type": "number"},
-                    "median": {"type": "number", "description": "The middle one; between two middle ones, their mean."},
+                    "median": {"type": "number", "description": "The middle value, or the mean of the two middle values."},
                     "min": {"type": "number"},
                     "max": {"type": "number"},
-                    "stddev": {"type": "number", "description": "The standard deviation of the whole population."}
+                    "stddev": {"type": "number", "description": "Population standard deviation."}
                 },
                 "required": ["count", "mean", "median", "min", "max", "stddev"],
                 "additionalProperties": false
@@ -103,10 +103,10 @@ pub(super) fn definitions() -> Value {
         {
             "name": "time",
             "title": "Clock",
-            "description": "Tells the date and the time, now, in a time zone.",
+            "description": "Returns the current date and time in a time zone.",
             "inputSchema": {
                 "type": "object",
-                "properties": {"zone": {"type": "string", "default": "UTC", "description": "The IANA name of the time zone, such as `Europe/Lisbon`."}},
+                "properties": {"zone": {"type": "string", "default": "UTC", "description": "IANA time zone name, such as `Europe/Lisbon`."}},
                 "additionalProperties": false
             },
             "annotations": read_only
@@ -114,8 +114,8 @@ pub(super) fn definitions() -> Value {
     ])
 }
 
-/// Calls a tool; none when there is no such tool.
-pub(super) fn call(name: &str, arguments: &Map<String, Value>) -> Option<Outcome> {
+/// Calls a tool. Returns `None` for an unknown tool.
+pub(super) fn call(name: &str, arguments: &Map<String, Value>) -> Option<ToolResult> {
     let definitions = definitions();
     let definition = definitions.as_array()?.iter().find(|definition| definition["name"] == name)?;
     let arguments = match Arguments::check(arguments, &definition["inputSchema"]) {
@@ -132,77 +132,65 @@ pub(super) fn call(name: &str, arguments: &Map<String, Value>) -> Option<Outcome
     })
 }
 
-fn calculate(arguments: &Arguments<'_>) -> Outcome {
+fn calculate(arguments: &Arguments<'_>) -> ToolResult {
     let expression = arguments.text("expression")?.unwrap_or_default();
-    let value = calculate::evaluate(expression).map_err(|mistake| mistake.explain(expression))?;
-    Ok(Answer::Now(text(&calculate::format(value))))
+    let value = calculate::evaluate(expression).map_err(|error_here| error_here.explain(expression))?;
+    Ok(ToolReply::Now(text_result(&calculate::format(value))))
 }
 
-fn chart(arguments: &Arguments<'_>) -> Outcome {
-    let values = arguments.numbers("values", chart::MOST_VALUES)?;
+fn chart(arguments: &Arguments<'_>) -> ToolResult {
+    let values = arguments.numbers("values", chart::MAX_VALUES)?;
     let kind = match arguments.text("kind")? {
         None | Some("bar") => chart::Kind::Bar,
         Some("line") => chart::Kind::Line,
-        Some(other) => return Err(format!("`kind` is \"bar\" or \"line\", not \"{other}\"")),
+        Some(other) => return Err(format!("`kind` must be \"bar\" or \"line\", not \"{other}\"")),
     };
     let chart = chart::Chart { values, title: arguments.text("title")?.unwrap_or_default().to_owned(), kind };
     let picture = ropeway::content::ContentPart::Image(ropeway::content::Blob::new("image/png", &chart.png()?));
-    Ok(Answer::Now(json!({"content": [{"type": "text", "text": chart.describe()}, picture]})))
+    Ok(ToolReply::Now(json!({"content": [{"type": "text", "text": chart.describe()}, picture]})))
 }
 
-fn countdown(arguments: &Arguments<'_>) -> Outcome {
+fn countdown(arguments: &Arguments<'_>) -> ToolResult {
     let seconds = arguments.number("seconds")?.unwrap_or(3.0);
     let steps = arguments.number("steps")?.unwrap_or(3.0);
-    Countdown::new(seconds, steps).map(Answer::Slow)
+    Countdown::new(seconds, steps).map(ToolReply::Slow)
 }
 
-fn fail(arguments: &Arguments<'_>) -> Outcome {
+fn fail(arguments: &Arguments<'_>) -> ToolResult {
     Err(arguments.text("message")?.unwrap_or("this tool always fails").to_owned())
 }
 
-fn statistics(arguments: &Arguments<'_>) -> Outcome {
-    let summary = statistics::summary(&arguments.numbers("values", statistics::MOST_VALUES)?)?;
-    // The same as text, for clients that read only that.
-    let mut result = text(&summary.to_string());
+fn statistics(arguments: &Arguments<'_>) -> ToolResult {
+    let summary = statistics::summary(&arguments.numbers("values", statistics::MAX_VALUES)?)?;
+    // Clients without structured output read the text.
+    let mut result = text_result(&summary.to_string());
     result["structuredContent"] = summary;
-    Ok(Answer::Now(result))
+    Ok(ToolReply::Now(result))
 }
 
-fn time(arguments: &Arguments<'_>) -> Outcome {
+fn time(arguments: &Arguments<'_>) -> ToolResult {
     let now = clock::now(arguments.text("zone")?.unwrap_or("UTC"))?;
-    Ok(Answer::Now(text(&now)))
+    Ok(ToolReply::Now(text_result(&now)))
 }
 
-/// A result of one text.
-pub(super) fn text(text: &str) -> Value {
-    json!({"content": [{"type": "text", "text": text}]})
-}
-
-/// A result that says what went wrong.
-pub(super) fn failed(reason: &str) -> Value {
-    let mut result = text(reason);
-    result["isError"] = json!(true);
-    result
-}
-
-/// Arguments whose names fit the schema.
+/// Arguments whose names match the schema.
 struct Arguments<'a>(&'a Map<String, Value>);
 
 impl<'a> Arguments<'a> {
-    /// Every name is known, and none that must be there is missing.
+    /// Checks for unknown and missing arguments.
     fn check(arguments: &'a Map<String, Value>, schema: &Value) -> Result<Self, String> {
         let known: Vec<&str> =
             schema["properties"].as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
         for name in arguments.keys() {
             if !known.contains(&name.as_str()) {
                 let question = suggest::question(name, known.iter().copied());
-                let question = question.unwrap_or_else(|| format!("it takes `{}`", known.join("`, `")));
-                return Err(format!("there is no argument `{name}`: {question}"));
+                let question = question.unwrap_or_else(|| format!("expected `{}`", known.join("`, `")));
+                return Err(format!("unknown argument `{name}`: {question}"));
             }
         }
         for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if !arguments.contains_key(name) {
-                return Err(format!("argument `{name}` is missing"));
+                return Err(format!("missing argument `{name}`"));
             }
         }
         Ok(Self(arguments))
@@ -226,15 +214,15 @@ impl<'a> Arguments<'a> {
         let values = self.get(name).and_then(Value::as_array);
         let values = values.ok_or_else(|| format!("argument `{name}` must be a list of numbers"))?;
         if values.is_empty() {
-            return Err(format!("argument `{name}` must hold at least one number"));
+            return Err(format!("argument `{name}` must contain at least one number"));
         }
         if values.len() > most {
-            return Err(format!("argument `{name}` holds {} numbers; {most} are the most", values.len()));
+            return Err(format!("argument `{name}` contains {} numbers (maximum {most})", values.len()));
         }
         let number = |(at, value): (usize, &Value)| {
-            value
-                .as_f64()
-                .ok_or_else(|| format!("argument `{name}` holds something that is no number, at position {}", at + 1))
+            value.as_f64().ok_or_else(|| {
+                format!("argument `{name}` contains a value that is not a number at position {}", at + 1)
+            })
         };
         values.iter().enumerate().map(number).collect()
     }

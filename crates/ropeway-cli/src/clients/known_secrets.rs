@@ -1,25 +1,25 @@
-//! Secrets of servers that are in our file already: literals become references, and references get the values of other clients.
+//! Secrets of servers that the target file already has: literals become references, and missing values are imported.
 
 use ropeway::config::Secret;
 use ropeway::config::edit::{self, EditError};
 use ropeway::config::raw::RawServer;
 
-use super::MergedServer;
+use super::merge::MergedServer;
 use crate::literal::{self, Names, Taken};
 
-/// What became of the secrets of known servers.
+/// The changes for servers that the target file already has.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSecrets {
-    /// The file, with references in place of literals.
+    /// The text of the file, with literals replaced by references.
     pub(crate) text: String,
-    /// The variables that `.env` lacks, with their values.
+    /// Variables to add to `.env`.
     pub(crate) taken: Vec<Taken>,
-    /// What a person should know.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
 impl KnownSecrets {
-    /// Looks through the servers of other clients that the file has already. `kept` is what `.env` says so far: no value in it is changed.
+    /// Compares the known servers with those of other clients. `kept` is the content of `.env`, whose values never change.
     pub(crate) fn find(
         text: &str,
         known: &[MergedServer],
@@ -50,12 +50,13 @@ impl KnownSecrets {
                 Err(_) => {
                     let keys: Vec<String> = taken.iter().map(|taken| format!("`{}`", taken.key)).collect();
                     let keys = keys.join(", ");
-                    self.notes.push(format!("the secrets of `{alias}` stay in the file: change {keys} by hand"));
+                    self.notes
+                        .push(format!("could not move the secrets of `{alias}` out of the file; edit {keys} by hand"));
                     changed = ours.clone();
                 }
             }
         }
-        // The names are only placeholders here.
+        // These names are placeholders.
         let mut read = theirs.server.clone();
         for Taken { name, value, key } in literal::take_out(&mut read, &mut Names::default()) {
             let (Some(ours), Some(theirs_text)) = (literal::text_at(&changed, &key), literal::text_at(&read, &key))
@@ -73,7 +74,8 @@ impl KnownSecrets {
                 Some(Some(same)) if *same == value => {}
                 Some(_) => {
                     let title = theirs.title;
-                    let note = format!("`{variable}` of `{alias}` keeps its value, which is not that of {title}");
+                    let note =
+                        format!("`{variable}` of `{alias}` keeps its value, which differs from the one in {title}");
                     if !self.notes.contains(&note) {
                         self.notes.push(note);
                     }
@@ -83,7 +85,7 @@ impl KnownSecrets {
     }
 }
 
-/// Whether two entries start the same program, or reach the same address, whatever their secrets are.
+/// Returns `true` if two entries have the same command or URL, regardless of secrets.
 fn is_same(ours: &RawServer, theirs: &RawServer) -> bool {
     let host = |server: &RawServer| {
         let url = server.url.as_ref()?.0.clone();
@@ -92,7 +94,7 @@ fn is_same(ours: &RawServer, theirs: &RawServer) -> bool {
     ours.command == theirs.command && host(ours) == host(theirs)
 }
 
-/// The variable in our text that stands where their text has a secret: `Bearer ${TOKEN}` and `Bearer ${placeholder}`.
+/// Returns the variable in `ours` at the position of the placeholder in `theirs`: `Bearer ${TOKEN}` and `Bearer ${placeholder}`.
 fn reference<'a>(ours: &'a str, theirs: &str, placeholder: &str) -> Option<&'a str> {
     let (before, after) = theirs.split_once(&format!("${{{placeholder}}}"))?;
     let middle = ours.strip_prefix(before)?.strip_suffix(after)?;
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_is_found_where_the_other_client_has_the_secret() {
+    fn a_variable_is_matched_with_the_secret_of_another_client() {
         assert_eq!(reference("Bearer ${TOKEN}", "Bearer ${A_TOKEN}", "A_TOKEN"), Some("TOKEN"));
         assert_eq!(reference("${env:TOKEN}", "${X}", "X"), Some("TOKEN"));
         for (ours, theirs) in [
