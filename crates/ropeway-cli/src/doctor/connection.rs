@@ -115,8 +115,8 @@ fn noise(server: &Mcp) -> Option<Finding> {
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),
     };
-    let found = format!("the server wrote {lines} to standard output that are not protocol messages");
-    Some(Finding::note("output", found).fix("servers should log to standard error; other clients may fail"))
+    let found = format!("non-protocol output on standard output: {lines}");
+    Some(Finding::note("output", found).fix("log to standard error instead; other clients may fail"))
 }
 
 fn timeout_finding(config: &ServerConfig, source: ConfigSource, after: Duration) -> Finding {

@@ -42,7 +42,7 @@ fn standard_input_is_added_to_a_prompt() {
 }
 
 #[test]
-fn standard_input_that_holds_nothing_is_not_waited_for() {
+fn empty_standard_input_does_not_block() {
     let model = saying(&["A.", "B.", "C."]);
     model.beside(Stdio::null(), &[]).run().expect(0);
     model.fed(&["-p", "add them", "--no-tools"], " \n").expect(0);
@@ -55,7 +55,7 @@ fn standard_input_that_holds_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn a_socket_that_says_something_is_added() {
+fn a_socket_that_sends_data_is_added() {
     let model = saying(&["A."]);
     let (mut ours, theirs) = UnixStream::pair().expect("sockets");
     ours.write_all(b"5 and 6").expect("a socket");
@@ -76,7 +76,7 @@ fn standard_input_is_bounded_in_size_and_time() {
     assert!(run.stderr.starts_with("error: standard input is not UTF-8 text\n"), "{}", run.stderr);
     let (silent, _open) = std::io::pipe().expect("a pipe");
     let run = model.beside(silent, &["--timeout", "1s"]).run().expect(5);
-    assert!(run.stderr.contains("standard input did not end; `< /dev/null` leaves it out"), "{}", run.stderr);
+    assert!(run.stderr.contains("standard input is still open; use `< /dev/null` to skip it"), "{}", run.stderr);
     assert_eq!(model.server.requests().len(), 0);
 }
 
@@ -88,7 +88,7 @@ fn parts(model: &Model) -> Vec<Value> {
 }
 
 #[test]
-fn files_go_to_the_model_with_their_names() {
+fn files_are_sent_with_their_names() {
     let model = saying(&["Seen.", "Still seen."]);
     model.place.write("my notes.txt", "buy milk");
     std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
@@ -133,13 +133,13 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         }
         std::fs::write(model.place.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
         let run = model.chat(&["--provider", provider, "--no-tools", "-p", "@moving.gif"]).run();
-        let is_refused = run.stderr.starts_with("error: could not attach `moving.gif`: Gemini takes no GIF images\n");
+        let is_refused = run.stderr.starts_with("error: could not attach `moving.gif`: Gemini does not support GIF images\n");
         assert_eq!((is_refused, run.code == Some(2)), (dialect == Dialect::Gemini, dialect == Dialect::Gemini));
     }
 }
 
 #[test]
-fn what_cannot_be_attached_ends_the_command_before_the_request() {
+fn an_invalid_attachment_ends_the_command_before_the_request() {
     let model = saying(&[]);
     let place = model.place.path();
     std::fs::create_dir(place.join("folder")).expect("a folder");
@@ -149,13 +149,13 @@ fn what_cannot_be_attached_ends_the_command_before_the_request() {
     let made = std::process::Command::new("mkfifo").arg(place.join("pipe")).status().expect("mkfifo");
     assert!(made.success());
     for (name, problem) in [
-        ("folder", "it is a folder"),
+        ("folder", "is a directory"),
         ("pipe", "it is not a regular file"),
         ("/dev/zero", "it is not a regular file"),
         ("missing.txt", "no such file"),
-        ("huge.txt", "it is larger than 32 MiB"),
-        ("program", "it is binary data, and only text, images and PDFs can be attached"),
-        ("photo.png", "it is text, although its name ends with `.png`"),
+        ("huge.txt", "larger than 32 MiB"),
+        ("program", "binary data is not supported; only text, images and PDFs can be attached"),
+        ("photo.png", "contains text, but its name ends in `.png`"),
     ] {
         let words = format!("error: could not attach `{name}`: {problem}\n");
         let run = model.run(&["-p", "look", "--attach", name, "--no-tools"]).expect(2);
@@ -178,7 +178,7 @@ fn lines_of_a_script_and_messages_from_standard_input_attach_nothing() {
 }
 
 #[test]
-fn a_person_attaches_files_and_a_prompt_with_a_bad_one_is_not_sent() {
+fn files_are_attached_in_a_chat_unless_one_is_invalid() {
     let model = saying(&["Read.", "Done."]);
     model.place.write("notes.txt", "buy milk");
     model.place.write("other.txt", "and bread");

@@ -111,7 +111,7 @@ fn timeless(text: &str) -> String {
 }
 
 #[test]
-fn one_message_prints_what_the_model_says_and_nothing_else() {
+fn one_message_prints_only_the_answer() {
     let model = Model::saying([ScriptedReply::text("Hello, \u{1b}[31myou.\u{1b}[0m")]);
     let run = model.run(&["-p", "hi", "--system", "Be kind."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Hello, you.\n", DEMO));
@@ -124,7 +124,7 @@ fn one_message_prints_what_the_model_says_and_nothing_else() {
 }
 
 #[test]
-fn a_message_comes_from_standard_input_too() {
+fn a_message_can_come_from_standard_input() {
     let model = Model::saying([ScriptedReply::text("a lot")]);
     let run = model.fed(&["-p", "-", "--no-tools"], "what\nis this?\n").expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("a lot\n", ""));
@@ -133,7 +133,7 @@ fn a_message_comes_from_standard_input_too() {
 }
 
 #[test]
-fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
+fn tool_calls_are_shown_and_the_model_gets_their_results() {
     let calls = ScriptedReply::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
         "b",
         "fail",
@@ -153,7 +153,7 @@ fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
 }
 
 #[test]
-fn pictures_are_told_by_size_and_kept_on_request() {
+fn images_are_listed_by_size_and_saved_on_request() {
     let call = || ScriptedReply::call("a", "chart", json!({"values": [3, 1, 2]}));
     let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), ScriptedReply::text(text)]);
     let model = Model::saying(answers.into_iter().flatten());
@@ -169,7 +169,7 @@ fn pictures_are_told_by_size_and_kept_on_request() {
 }
 
 #[test]
-fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
+fn every_step_is_a_line_of_json_and_the_last_is_the_outcome() {
     let call = ScriptedReply::reasoning("hm").and_call("a", "calculate", json!({"expression": "1+1"}));
     let model = Model::saying([call, ScriptedReply::text("It is 2.")]);
     let run = model.run(&["-p", "1+1?", "--json"]).expect(0);
@@ -201,7 +201,7 @@ fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
 }
 
 #[test]
-fn the_last_line_of_json_tells_also_how_it_failed() {
+fn the_last_line_of_json_reports_a_failure() {
     let last = |run: &Run| -> Value {
         let line = run.stdout.lines().last().unwrap_or_else(|| panic!("no line, but {}", run.stderr));
         serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
@@ -221,7 +221,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
         assert!(last["error"].as_str().is_some_and(|error| error.contains(words)), "{last}");
     }
     let run = Model::saying([]).run(&["-p", "hi", "--json", "--resume", "nothing.json"]).expect(2);
-    assert_eq!(last(&run), json!({"step": "failed", "error": "there is no file `nothing.json`", "exit": 2}));
+    assert_eq!(last(&run), json!({"step": "failed", "error": "file `nothing.json` does not exist", "exit": 2}));
     // A limit is an outcome.
     let call = ScriptedReply::call("a", "calculate", json!({"expression": "1"}));
     let run = Model::saying([call]).run(&["-p", "hi", "--json", "--max-steps", "1"]).expect(1);
@@ -229,17 +229,17 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
 }
 
 #[test]
-fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
+fn a_turn_that_reaches_a_limit_names_it_and_exits_with_1() {
     let again = |id: &str| ScriptedReply::call(id, "calculate", json!({"expression": "1"}));
     let model = Model::saying(["a", "b", "c"].map(again));
     let run = model.run(&["-p", "go", "--max-steps", "2"]).expect(1);
-    let end = "error: the turn has ended: the limit of 2 steps is reached\n  `--max-steps` allows more\n";
+    let end = "error: turn stopped: the limit of 2 steps is reached\n  raise the limit with `--max-steps`\n";
     assert!(run.stderr.ends_with(end), "{}", run.stderr);
     assert_eq!(model.server.bodies().len(), 2);
 }
 
 #[test]
-fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
+fn provider_errors_have_their_own_exit_codes() {
     let error = |status, message: &str| ModelAnswer::json(status, &json!({"error": {"message": message}}));
     for (answer, code, words) in [
         (error(401, "Incorrect key"), 4, "--key-env"),
@@ -258,13 +258,13 @@ fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
+fn calls_that_need_approval_are_denied_without_a_terminal() {
     let call = || ScriptedReply::call("a", "fail", json!({}));
     let model = Model::saying([call(), ScriptedReply::text("Then not."), call(), ScriptedReply::text("No.")]);
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
     let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
-        `--allow fail` allows it, `--yes` all calls\n";
+        use `--allow fail` to allow it, or `--yes` to allow all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
     let heard = &model.heard()[2].1;
     assert!(heard.contains("there is nobody who could be asked"), "{heard}");
@@ -274,22 +274,22 @@ fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn advice_names_one_tool_whatever_its_server_calls_it() {
+fn the_allow_hint_matches_one_tool_even_if_it_is_named_star() {
     let model = Model::saying([ScriptedReply::call("a", "mcp_s__", json!({})), ScriptedReply::text("Then not.")]);
     let star = json!({"name": "*", "inputSchema": {"type": "object"}});
     model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
     let run = model.run(&["-p", "go"]).expect(0);
     assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
-    assert!(run.stderr.ends_with("    `--allow mcp_s__` allows it, `--yes` all calls\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("    use `--allow mcp_s__` to allow it, or `--yes` to allow all calls\n"), "{}", run.stderr);
 }
 
 #[test]
-fn what_makes_no_sense_is_told_before_anybody_is_asked() {
+fn invalid_usage_is_reported_before_any_request() {
     let model = Model::saying([]);
     for (arguments, words) in [
         (&["-p", " "][..], "there is nothing to say"),
         (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
-        (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
+        (&["-p", "hi", "--resume", "nothing.json"], "file `nothing.json` does not exist"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
         (&["-p", "hi", "--save", "/dev/null"], "`/dev/null` is not a regular file"),
         (&["-p", "hi", "--save", "."], "`.` is not a regular file"),
@@ -303,7 +303,7 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_conversation_is_saved_and_gone_on_with() {
+fn a_conversation_is_saved_and_resumed() {
     let call = ScriptedReply::call("a", "calculate", json!({"expression": "2+2"}));
     let model = Model::saying([call, ScriptedReply::text("Four."), ScriptedReply::text("Yes.")]);
     model.run(&["-p", "2+2?", "--save", "talk.json"]).expect(0);
@@ -319,18 +319,18 @@ fn a_conversation_is_saved_and_gone_on_with() {
 
     model.place.write("broken.json", "{\"messages\": [\n  oops]}");
     let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
-    assert_eq!(run.stderr, "error: broken.json:2:3: this is no conversation of ours: expected value\n");
+    assert_eq!(run.stderr, "error: broken.json:2:3: not a ropeway conversation file: expected value\n");
     let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
-    assert!(run.stderr.contains("it is not written over"), "{}", run.stderr);
+    assert!(run.stderr.contains("or remove this file first"), "{}", run.stderr);
     let run = model.run(&["-p", "hi", "--save", "talk.json"]).expect(2);
-    let told = "error: `talk.json` holds another conversation\n  \
-        `--resume talk.json --save talk.json` goes on with it; otherwise take another name\n";
+    let told = "error: `talk.json` contains another conversation\n  \
+        use `--resume talk.json --save talk.json` to continue it, or choose another file name\n";
     assert_eq!(run.stderr, told);
     assert_eq!(model.server.bodies().len(), 3);
 }
 
 #[test]
-fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_it_ends() {
+fn spilled_outputs_are_removed_however_the_process_ends() {
     let long = json!({"name": "long", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
     let result = json!({"content": [{"type": "text", "text": "secret ".repeat(15_000)}]});
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
@@ -363,7 +363,7 @@ fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_i
 }
 
 #[test]
-fn a_conversation_is_for_its_owner_alone_whatever_was_there_before() {
+fn a_saved_conversation_becomes_private() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
     let path = model.place.write("talk.json", "");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("permissions");
@@ -381,18 +381,18 @@ fn each_line_of_a_script_is_a_message_or_a_command() {
     let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
     let run = model.fed(&[], "first\n\n/model cockatoo --force\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
-    assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
+    assert_eq!(run.stderr, format!("{DEMO}switched to cockatoo\nconversation cleared\n"));
     assert_eq!(model.server.bodies()[1]["model"], "cockatoo");
     assert_eq!(model.heard(), said(&[("user", "second")]));
     let run = model.fed(&[], "/tolos\n").expect(2);
     assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
     let run = model.fed(&["--no-tools"], "/tools\n").expect(0);
-    assert_eq!(run.stderr, "The model has no tools: the chat was started with --no-tools.\n");
+    assert_eq!(run.stderr, "no tools: the chat was started with --no-tools\n");
     model.place.write("secret.json", "{\"messages\": []}");
     for line in ["/save talk.json\n", "/load secret.json\n"] {
         let run = model.fed(&["--no-tools"], line).expect(2);
-        let told = "error: `/save` and `/load` are only for somebody at a terminal\n  \
-            here, `--save FILE` and `--resume FILE` do the same\n";
+        let told = "error: `/save` and `/load` need a terminal\n  \
+            use `--save FILE` and `--resume FILE` instead\n";
         assert_eq!(run.stderr, told);
     }
     assert!(!model.place.path().join("talk.json").exists());
@@ -406,7 +406,7 @@ fn the_help_fits_into_a_hundred_columns() {
 }
 
 #[test]
-fn the_rules_of_the_file_count() {
+fn approval_rules_of_the_file_apply() {
     let call = || ScriptedReply::call("a", "mcp_demo_fail", json!({"message": "made"}));
     let model = Model::saying([
         call(),
@@ -434,7 +434,7 @@ fn the_rules_of_the_file_count() {
 }
 
 #[test]
-fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
+fn ctrl_c_ends_a_pending_prompt() {
     let model = Model::answering([ModelAnswer::silence()]);
     let running = model.chat(&["-p", "hi"]).start();
     model.asked(1);
@@ -445,7 +445,7 @@ fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
+fn a_missing_server_is_reported_and_the_others_are_used() {
     let model = Model::saying([ScriptedReply::text("ok")]);
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
     model.place.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
@@ -461,7 +461,7 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
 }
 
 #[test]
-fn a_reader_that_leaves_has_what_it_wanted() {
+fn a_closed_output_ends_the_chat_successfully() {
     let events = ScriptedReply::text("one two").events(Dialect::Chat);
     let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
@@ -471,7 +471,7 @@ fn a_reader_that_leaves_has_what_it_wanted() {
 }
 
 #[test]
-fn no_secret_is_shown_in_whatever_pieces_it_comes() {
+fn secrets_are_redacted_even_when_streamed_in_pieces() {
     let pieces = ["sk-", "of-the", "-parrot"].map(|piece| {
         let chunk = json!({"choices": [{"index": 0, "delta": {"content": piece}}]});
         format!("data: {chunk}\n\n")
@@ -494,7 +494,7 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
 }
 
 #[test]
-fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal() {
+fn sampling_needs_an_option_and_elicitation_a_terminal() {
     let ask = || ScriptedReply::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
     let elicit = ScriptedReply::call("b", "mcp_scripted_elicit", json!({}));
     let model = Model::saying([

@@ -107,7 +107,7 @@ fn without_colours_markers_show_the_structure() {
 }
 
 #[test]
-fn text_stays_as_it_came_where_nothing_else_is_wanted() {
+fn text_is_not_rendered_with_plain_or_without_a_terminal() {
     let source: Vec<&str> = TEXT.lines().collect();
     assert_eq!(lines(TEXT, 40, &["--plain"], coloured), source);
     let model = Model::saying([ScriptedReply::text(TEXT)]);
@@ -120,7 +120,7 @@ fn text_stays_as_it_came_where_nothing_else_is_wanted() {
 }
 
 #[test]
-fn rendering_is_switched_off_and_on_in_a_chat() {
+fn rendering_is_toggled_in_a_chat() {
     let model = Model::saying(["**one**", "**two**", "**three**"].map(ScriptedReply::text));
     let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
     window.say("a");
@@ -139,7 +139,7 @@ fn rendering_is_switched_off_and_on_in_a_chat() {
 }
 
 #[test]
-fn words_are_shown_while_the_rest_is_on_its_way_and_a_resize_counts() {
+fn words_are_shown_as_they_arrive_and_follow_a_resize() {
     let events = ScriptedReply::text("one two three four five six seven eight").events(Dialect::Chat);
     let at = events.find("five").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..at]).wait().then(&events[at..])]);
@@ -204,13 +204,13 @@ fn models_are_listed_and_a_name_is_checked() {
     let listed = window.see("magpie");
     assert!(listed.contains("● parrot") && listed.contains("cockatoo"), "{listed}");
     window.say("/model cockato");
-    window.see("error: the provider has no model `cockato`");
+    window.see("error: unknown model `cockato`");
     window.see("did you mean `cockatoo`?");
     window.see("`/model cockato --force` uses this one anyway");
     window.say("/model cockatoo");
     window.see("cockatoo is asked from now on");
     window.say("/model other");
-    window.see("warning: using `other` unchecked: could not list the models");
+    window.see("warning: using `other` unchecked: could not list models");
     window.see("other is asked from now on");
     window.say("/model third --force");
     window.see("third is asked from now on");
@@ -221,24 +221,24 @@ fn models_are_listed_and_a_name_is_checked() {
 }
 
 #[test]
-fn a_provider_that_hangs_delays_the_list_of_models_for_seconds_only() {
+fn listing_models_times_out() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("/model");
-    window.see("error: the provider did not list its models within 5 s");
+    window.see("error: listing models timed out after 5 s");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
 }
 
 #[test]
-fn the_whole_result_of_a_call_is_shown_on_request() {
+fn the_complete_result_of_a_call_is_shown_on_request() {
     let call = |id: &str, text: &str| ScriptedReply::call(id, "fail", json!({"message": text}));
     let model =
         Model::saying([call("a", "one\ntwo\nthree"), call("b", "four\u{1b}[2J\nfive"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("go");
-    window.see("(and 2 more lines)");
+    window.see("(+2 lines)");
     window.see("Done.");
     window.say("/expand");
     let shown = window.see("five");
@@ -246,7 +246,7 @@ fn the_whole_result_of_a_call_is_shown_on_request() {
     window.say("/expand 2");
     window.see("one\r\ntwo\r\nthree\r\n");
     window.say("/expand 9");
-    window.see("error: no result 9: the last 2 results are kept");
+    window.see("error: no result 9: only the last 2 results are stored");
     window.say("/expnd");
     window.see("did you mean `/expand`?");
     window.see(PROMPT);
@@ -272,7 +272,7 @@ fn the_cost_is_shown_where_the_provider_states_it() {
 }
 
 #[test]
-fn ctrl_c_in_the_midst_of_text_leaves_the_cursor_on_a_clean_line() {
+fn ctrl_c_within_text_leaves_the_cursor_on_a_new_line() {
     let events = ScriptedReply::text("It was **a dark** night").events(Dialect::Chat);
     let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let stalled = || ModelAnswer::events(&events[..at]).stall();

@@ -175,14 +175,14 @@ impl Window {
 }
 
 #[test]
-fn a_person_talks_and_leaves_with_ctrl_d() {
+fn a_chat_ends_with_ctrl_d() {
     let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&[]));
     let header = window.see("/help shows what can be typed");
     assert!(header.contains("built-in demo server") && header.contains("parrot · "), "{header}");
     window.say("hi there");
     window.see("Hello!");
-    window.see("10 tokens read, 5 written · ");
+    window.see("10 input tokens, 5 output tokens · ");
     window.say("/tools");
     window.see("calculate(expression: string)");
     window.say("/servers");
@@ -214,7 +214,7 @@ fn a_paste_of_several_lines_is_one_message() {
 }
 
 #[test]
-fn calls_that_may_change_something_are_asked_about() {
+fn calls_need_approval() {
     let call = |id: &str, words: &str| ScriptedReply::call(id, "fail", json!({"message": words}));
     let model = Model::saying([
         call("a", "first"),
@@ -227,7 +227,7 @@ fn calls_that_may_change_something_are_asked_about() {
     window.say("go");
     window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
     window.press("what\r");
-    window.see("y: yes; n: no, also with a reason; a: always for this tool;");
+    window.see("y: allow once; n: deny, optionally with a reason; a: always allow");
     window.press("y\r");
     window.see("✗");
     window.see("first");
@@ -285,7 +285,7 @@ fn changed_question(window: &mut Window) -> String {
 }
 
 #[test]
-fn a_tool_that_was_always_allowed_is_asked_about_again_when_it_changes() {
+fn an_always_allowed_tool_needs_approval_again_when_it_changes() {
     let sayings = [write_note("a"), write_note("b"), change_note("c")].into_iter();
     let model = noting(sayings.chain(["d", "e", "f", "g"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
@@ -311,7 +311,7 @@ fn a_tool_that_was_always_allowed_is_asked_about_again_when_it_changes() {
 }
 
 #[test]
-fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() {
+fn approvals_survive_a_switch_of_the_model() {
     let sayings =
         [write_note("a"), ScriptedReply::text("One."), write_note("b"), change_note("c"), ScriptedReply::text("Two.")];
     let model = noting(sayings.into_iter().chain(["d", "e", "f", "g"].map(write_note)));
@@ -321,12 +321,12 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
     window.press("a\r");
     window.see("One.");
     window.say("/model other --force");
-    window.see("other is asked from now on");
+    window.see("switched to other");
     window.say("go");
     let second = window.see("Two.");
     assert!(!second.contains("Allow files.note"), "{second}");
     window.say("/model third --force");
-    window.see("third is asked from now on");
+    window.see("switched to third");
     window.say("go");
     changed_question(&mut window);
     window.press("q\r");
@@ -337,7 +337,7 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
 }
 
 #[test]
-fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
+fn read_only_tools_are_allowed_at_once_until_one_changes() {
     let echo = |id: &str| ScriptedReply::call(id, "mcp_files_echo", json!({"message": id}));
     let sayings = [write_note("a"), echo("b"), write_note("c"), change_note("d")].into_iter();
     let model = noting(sayings.chain(["e", "f", "g", "h"].map(write_note)));
@@ -356,7 +356,7 @@ fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
 }
 
 #[test]
-fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
+fn saved_approvals_apply_to_later_chats_on_this_machine() {
     let model = noting([
         write_note("a"),
         ScriptedReply::text("One."),
@@ -369,7 +369,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
     window.say("go");
     window.see("[q]uit turn: ");
     window.press("k\r");
-    window.see("kept in ropeway.lock");
+    window.see("saved to ropeway.lock");
     window.see("One.");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -399,7 +399,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
 }
 
 #[test]
-fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
+fn a_tool_that_changes_during_the_question_is_not_called() {
     let change = json!({"name": "note", "definition": shell()});
     let both = write_note("a").and_call("b", "mcp_files_grow", change);
     let model = noting([both, ScriptedReply::text("Done.")]);
@@ -423,14 +423,14 @@ fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
 }
 
 #[test]
-fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
+fn long_arguments_are_shown_completely_on_request() {
     let message = format!("{}the midst{}", "x".repeat(4000), "y".repeat(4000));
     let model =
         Model::saying([ScriptedReply::call("a", "fail", json!({"message": message})), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
     let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
-    assert!(asked.contains(" characters are left out … yyy") && !asked.contains("midst"), "{asked}");
+    assert!(asked.contains(" characters hidden … yyy") && !asked.contains("midst"), "{asked}");
     window.press("s\r");
     window.see("xxthe midstyy");
     window.see("[q]uit turn: ");
@@ -442,7 +442,7 @@ fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_does_not_answer_it() {
+fn input_typed_before_a_question_does_not_answer_it() {
     let call = |id: &str| ScriptedReply::call(id, "fail", json!({"message": id}));
     let model = Model::saying([call("first"), call("second"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
@@ -464,7 +464,7 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
 }
 
 #[test]
-fn whoever_quits_a_turn_comes_back_to_the_prompt() {
+fn quitting_a_turn_returns_to_the_prompt() {
     let call = || ScriptedReply::call("a", "fail", json!({}));
     let model = Model::saying([call(), call(), ScriptedReply::text("Fine.")]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
@@ -501,7 +501,7 @@ fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
 }
 
 #[test]
-fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
+fn ctrl_c_cancels_an_answer_and_keeps_its_start() {
     let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([
@@ -523,7 +523,7 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
 }
 
 #[test]
-fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its_words() {
+fn input_typed_during_an_answer_appears_at_the_next_prompt() {
     let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
@@ -543,7 +543,7 @@ fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its
 }
 
 #[test]
-fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
+fn a_signal_during_a_turn_restores_the_terminal() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     assert!(window.is_loud());
@@ -559,7 +559,7 @@ fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
+fn ctrl_c_clears_a_line_and_twice_at_an_empty_prompt_leaves() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
@@ -568,13 +568,13 @@ fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_type
     window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see("press Ctrl-C again or Ctrl-D to leave");
     // It is not meant once something else is typed.
     window.say("/expand");
-    window.see("no tool was called yet");
+    window.see("no tool calls yet");
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see("press Ctrl-C again or Ctrl-D to leave");
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
@@ -582,7 +582,7 @@ fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_type
 }
 
 #[test]
-fn whoever_presses_ctrl_c_again_and_again_leaves() {
+fn repeated_ctrl_c_leaves_the_chat() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&[]));
     window.say("hi");
@@ -596,7 +596,7 @@ fn whoever_presses_ctrl_c_again_and_again_leaves() {
 }
 
 #[test]
-fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
+fn a_failed_request_is_reported_and_can_be_retried() {
     let failed = ModelAnswer::json(400, &json!({"error": {"message": "not today"}}));
     let model = Model::answering([failed, ScriptedReply::text("Now.").answer(Dialect::Chat)]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
@@ -615,7 +615,7 @@ fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
 }
 
 #[test]
-fn a_servers_prompt_is_said_to_the_model() {
+fn a_prompt_of_a_server_is_sent_to_the_model() {
     let model = Model::saying([ScriptedReply::text("Reviewed.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&[]));
@@ -629,7 +629,7 @@ fn a_servers_prompt_is_said_to_the_model() {
 }
 
 #[test]
-fn what_a_server_wants_to_know_is_asked_field_by_field() {
+fn an_elicitation_is_answered_field_by_field() {
     let ask = |id: &str, mode: &str| ScriptedReply::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
     let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), ScriptedReply::text("Thanks.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
@@ -639,7 +639,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
     window.see("What is your name?");
     window.see("name (empty: nobody): ");
     window.press("Ada\r");
-    window.see("Send this? [y]es / [n]o: ");
+    window.see("Submit? [y]es / [n]o: ");
     window.press("y\r");
     window.see("https://example.com/form");
     window.see("Host: ");
@@ -666,7 +666,7 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
 }
 
 #[test]
-fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
+fn three_times_ctrl_c_leaves_a_server_that_keeps_asking() {
     for script in [Script::legacy(), Script::modern()] {
         for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Continue? [y]es / [n]o: ")] {
             let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
@@ -676,7 +676,7 @@ fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
             window.say("ask me");
             window.see(prompt);
             window.press(CTRL_C);
-            window.see("Ctrl-C again ends the turn");
+            window.see("press Ctrl-C again to end the turn");
             window.see(prompt);
             window.press(CTRL_C);
             window.see("cancelled · ");
@@ -688,7 +688,7 @@ fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
 }
 
 #[test]
-fn a_server_asks_ten_questions_in_one_call_and_no_more() {
+fn a_server_may_ask_ten_questions_in_one_call() {
     let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
     let model = Model::saying([ask, ScriptedReply::text("Enough.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
@@ -708,7 +708,7 @@ fn a_server_asks_ten_questions_in_one_call_and_no_more() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() {
+fn ctrl_c_at_an_approval_ends_the_turn_and_twice_more_the_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
     window.say("go");
@@ -717,7 +717,7 @@ fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() 
     window.see("cancelled · ");
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see("press Ctrl-C again or Ctrl-D to leave");
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
@@ -748,20 +748,20 @@ fn ctrl_c_ends_a_command_that_waits_for_a_server() {
 }
 
 #[test]
-fn a_command_is_completed_with_the_tabulator() {
+fn tab_completes_a_command() {
     let model = Model::saying([]);
     model.place.write("talk-of-yesterday.json", "{\"messages\": []}");
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
     window.press("/lo\ttalk\t\r");
-    window.see("0 messages of talk-of-yesterday.json");
+    window.see("loaded 0 messages from talk-of-yesterday.json");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
 }
 
 #[test]
-fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
+fn a_signal_at_the_prompt_restores_the_terminal() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&[]));
     window.see(PROMPT);
@@ -771,7 +771,7 @@ fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
+fn a_timeout_is_reported_at_every_stage_of_a_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--timeout", "2s"]));
     window.see(PROMPT);
@@ -786,18 +786,18 @@ fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
 }
 
 #[test]
-fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
+fn a_conversation_is_saved_below_home_and_loaded_again() {
     let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
     window.see("Hello!");
     window.say("/save ~/talk.json");
-    window.see("saved in ");
+    window.see("saved to ");
     window.say("/save /dev/null");
     window.see("`/dev/null` is not a regular file");
     window.say("/clear");
     window.say("/load ~/talk.json");
-    window.see("2 messages of ");
+    window.see("loaded 2 messages from ");
     window.say("more");
     window.see("Again.");
     window.see(PROMPT);
@@ -810,7 +810,7 @@ fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
 }
 
 #[test]
-fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
+fn a_chat_with_redirected_output_explains_its_input() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());

@@ -73,7 +73,7 @@ fn servers_tools_arguments_and_choices_are_offered_while_a_server_hangs() {
 }
 
 #[test]
-fn what_is_broken_offers_nothing_and_says_nothing() {
+fn a_broken_configuration_completes_nothing_silently() {
     let place = place();
     let folder = place.path().join(".cache/ropeway/tools");
     for file in folder.read_dir().expect("a folder").flatten() {
@@ -106,7 +106,7 @@ fn a_changed_entry_forgets_its_tools() {
 }
 
 #[test]
-fn of_a_file_that_is_not_trusted_only_the_names_are_offered() {
+fn an_untrusted_file_completes_only_server_names() {
     let place = place();
     let words = |words: &[&str]| {
         let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {

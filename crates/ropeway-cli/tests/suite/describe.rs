@@ -50,13 +50,13 @@ fn a_tool_is_described_with_everything_about_it() {
 
 Arguments
     values: number[] (required)
-        What to draw, from left to right.
+        The values, from left to right.
         1 to 500 items
     title: string
-        What to write above the chart.
+        Title above the chart.
         at most 200 characters
     kind: "bar" | "line" (default "bar")
-        How to draw it.
+        Chart type.
     other arguments are refused
 
 Hints (claimed by the server, trusted)

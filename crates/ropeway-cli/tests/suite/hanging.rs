@@ -134,7 +134,7 @@ fn a_package_runner_that_works_is_waited_for_and_one_that_idles_is_not() {
     let run = idling.end().expect(5);
     assert!(run.stderr.contains("caused by: the server was not ready within "), "{}", run.stderr);
     assert!(
-        run.stderr.contains("may still have been downloading: run the server once in a terminal"),
+        run.stderr.contains("may still be downloading; run the server once in a terminal"),
         "{}",
         run.stderr
     );

@@ -25,7 +25,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn secrets_are_written_also_when_the_servers_are_there_already() {
+fn secrets_are_written_for_existing_servers() {
     let home = home();
     home.run(&["import"]).expect(0);
     let text = home.read("work/ropeway.yaml");
@@ -49,7 +49,7 @@ fn secrets_are_written_also_when_the_servers_are_there_already() {
 }
 
 #[test]
-fn literals_of_a_known_server_become_references_and_all_else_stays() {
+fn literals_of_an_existing_server_become_references() {
     let home = home();
     let file = format!(
         "servers:\n  # mine\n  - alias: github # why\n    command: github-mcp\n    args: [--token, 's3cr3t-argument']\n    env:\n      \
@@ -74,7 +74,7 @@ fn literals_of_a_known_server_become_references_and_all_else_stays() {
 }
 
 #[test]
-fn a_value_in_env_is_never_replaced_and_the_difference_is_told() {
+fn a_value_in_env_is_kept_and_a_difference_is_noted() {
     let home = home();
     home.run(&["import"]).expect(0);
     home.write("work/.env", "GITHUB_TOKEN=mine\n# a comment\nLINEAR_TOKEN=\"lin\\u0061\"\n");
@@ -85,7 +85,7 @@ fn a_value_in_env_is_never_replaced_and_the_difference_is_told() {
     for name in ["GITHUB_TOKEN", "LINEAR_TOKEN"] {
         assert!(run.stdout.contains(&format!("`{name}` of `")), "{name}: {}", run.stdout);
     }
-    assert_eq!(run.stdout.matches("keeps its value, which is not that of Cursor").count(), 2, "{}", run.stdout);
+    assert_eq!(run.stdout.matches("keeps its value, which differs from the one in Cursor").count(), 2, "{}", run.stdout);
 }
 
 #[test]
@@ -103,7 +103,7 @@ const IN_PROJECT: &str =
     r#""local": {"command": "srv", "args": ["--root=${workspaceFolder}/x"]}, "fine": {"command": "y"}"#;
 
 #[test]
-fn the_workspace_of_a_users_own_file_is_not_the_home_folder() {
+fn the_workspace_of_a_user_file_is_not_the_home_directory() {
     let home = Home::new();
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     let result = home.run(&["import", "--json"]).expect(0).json();
@@ -137,7 +137,7 @@ fn the_workspace_of_a_project_file_is_its_project_wherever_it_is_imported() {
 }
 
 #[test]
-fn a_person_is_asked_which_folder_the_workspace_is() {
+fn the_user_is_asked_for_the_workspace_directory() {
     let home = Home::new();
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     home.write("shop/readme", "");

@@ -163,7 +163,7 @@ enabled: true
         })
     };
     let run = command(&["tools"]).run().expect(2);
-    assert!(run.stderr.contains("is not trusted: nothing in it was run or read"), "{}", run.stderr);
+    assert!(run.stderr.contains("is not trusted; it was not used"), "{}", run.stderr);
     let run = command(&["trust", "--json"]).run();
     let shown = run.stdout + &run.stderr;
     for words in [

@@ -61,7 +61,7 @@ fn a_conversation_is_read_back_as_it_was_saved() {
 fn a_prefix_finds_one_conversation_or_names_the_candidates() {
     let bench = Bench::new();
     let failure = bench.store.find("a").expect_err("nothing there");
-    assert_eq!(failure.message(), "no conversation `a`");
+    assert_eq!(failure.message(), "unknown conversation `a`");
     let first = bench.saved("/a", "the first");
     assert_eq!(bench.store.find(&first[..3]).expect("an id"), first);
     let mut other = bench.saved("/a", "the second");

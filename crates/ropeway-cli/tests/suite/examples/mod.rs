@@ -229,8 +229,8 @@ Here it is.
         "parameters": {
             "type": "object",
             "properties": {
-                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "What to draw, from left to right."},
-                "title": {"type": ["string", "null"], "maxLength": 200, "description": "What to write above the chart."},
+                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "The values, from left to right."},
+                "title": {"type": ["string", "null"], "maxLength": 200, "description": "Title above the chart."},
             },
             "required": ["values", "title"],
             "additionalProperties": false,
