@@ -35,7 +35,7 @@ enum CancelReason {
     /// Ctrl-C was pressed again: the chat ends, too.
     SecondInterrupt,
     Deadline,
-    /// The reader of standard output has gone.
+    /// Standard output was closed.
     OutputClosed,
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn run(root: &Command, arguments: &[OsString]) -> ExitCode {
         std::thread::sleep(timeout);
         std::process::exit(0);
     });
-    // Without the watchdog there is no time limit.
+    // The watchdog enforces the time limit.
     if watchdog.is_ok() {
         let arguments: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let text = answer(root, &arguments);

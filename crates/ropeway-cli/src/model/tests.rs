@@ -1,4 +1,4 @@
-//! Which model is chosen, and what is said when none is.
+//! Tests of the choice of a model.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Line {
     model: ModelArgs,
 }
 
-/// What is compared of a choice: dialect, address, key, model, and why.
+/// The compared parts of a choice: dialect, URL, key, model and reason.
 type Told = (Dialect, String, Option<String>, String, String);
 
 /// The options of a line.
@@ -37,12 +37,12 @@ fn file(chat: &str) -> Option<ChatSettings> {
     Config::parse(&text, "nowhere/ropeway.yaml".as_ref(), &Secrets::none()).expect("a file").chat
 }
 
-/// A port on which nobody listens.
+/// Returns an unused port.
 pub(super) fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// A server that gives this answer, and its port.
+/// Starts a server with this response, and returns its port.
 pub(super) async fn server(answer: ModelAnswer) -> (ModelServer, u16) {
     let server = ModelServer::start([answer]).await.expect("a server");
     let port = server.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
@@ -55,7 +55,7 @@ fn list(models: &[&str]) -> ModelAnswer {
     ModelAnswer::json(200, &json!({"object": "list", "data": models}))
 }
 
-/// The choice with these variables, and with servers on these ports. The file is the user's own.
+/// Chooses with these variables and local ports, for the user's own file.
 async fn choice(
     words: &str,
     chat: Option<&ChatSettings>,
@@ -65,7 +65,7 @@ async fn choice(
     choice_in(true, words, chat, variables, locals).await
 }
 
-/// The same; the file may be that of a project.
+/// Like [`choice`]; the file may belong to a project.
 async fn choice_in(
     is_own: bool,
     words: &str,
@@ -89,7 +89,7 @@ fn told(dialect: Dialect, url: &str, key: Option<&str>, model: &str, why: &str) 
     (dialect, url.to_owned(), key.map(str::to_owned), model.to_owned(), why.to_owned())
 }
 
-/// A failure as it is printed, and its exit code.
+/// Returns the exit code and the printed text of a failure.
 fn printed(failure: &Failure) -> (Exit, String) {
     (failure.exit(), anstream::adapter::strip_str(&failure.render()).to_string())
 }
@@ -104,7 +104,7 @@ const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 
-/// Keys of everybody.
+/// A key of every provider.
 const KEYS: [(&str, &str); 8] = [
     ("ANTHROPIC_API_KEY", "key-a"),
     ("OPENAI_API_KEY", "key-o"),
@@ -123,7 +123,7 @@ async fn options_win_over_the_file_and_the_file_over_keys() {
     let given = |name: &str| format!("from `--provider {name}`");
     let file_says = "from the configuration";
     let cases: [(&str, Option<&str>, Told); 21] = [
-        // Keys alone, and keys with a model that is somebody's.
+        // Keys alone, and keys with a model of a known provider.
         ("", None, told(Anthropic, ANTHROPIC, Some("key-a"), "claude-sonnet-5-5", "ANTHROPIC_API_KEY is set")),
         ("--model x", None, told(Anthropic, ANTHROPIC, Some("key-a"), "x", "ANTHROPIC_API_KEY is set")),
         ("-m gpt-6", None, told(Responses, OPENAI, Some("key-o"), "gpt-6", "OPENAI_API_KEY is set")),
@@ -135,14 +135,14 @@ async fn options_win_over_the_file_and_the_file_over_keys() {
         ),
         ("-m grok-9", None, told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
         ("", Some("{model: grok-9}"), told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
-        // The file, in part and whole.
+        // A partial and a complete file.
         ("", Some("{provider: google}"), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
         ("", Some("{provider: openai, key: key-f}"), told(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
         ("", Some("{base_url: 'http://f/v1', model: m-f}"), told(Chat, "http://f/v1", None, "m-f", file_says)),
         ("", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
         ("-m m", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
         ("--key-env XAI_API_KEY", Some(whole), told(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
-        // The line; what the file says of another place is not for this one.
+        // Options; the file's settings for another endpoint do not apply.
         ("--provider claude", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
         ("--provider gemini", Some(whole), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
         ("--base-url http://l/v1 -m m", Some(whole), told(Chat, "http://l/v1", None, "m", "from `--base-url`")),
@@ -194,7 +194,7 @@ async fn alternative_key_variables_are_used() {
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
         ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
     );
-    // A token is sent as one also when it is named, and a key of another variable as keys are.
+    // A named token keeps its header, and other variables use the header of the dialect.
     for (words, header) in [
         ("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
         ("-m m --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
@@ -208,7 +208,7 @@ async fn alternative_key_variables_are_used() {
         self::choice("-m m", None, &google, &[]).await.expect("a model"),
         told(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
     );
-    // Of two the one is named that is sent.
+    // Of two keys, the reason names the one that is sent.
     let both = [("GEMINI_API_KEY", "other"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(
         self::choice("-m m", None, &both, &[]).await.expect("a model"),
@@ -227,7 +227,7 @@ async fn a_custom_openai_url_uses_chat_completions() {
     );
     let named = choice("--provider openai -m m", None, &variables, &[]).await.expect("a model");
     assert_eq!(named, told(Dialect::Chat, &url, None, "m", "from `--provider openai`"));
-    // Whoever names both the provider and the place means its own dialect.
+    // Provider and URL together select the provider's own dialect.
     let words = "--provider openai --base-url http://l/v1 -m m";
     let named = choice(words, None, &variables, &[]).await.expect("a model");
     assert_eq!(named, told(Dialect::Responses, "http://l/v1", None, "m", "from `--provider openai`"));
@@ -281,7 +281,7 @@ async fn a_model_of_no_known_provider_is_searched_locally_first() {
         assert!(why.starts_with(expected), "{wanted}: {why}");
         assert_eq!(server.requests().len(), usize::from(wanted != "claude-x"), "{wanted}");
     }
-    // A server of one's own has models of any name.
+    // A custom endpoint may have models of any name.
     let (_server, port) = server(list(&["qwen"])).await;
     let local = LocalPort { name: ProviderName::Ollama, port };
     let own = [KEYS[0], ("OPENAI_BASE_URL", "http://l/v1")];
@@ -403,7 +403,8 @@ async fn a_missing_key_is_named() {
     for (words, chat, expected) in cases {
         assert_eq!(failures(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
     }
-    let expected = "error: unknown provider for the API key in `MINE`\n  name the provider with `--provider` or `--base-url`\n";
+    let expected =
+        "error: unknown provider for the API key in `MINE`\n  name the provider with `--provider` or `--base-url`\n";
     assert_eq!(failures("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
 }
 
@@ -431,7 +432,7 @@ async fn settings_with_unset_variables_are_not_guessed() {
     {
         assert_eq!(failures("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
     }
-    // Whoever says on the line where it goes is not held up by the file, and gets nothing that was meant for elsewhere.
+    // Options bypass unset variables of the file, and none of its settings for another endpoint apply.
     let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
     let keyless = "{provider: openai, key: '${MINE}'}";
     for (words, chat, expected) in [
@@ -460,9 +461,8 @@ async fn an_invalid_url_is_reported_without_credentials() {
     );
     assert_eq!(failures(&words, None, &[], &[]).await, (Exit::Usage, expected));
     let (_empty, port) = server(list(&["embed"])).await;
-    let expected = format!(
-        "error: no models at `http://127.0.0.1:{port}/v1`\n  name an unlisted model with `--model`\n"
-    );
+    let expected =
+        format!("error: no models at `http://127.0.0.1:{port}/v1`\n  name an unlisted model with `--model`\n");
     assert_eq!(
         failures(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
         (Exit::Usage, expected)

@@ -1,4 +1,4 @@
-//! What goes with a prompt: standard input, `--attach` and `@FILE`.
+//! Attachments of a prompt: standard input, `--attach` and `@FILE`.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::chat::{Model, said};
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
 
-/// The smallest picture.
+/// A minimal PNG image.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
 
 fn saying(texts: &[&str]) -> Model {
@@ -20,7 +20,7 @@ fn saying(texts: &[&str]) -> Model {
 }
 
 impl Model {
-    /// A prompt beside this standard input.
+    /// Runs a prompt with this standard input.
     fn beside(&self, input: impl Into<Stdio>, arguments: &[&str]) -> crate::Ropeway {
         let input = input.into();
         self.chat(&[&["-p", "add them", "--no-tools"], arguments].concat()).with(|command| {
@@ -46,7 +46,7 @@ fn empty_standard_input_does_not_block() {
     let model = saying(&["A.", "B.", "C."]);
     model.beside(Stdio::null(), &[]).run().expect(0);
     model.fed(&["-p", "add them", "--no-tools"], " \n").expect(0);
-    // A socket that stays open and says nothing, as some parents leave it.
+    // Some parent processes leave a silent socket open.
     let (_open, silent) = UnixStream::pair().expect("sockets");
     model.beside(OwnedFd::from(silent), &[]).run().expect(0);
     for body in model.server.bodies() {
@@ -80,7 +80,7 @@ fn standard_input_is_bounded_in_size_and_time() {
     assert_eq!(model.server.requests().len(), 0);
 }
 
-/// The parts of the last message to the model.
+/// Returns the parts of the last message to the model.
 fn parts(model: &Model) -> Vec<Value> {
     let bodies = model.server.bodies();
     let message = bodies.last().and_then(|body| body["messages"].as_array()?.last().cloned()).expect("a message");
@@ -133,7 +133,8 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         }
         std::fs::write(model.place.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
         let run = model.chat(&["--provider", provider, "--no-tools", "-p", "@moving.gif"]).run();
-        let is_refused = run.stderr.starts_with("error: could not attach `moving.gif`: Gemini does not support GIF images\n");
+        let is_refused =
+            run.stderr.starts_with("error: could not attach `moving.gif`: Gemini does not support GIF images\n");
         assert_eq!((is_refused, run.code == Some(2)), (dialect == Dialect::Gemini, dialect == Dialect::Gemini));
     }
 }

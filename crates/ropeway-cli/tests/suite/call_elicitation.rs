@@ -1,4 +1,4 @@
-//! Elicitation in `ropeway call`: servers ask the person at the terminal.
+//! Elicitation in `ropeway call`.
 
 use std::time::Duration;
 

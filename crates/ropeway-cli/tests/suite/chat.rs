@@ -1,4 +1,4 @@
-//! `ropeway chat` without a person: one message, lines of a script, and what it leaves in files.
+//! `ropeway chat` without a terminal: one message, lines of a script, and saved files.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,17 +14,17 @@ use tokio::sync::oneshot;
 use crate::place::{Place, entry};
 use crate::{Ropeway, Run};
 
-/// Said where no server is given.
+/// The note when no server is configured.
 const DEMO: &str = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a real one, `--stdio COMMAND` or `--url URL` takes one at once.\n";
 
-/// How long anything may take.
+/// Time limit of any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A model that says what it is told to, and a place to talk to it.
+/// A scripted model and a directory for the chat.
 pub(crate) struct Model {
     pub(crate) place: Place,
     pub(crate) server: ModelServer,
-    /// Dropped, it ends the thread of the server.
+    /// Dropping it ends the server thread.
     _end: oneshot::Sender<()>,
 }
 
@@ -37,7 +37,7 @@ impl Model {
         let answers: Vec<ModelAnswer> = answers.into_iter().collect();
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel::<()>();
-        // It answers on a thread of its own, since we wait for those that ask.
+        // The server runs on its own thread, since the test blocks on the client.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
@@ -49,14 +49,14 @@ impl Model {
         Self { place: Place::new(), server: told.recv().expect("a server"), _end: end }
     }
 
-    /// Waits until the model was asked so often.
+    /// Waits for this many requests to the model.
     pub(crate) fn asked(&self, count: usize) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let waiting = async { tokio::time::timeout(PATIENCE, self.server.asked(count)).await };
         runtime.block_on(waiting).expect("a question in time");
     }
 
-    /// A chat with the model that is about to begin.
+    /// Returns a chat with the model that is not started yet.
     pub(crate) fn chat(&self, arguments: &[&str]) -> Ropeway {
         let url = format!("{}/v1", self.server.url());
         let model = ["chat", "--base-url", &url, "--model", "parrot"];
@@ -71,7 +71,7 @@ impl Model {
         self.chat(arguments).run()
     }
 
-    /// The same with something on standard input.
+    /// Runs a chat with this standard input.
     pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> Run {
         let mut running = self
             .chat(arguments)
@@ -83,7 +83,7 @@ impl Model {
         running.end()
     }
 
-    /// What was said to the model in its last request: role and text of each message.
+    /// Returns the role and text of each message in the last request.
     pub(crate) fn heard(&self) -> Vec<(String, String)> {
         let bodies = self.server.bodies();
         let messages = bodies.last().and_then(|body| body["messages"].as_array()).cloned().unwrap_or_default();
@@ -101,7 +101,7 @@ pub(crate) fn said(heard: &[(&str, &str)]) -> Vec<(String, String)> {
     heard.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
-/// A time that differs from run to run, made the same.
+/// Replaces durations with a fixed one.
 fn timeless(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let is_time = |at: usize| matches!(words.get(at + 1), Some(&("ms" | "µs" | "s")));
@@ -280,7 +280,11 @@ fn the_allow_hint_matches_one_tool_even_if_it_is_named_star() {
     model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
     let run = model.run(&["-p", "go"]).expect(0);
     assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
-    assert!(run.stderr.ends_with("    use `--allow mcp_s__` to allow it, or `--yes` to allow all calls\n"), "{}", run.stderr);
+    assert!(
+        run.stderr.ends_with("    use `--allow mcp_s__` to allow it, or `--yes` to allow all calls\n"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -345,7 +349,7 @@ fn spilled_outputs_are_removed_however_the_process_ends() {
                 command.env("TMPDIR", &temporary);
             })
             .start();
-        // By now the output is kept: the model is told of it.
+        // The request mentions the output, so it is stored by now.
         model.asked(2);
         let told = model.server.bodies()[1]["messages"].to_string();
         assert!(told.contains("call `read_more` with output"), "{told}");

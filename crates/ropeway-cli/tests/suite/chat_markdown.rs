@@ -1,4 +1,4 @@
-//! `ropeway chat` on a terminal: Markdown, widths, line breaks in messages, and what is shown beside the text.
+//! `ropeway chat` at a terminal: Markdown, widths, line breaks in messages, models and results.
 
 use ropeway::message::Dialect;
 use ropeway::testing::{ModelAnswer, ScriptedReply};
@@ -31,7 +31,7 @@ fn coloured(command: &mut std::process::Command) {
     command.env_remove("NO_COLOR");
 }
 
-/// A chat in which the model says this once, and the lines that it took on a terminal of so many columns.
+/// Returns the lines of an answer on a terminal of this width.
 fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> Vec<String> {
     let model = Model::saying([ScriptedReply::text(text)]);
     let mut window = Window::sized(model.chat(&[&["--no-tools"], arguments].concat()), columns, change);
@@ -42,12 +42,12 @@ fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut 
     window.press(CTRL_D);
     window.end().expect(0);
     let mut lines: Vec<String> = shown.split("\r\n").map(last_of_line).collect();
-    // The end of what was typed comes before, the usage behind.
+    // The typed line comes before, the usage after it.
     lines.pop();
     lines.into_iter().skip_while(String::is_empty).collect()
 }
 
-/// What stays of a line on which the status line stood before.
+/// Removes a status line that was overwritten.
 fn last_of_line(line: &str) -> String {
     line.rsplit('\r').next().unwrap_or_default().trim_end().to_owned()
 }

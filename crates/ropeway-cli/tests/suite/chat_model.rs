@@ -1,4 +1,4 @@
-//! Which model `ropeway chat` talks to, and what it says when that one does not answer.
+//! The choice of a model in `ropeway chat`, and its errors.
 
 use ropeway::testing::{ModelAnswer, ScriptedReply};
 use serde_json::json;
@@ -60,7 +60,9 @@ fn an_unknown_model_suggests_the_list_of_models() {
     let model = Model::answering([missing, models.clone(), models]);
     let run = model.chat(&["-p", "hi", "--no-tools"]).run().expect(2);
     assert!(
-        run.stderr.ends_with("run `ropeway chat --models` to list the available models, and choose one with `--model NAME`\n"),
+        run.stderr.ends_with(
+            "run `ropeway chat --models` to list the available models, and choose one with `--model NAME`\n"
+        ),
         "{}",
         run.stderr
     );

@@ -1,4 +1,4 @@
-//! `ropeway chat` with a person at a terminal.
+//! `ropeway chat` at a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,17 +15,17 @@ use crate::place::entry;
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run, Running};
 
-/// What stands before what is typed.
+/// The prompt of the chat.
 pub(crate) const PROMPT: &str = "› ";
 pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 
-/// A window in which a chat goes on.
+/// A terminal window with a chat.
 pub(crate) struct Window {
     running: Running,
     keys: File,
     shown: Arc<(Mutex<Shown>, Condvar)>,
-    /// Up to where it was looked at.
+    /// The number of bytes that were checked.
     seen: usize,
 }
 
@@ -40,7 +40,7 @@ impl Window {
         Self::with(ropeway, |_| {})
     }
 
-    /// A window, unless something of it goes elsewhere.
+    /// Opens a window; `elsewhere` may redirect streams.
     pub(crate) fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
         Self::sized(ropeway, 100, |command| {
             command.env("NO_COLOR", "1");
@@ -48,7 +48,7 @@ impl Window {
         })
     }
 
-    /// A window of so many columns, whose environment is changed.
+    /// Opens a window of this width with a changed command.
     pub(crate) fn sized(ropeway: Ropeway, columns: u16, change: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
@@ -62,7 +62,7 @@ impl Window {
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             loop {
-                // A terminal whose other end is closed answers with an error, which is its end.
+                // Reading fails once the other end of the terminal is closed.
                 let length = screen.read(&mut piece).unwrap_or(0);
                 let mut shown = told.0.lock().expect("what is shown");
                 shown.bytes.extend_from_slice(&piece[..length]);
@@ -76,7 +76,7 @@ impl Window {
         Self { running: Running { child, mark, place }, keys: ours, shown, seen: 0 }
     }
 
-    /// Waits until this is shown, and gives all that was shown since the last look, without what moves the cursor.
+    /// Waits for a text and returns all output since the last call, without cursor movements.
     pub(crate) fn see(&mut self, text: &str) -> String {
         let began = Instant::now();
         let mut shown = self.shown.0.lock().expect("what is shown");
@@ -93,7 +93,7 @@ impl Window {
         }
     }
 
-    /// Waits for the end of the output, and gives all that was shown since the last look.
+    /// Waits for the end of the output and returns all of it since the last call.
     pub(crate) fn rest(&mut self) -> String {
         let began = Instant::now();
         let mut shown = self.shown.0.lock().expect("what is shown");
@@ -107,7 +107,7 @@ impl Window {
         anstream::adapter::strip_str(&all).to_string()
     }
 
-    /// The processes that the command has started.
+    /// Returns the child processes of the command.
     pub(crate) fn others(&self) -> Vec<u32> {
         self.running.others()
     }
@@ -116,13 +116,13 @@ impl Window {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
     }
 
-    /// Waits for the prompt, and types a line.
+    /// Waits for the prompt and types a line.
     pub(crate) fn say(&mut self, line: &str) {
         self.see(PROMPT);
         self.press(&format!("{line}\r"));
     }
 
-    /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
+    /// Sends SIGINT, as a terminal does for Ctrl-C outside of the line editor.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -138,7 +138,7 @@ impl Window {
         rustix::termios::tcsetwinsize(&self.keys, size).expect("a size");
     }
 
-    /// Waits for its end, and gives all that was shown.
+    /// Waits for the exit and returns all output.
     pub(crate) fn end_with_screen(self, code: i32) -> String {
         let shown = self.shown.clone();
         self.running.end().expect(code);
@@ -150,13 +150,13 @@ impl Window {
         String::from_utf8_lossy(&shown_now.bytes).into_owned()
     }
 
-    /// Does the terminal show what is typed?
+    /// Returns `true` if the terminal echoes input.
     pub(crate) fn is_loud(&self) -> bool {
         let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
         modes.contains(rustix::termios::LocalModes::ECHO)
     }
 
-    /// Waits for its end, and gives all that was shown since the last look, as the terminal got it.
+    /// Waits for the exit and returns the raw output since the last call.
     pub(crate) fn end_shown(self) -> (String, Run) {
         let Self { running, keys, shown: screen, seen } = self;
         let run = running.end();
@@ -168,7 +168,7 @@ impl Window {
         (String::from_utf8_lossy(&shown.bytes[seen..]).into_owned(), run)
     }
 
-    /// Waits for its end. Nothing that it started may be alive afterwards.
+    /// Waits for the exit and checks that no child process is left.
     pub(crate) fn end(self) -> Run {
         self.running.end()
     }
@@ -189,7 +189,7 @@ fn a_chat_ends_with_ctrl_d() {
     window.see("● demo · 6 tools");
     window.say("/tolos");
     window.see("did you mean `/tools`?");
-    // The arrow brings back what was typed before.
+    // The arrow key recalls the history.
     window.say("\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A");
     window.see("Again.");
     window.see(PROMPT);
@@ -245,7 +245,7 @@ fn calls_need_approval() {
     assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
 }
 
-/// A note, and what a server may make of it.
+/// A tool, which a server may change.
 fn note() -> Value {
     json!({"name": "note", "description": "Writes a note", "annotations": {"readOnlyHint": true},
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}})
@@ -257,7 +257,7 @@ fn shell() -> Value {
             "required": ["text", "shell"]}})
 }
 
-/// A chat with a server `files` of a configuration file that has a note.
+/// Opens a chat with the server `files`, which has the tool `note`.
 fn noting(sayings: impl IntoIterator<Item = ScriptedReply>) -> Model {
     let model = Model::saying(sayings);
     let script = Script::default().tool(note(), json!({"content": [{"type": "text", "text": "noted"}]}));
@@ -273,8 +273,8 @@ fn change_note(id: &str) -> ScriptedReply {
     ScriptedReply::call(id, "mcp_files_grow", json!({"name": "note", "definition": shell()}))
 }
 
-/// Waits until a changed tool is asked about. A call that is made before the change is known here is refused instead, and the
-/// model tries once more.
+/// Waits for the question about a changed tool. A call that is made before the change is known is refused, and the model tries
+/// again.
 fn changed_question(window: &mut Window) -> String {
     loop {
         window.see("changed ");
@@ -290,7 +290,7 @@ fn an_always_allowed_tool_needs_approval_again_when_it_changes() {
     let model = noting(sayings.chain(["d", "e", "f", "g"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
-    // The server says that it is read-only, which nobody believes unasked.
+    // The read-only hint of the server is not trusted.
     window.see("Allow files.note");
     window.see("[a]lways / [k]eep allowed / [r]ead-only tools / [q]uit turn: ");
     window.press("a\r");
@@ -383,7 +383,7 @@ fn saved_approvals_apply_to_later_chats_on_this_machine() {
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
-    // A lock that somebody else wrote allows nothing: what is trusted is this content and no other.
+    // A lock file from another machine allows nothing.
     let forged = std::fs::read_to_string(&lock).expect("a lock") + "\n";
     std::fs::write(&lock, forged).expect("a lock");
     let mut window = Window::open(model.chat(&[]));
@@ -409,7 +409,7 @@ fn a_tool_that_changes_during_the_question_is_not_called() {
     window.see("[q]uit turn: ");
     std::thread::sleep(std::time::Duration::from_secs(1));
     window.press("y\r");
-    // It is asked about again, or, when the change is seen only at the call, not called.
+    // The tool needs approval again, or is refused if the change is seen only at the call.
     window.see("changed ");
     if window.see(" it was ").contains("since") {
         window.see("[q]uit turn: ");
@@ -447,7 +447,7 @@ fn input_typed_before_a_question_does_not_answer_it() {
     let model = Model::saying([call("first"), call("second"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.see(PROMPT);
-    // All of it is there before anything is asked, and the rest of it before the next question.
+    // All input arrives before the first question, and the rest before the next one.
     window.press("go\ry\ry\ry\r");
     window.see("Allow demo.fail(message: \"first\")?");
     window.see("[q]uit turn: ");
@@ -535,7 +535,7 @@ fn input_typed_during_an_answer_appears_at_the_next_prompt() {
     let meanwhile = window.see("cancelled · ");
     assert!(!meanwhile.contains("ahead"), "{meanwhile}");
     window.see("typed ahead");
-    // The terminal is as it was: it shows what is typed.
+    // The terminal echoes input again.
     window.signal(Signal::TERM);
     window.see("\u{1b}[?2004l");
     assert!(window.is_loud());
@@ -548,7 +548,7 @@ fn a_signal_during_a_turn_restores_the_terminal() {
     let mut window = Window::open(model.chat(&["--no-tools"]));
     assert!(window.is_loud());
     window.say("hi");
-    // This is the end of the line that was typed.
+    // The echo of the typed line ends here.
     window.see("\u{1b}[?2004l");
     model.asked(1);
     assert!(!window.is_loud());
@@ -569,7 +569,7 @@ fn ctrl_c_clears_a_line_and_twice_at_an_empty_prompt_leaves() {
     window.see(PROMPT);
     window.press(CTRL_C);
     window.see("press Ctrl-C again or Ctrl-D to leave");
-    // It is not meant once something else is typed.
+    // Typing something else resets the count.
     window.say("/expand");
     window.see("no tool calls yet");
     window.see(PROMPT);
@@ -732,7 +732,7 @@ fn ctrl_c_ends_a_command_that_waits_for_a_server() {
     window.say("/prompt scripted.greet name=Ada");
     window.see("\u{1b}[?2004l");
     let began = Instant::now();
-    // The first may come before the command has begun.
+    // The first signal may arrive before the command starts.
     loop {
         window.interrupt();
         std::thread::sleep(std::time::Duration::from_millis(200));

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
 impl Model {
-    /// A chat that says nothing about the model.
+    /// Returns a chat without model options.
     fn bare(&self, arguments: &[&str]) -> Ropeway {
         self.place.ropeway(&[&["chat"], arguments].concat()).with(|command| {
             for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
@@ -29,7 +29,7 @@ impl Model {
         self.place.path().join(".local/state/ropeway/conversations")
     }
 
-    /// The conversation files, by name.
+    /// Returns the conversation files, by name.
     fn files(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.folder()).into_iter().flatten().flatten().map(|file| file.path());
         let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
@@ -51,7 +51,7 @@ fn a_prompt_is_saved_and_continued_with_the_same_model() {
     let model = saying(&["Noted.", "Seven.", "Again."]);
     let run = model.run(&["-p", "remember 7", "--no-tools", "--system", "Be brief."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Noted.\n", ""));
-    // Neither the model nor its address is given again.
+    // The model and its URL are not given again.
     let run = model.bare(&["--continue", "-p", "which number?", "--no-tools"]).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Seven.\n", ""));
     let heard = [("system", "Be brief."), ("user", "remember 7"), ("assistant", "Noted."), ("user", "which number?")];
@@ -62,7 +62,7 @@ fn a_prompt_is_saved_and_continued_with_the_same_model() {
     assert_eq!((&listed[0]["model"], &listed[0]["folder"]), (&json!("parrot"), &json!(model.place.path())));
     assert_eq!(mode(&model.folder()), 0o700);
     assert_eq!(mode(&model.files()[0]), 0o600);
-    // An option wins over what was saved, and that is told.
+    // An option wins over the saved model, with a note.
     let run = model.bare(&["--continue", "-p", "and now?", "--no-tools", "--model", "cockatoo"]).run().expect(0);
     assert!(run.stderr.starts_with("continuing with `cockatoo` at 127.0.0.1:"), "{}", run.stderr);
     assert_eq!(model.server.bodies()[2]["model"], "cockatoo");
@@ -147,7 +147,7 @@ fn saving_can_be_disabled_or_moved_to_another_directory() {
     assert!(!model.folder().exists());
     assert_eq!(mode(&elsewhere), 0o700);
     assert_eq!(std::fs::read_dir(&elsewhere).expect("a folder").count(), 2, "a conversation and the lock");
-    // A folder that cannot be written is told, and the answer is printed all the same.
+    // An unwritable directory causes a warning, and the answer is still printed.
     let run = with("/dev/null/no-folder").run().expect(0);
     assert_eq!(run.stdout, "Four.\n");
     assert!(run.stderr.starts_with("warning: could not save the conversation: "), "{}", run.stderr);
@@ -169,10 +169,14 @@ fn no_secret_is_part_of_a_saved_conversation() {
     run.run().expect(0);
     let text = std::fs::read_to_string(&model.files()[0]).expect("a file");
     assert!(text.contains("my key is ***") && !text.contains("sk-of"), "{text}");
-    // The variable is needed again, and there it is not set.
+    // The variable is needed again and not set.
     let run = model.bare(&["--continue", "-p", "and?", "--no-tools"]).run().expect(4);
     assert!(run.stderr.contains("`PARROT_KEY` is not set"), "{}", run.stderr);
-    assert!(run.stderr.contains("the model of the conversation is not available: `parrot` at 127.0.0.1:"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("the model of the conversation is not available: `parrot` at 127.0.0.1:"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn unusable_files_are_reported_and_never_block() {
         assert!(run.stderr.contains(&format!("`{shown}`: {problem}")), "{}", run.stderr);
     }
     assert_eq!(model.list().iter().filter(|entry| entry["error"].is_string()).count(), 5);
-    // They do not hide the one that can be continued.
+    // Unusable files do not hide the usable one.
     let run = model.bare(&["--continue", "-p", "more", "--no-tools"]).run().expect(0);
     assert_eq!(run.stdout, "More.\n");
 }
@@ -241,7 +245,7 @@ fn a_chat_shows_how_to_continue_it() {
     window.see(&format!("continuing {id} · 1 turn · hi there"));
     window.say("and now?");
     window.see("Still here.");
-    // What is begun anew is another conversation.
+    // `/clear` starts another conversation.
     window.say("/clear");
     window.see("conversation cleared");
     window.say("something else");

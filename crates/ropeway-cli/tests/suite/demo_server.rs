@@ -14,7 +14,7 @@ struct Server {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    // Dropped last: by then the server has ended.
+    // Dropped last, when the server has exited.
     _mark: Mark,
 }
 
@@ -29,7 +29,7 @@ impl Server {
         Self { child, input, output, _mark: mark }
     }
 
-    /// One that has shaken hands in the legacy era.
+    /// Starts a server that is initialized in the legacy era.
     fn legacy() -> Self {
         let mut server = Self::start();
         let result = server.ask("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
@@ -55,7 +55,7 @@ impl Server {
         reply
     }
 
-    /// The same in the modern era, where a request stands for itself.
+    /// Sends a request of the stateless era.
     fn ask_modern(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, modern(params))
     }
@@ -259,7 +259,7 @@ fn a_cancelled_countdown_ends_without_an_answer() {
     server.write(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string());
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     server.write(&cancelled.to_string());
-    // A later one is answered, and nothing comes before its answer.
+    // The answer to a later request comes first.
     server.write(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).to_string());
     assert_eq!(server.read()["id"], 2);
 }

@@ -1,4 +1,4 @@
-//! `ropeway doctor` on things that are really broken.
+//! `ropeway doctor` with broken servers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::home::{Home, demo};
 use crate::trial::{Site, scripted};
 use crate::{Ropeway, Run};
 
-/// What the doctor finds, without what is well: the check, what was found, the fix.
+/// Returns the check, the finding and the fix of each note and problem.
 fn examine(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> (Option<i32>, Vec<[String; 3]>) {
     let run = Ropeway::new(&[&["doctor", "--json"], arguments].concat()).with(quiet).with(change).run();
     let report = run.json();
@@ -22,7 +22,7 @@ fn examine(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) 
     (run.code, bad.map(|finding| ["check", "found", "fix"].map(|key| text(&finding[key]))).collect())
 }
 
-/// Nothing of the environment that the doctor has something to say about.
+/// Removes the variables that cause findings.
 fn quiet(command: &mut std::process::Command) {
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
@@ -34,7 +34,7 @@ fn executable(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// Somebody who gives the same answer to everybody, for as long as the test runs.
+/// Starts a server that sends the same response to every client.
 pub(crate) fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = listener.local_addr().expect("an address").to_string();
@@ -91,7 +91,7 @@ fn a_missing_command_suggests_what_to_install() {
     let (code, findings) = examine(&["--stdio", "uvx mcp-server-time"], |command| {
         command.env("PATH", folder.path()).env("HOME", folder.path());
     });
-    // It may lie in one of the usual folders of this machine.
+    // It may be installed in a common directory of this machine.
     assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
     assert_eq!(findings[0][..2], ["program", "command `uvx` not found on PATH"].map(str::to_owned));
     let (code, findings) = examine(&["--stdio", "/no/such/program"], |_| ());
@@ -107,7 +107,8 @@ fn an_old_node_is_found_before_the_server_starts() {
     let (code, findings) = examine(&["--stdio", "node -e 1"], |command| {
         command.env("PATH", path);
     });
-    let found = format!("`{}/node` is Node.js 12.22.9, but MCP servers require 18.0.0 or newer", folder.path().display());
+    let found =
+        format!("`{}/node` is Node.js 12.22.9, but MCP servers require 18.0.0 or newer", folder.path().display());
     let fix = "install Node.js, for example with `nvm install --lts`, and put it first on PATH".to_owned();
     assert_eq!((code, findings), (Some(3), vec![["node".to_owned(), found, fix]]));
 }
@@ -176,14 +177,14 @@ fn plain_http_behind_an_https_url_is_detected() {
 
 #[test]
 fn tls_behind_an_http_url_is_detected() {
-    // An alert: the handshake failed.
+    // A TLS alert: handshake failure.
     let host = answering("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{28}");
     let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
     let found = "the server expects TLS, but the URL starts with http://".to_owned();
     assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
 }
 
-/// Somebody who shows a certificate to whoever connects, and has nothing else to say.
+/// Starts a server that only performs TLS handshakes.
 fn certified(parameters: rcgen::CertificateParams) -> String {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = parameters.self_signed(&key).expect("a certificate");
@@ -201,7 +202,7 @@ fn certified(parameters: rcgen::CertificateParams) -> String {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten().take(100) {
             let mut connection = rustls::ServerConnection::new(config.clone()).expect("a connection");
-            // Whoever does not like the certificate hangs up.
+            // A client that rejects the certificate disconnects.
             let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 4096]);
         }
     });
@@ -273,10 +274,8 @@ fn proxies_are_noted() {
         command.env("HTTPS_PROXY", "http://user:sesame@127.0.0.1:1");
     });
     let found: Vec<&str> = findings.iter().map(|finding| finding[1].as_str()).collect();
-    let expected = [
-        "requests use the proxy `127.0.0.1:1` from `HTTPS_PROXY`",
-        "connection refused by the proxy `127.0.0.1:1`",
-    ];
+    let expected =
+        ["requests use the proxy `127.0.0.1:1` from `HTTPS_PROXY`", "connection refused by the proxy `127.0.0.1:1`"];
     assert_eq!((code, found), (Some(3), expected.to_vec()));
 }
 
@@ -307,7 +306,7 @@ fn all_servers_of_a_file_are_examined_concurrently() {
     let home = Home::with_config(&format!("servers:\n{}{}{}{}", slow("a"), slow("b"), slow("c"), demo("demo")));
     let started = std::time::Instant::now();
     let run = home.run(&["doctor", "--json", "--timeout", "5s"]).expect(5);
-    // One after the other, three servers that say nothing would take three times as long.
+    // Sequentially, three silent servers would take three times as long.
     assert!(started.elapsed() < std::time::Duration::from_secs(15), "{:?}", started.elapsed());
     let report = run.json();
     let healthy: Vec<(&Value, &Value)> =
@@ -350,7 +349,10 @@ fn fixes_for_a_server_in_a_file_name_its_keys() {
     let secrets = home.path("work/.env").display().to_string();
     let expected = [
         ["handshake", "set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in `headers`"],
-        ["handshake", "it needs a credential; add `NAME: ${NAME}` to its `env`, since servers do not inherit the environment"],
+        [
+            "handshake",
+            "it needs a credential; add `NAME: ${NAME}` to its `env`, since servers do not inherit the environment",
+        ],
         ["secrets", &format!("`export NO_SUCH_KEY=…`, or a line `NO_SUCH_KEY=…` in `{secrets}`")],
         ["settings", "`enabled: true` switches it on"],
     ];

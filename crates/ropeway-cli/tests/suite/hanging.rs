@@ -133,9 +133,5 @@ fn a_package_runner_that_works_is_waited_for_and_one_that_idles_is_not() {
     assert!(run.stdout.starts_with("● fetched · 6 tools"), "{}", run.stdout);
     let run = idling.end().expect(5);
     assert!(run.stderr.contains("caused by: the server was not ready within "), "{}", run.stderr);
-    assert!(
-        run.stderr.contains("may still be downloading; run the server once in a terminal"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("may still be downloading; run the server once in a terminal"), "{}", run.stderr);
 }

@@ -1,4 +1,4 @@
-//! `ropeway import`: the files of other clients, as they really write them.
+//! `ropeway import` with real files of other clients.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -80,7 +80,7 @@ fn a_second_import_changes_nothing() {
 #[test]
 fn secrets_are_written_to_a_private_env_file_on_request() {
     let home = Home::with_clients();
-    // A file that others could read so far.
+    // The existing file is readable by others.
     std::fs::write(home.path("work/.env"), "MINE=1\n").expect("a file");
     std::fs::set_permissions(home.path("work/.env"), std::fs::Permissions::from_mode(0o644)).expect("permissions");
     let run = home.run(&["import", "--secrets"]).expect(0);
@@ -90,7 +90,7 @@ fn secrets_are_written_to_a_private_env_file_on_request() {
         assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
     }
     assert_eq!(std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
-    // What no file told is still to be set.
+    // Values that no file contains must be set.
     let report = home.run(&["config", "check", "--json"]).expect(0).json();
     assert_eq!(
         names(&report["warnings"]),
@@ -260,7 +260,7 @@ fn the_review_shows_every_server_as_written() {
     });
     let mut window = Window::open(import);
     let review = window.see("Trust this file? [y/N] ");
-    // The literal becomes a reference, which the user's own token would answer.
+    // The literal becomes a reference, which would resolve to the user's own token.
     for words in ["server `good`", "receives  $GOOD_GITHUB_TOKEN", "server `other`", "touch OWNED"] {
         assert!(review.contains(words), "{words}: {review}");
     }

@@ -1,4 +1,4 @@
-//! `ropeway import` where servers are in the file already, for folders of projects, and beside git.
+//! `ropeway import` into existing files, for project directories, and next to git.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::home::Home;
 
 const TOKEN: &str = "ghp_0123456789abcdefghij";
 
-/// A home whose Cursor knows one server with a token in `env`, a header, an argument and a URL.
+/// Returns a home in which Cursor has a server with tokens in `env`, a header, an argument and a URL.
 fn home() -> Home {
     let home = Home::new();
     let servers = json!({"mcpServers": {
@@ -69,7 +69,7 @@ fn literals_of_an_existing_server_become_references() {
     let secrets = home.read("work/.env");
     let values = [format!("GITHUB_TOKEN='{TOKEN}'\n"), "LINEAR_TOKEN='mine-0123456789'\n".to_owned()];
     assert!(values.iter().all(|line| secrets.contains(line)), "{secrets}");
-    // What the file said goes before what the other client says.
+    // The value of the file wins over that of the other client.
     assert!(!secrets.contains("lin_api_"), "{secrets}");
 }
 
@@ -85,7 +85,12 @@ fn a_value_in_env_is_kept_and_a_difference_is_noted() {
     for name in ["GITHUB_TOKEN", "LINEAR_TOKEN"] {
         assert!(run.stdout.contains(&format!("`{name}` of `")), "{name}: {}", run.stdout);
     }
-    assert_eq!(run.stdout.matches("keeps its value, which differs from the one in Cursor").count(), 2, "{}", run.stdout);
+    assert_eq!(
+        run.stdout.matches("keeps its value, which differs from the one in Cursor").count(),
+        2,
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn another_program_of_the_same_name_gets_no_secrets() {
     assert!(!home.path("work/.env").exists());
 }
 
-/// A server that works in the folder of the project.
+/// A server that runs in the project directory.
 const IN_PROJECT: &str =
     r#""local": {"command": "srv", "args": ["--root=${workspaceFolder}/x"]}, "fine": {"command": "y"}"#;
 
@@ -157,7 +162,7 @@ fn the_user_is_asked_for_the_workspace_directory() {
     window.press("\r");
     window.see("Added 1 server to");
     window.end().expect(0);
-    // Who does not want the server is not asked.
+    // A deselected server causes no question.
     let mut window = Window::open(home.command(&["import", "--to", "third.yaml", "--only", "fine"]));
     let shown = window.see("Added 1 server to");
     assert!(!shown.contains("Folder ["), "{shown}");

@@ -1,4 +1,4 @@
-//! Trust in project files: a stranger's file does nothing before a person has accepted it.
+//! Trust in project files: an untrusted file has no effect before the user accepts it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -18,7 +18,7 @@ use crate::{Ropeway, Run};
 
 const QUESTION: &str = "Trust this file? [y/N] ";
 
-/// A folder that was cloned from a stranger, in the home of somebody who has trusted nothing yet.
+/// An untrusted project directory, with an empty trust store.
 struct Project(Home);
 
 impl Project {
@@ -26,7 +26,7 @@ impl Project {
         Self(Home::with_config(config))
     }
 
-    /// One with the demo server.
+    /// Creates a project with the demo server.
     fn with_demo() -> Self {
         Self::new(&format!("servers:\n{}", demo("mine")))
     }
@@ -53,14 +53,14 @@ impl Project {
         self.0.path(".local/state/ropeway/trust.json")
     }
 
-    /// A server that leaves a file behind when it is started.
+    /// Returns a server that creates a file when it starts.
     fn marker(&self) -> (String, PathBuf) {
         let marker = self.0.path("started");
         (format!("  - alias: marker\n    command: touch\n    args: ['{}']\n", marker.display()), marker)
     }
 }
 
-/// The text with every break and run of spaces made one space.
+/// Collapses whitespace.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -79,7 +79,7 @@ fn an_untrusted_file_starts_reads_and_connects_to_nothing() {
     for pipe in ["work/pipe", "work/secrets.env"] {
         assert!(Command::new("mkfifo").arg(project.0.path(pipe)).status().expect("mkfifo").success());
     }
-    // Whoever reads it warns of it.
+    // Reading this file would cause a warning.
     project.0.write("work/.env", "this line is broken\nAWS_SECRET_ACCESS_KEY=from-dotenv\n");
     let command = |arguments: &[&str]| {
         project.command(arguments).with(|command| {
@@ -106,8 +106,7 @@ fn an_untrusted_file_starts_reads_and_connects_to_nothing() {
         &["add", "more", "--", "cat"],
     ] {
         let run = command(arguments).run().expect(2);
-        let expected =
-            ["ropeway.yaml` is not trusted; it was not used", "run `ropeway trust`", "ROPEWAY_TRUST=1"];
+        let expected = ["ropeway.yaml` is not trusted; it was not used", "run `ropeway trust`", "ROPEWAY_TRUST=1"];
         assert!(expected.iter().all(|words| run.stderr.contains(words)), "{arguments:?}: {}", run.stderr);
         let shown = run.stdout + &run.stderr;
         assert!(!shown.contains("s3cret") && !shown.contains("left out"), "{arguments:?}: {shown}");
@@ -121,7 +120,7 @@ fn an_untrusted_file_starts_reads_and_connects_to_nothing() {
     assert_eq!(project.0.read("work/ropeway.yaml"), config);
     assert!(!started.exists() && !project.store().exists());
     assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
-    // The same file is used when somebody says so: what is checked above could have happened.
+    // With `--trust` the file has these effects, so the checks above are meaningful.
     fs::remove_file(project.0.path("work/pipe")).expect("removed");
     project.0.write("work/pipe", "a secret");
     let run = command(&["tools", "marker", "--trust", "--timeout", "20s"]).run();
@@ -157,7 +156,7 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     let run = project.run(&["trust"]).expect(0);
     assert!(run.stderr.contains("Changes\n") && run.stderr.contains("now sets A=${B:-c}"), "{}", run.stderr);
     project.run(&["health", "mine"]).expect(0);
-    // Only the layout.
+    // Only the formatting changes.
     project.configure(&format!("# new\n{}", project.0.read("work/ropeway.yaml")));
     assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, layout"));
 }
@@ -236,10 +235,10 @@ fn named_files_and_the_trust_option_need_no_review() {
         assert!(run.expect(2).stderr.contains("are for one run and store nothing"));
     }
     assert!(!project.store().exists(), "nothing is remembered");
-    // Without any file there is the demo server, and nothing to ask.
+    // Without a file, the demo server needs no trust.
     fs::remove_file(project.file()).expect("removed");
     project.run(&["tools"]).expect(0);
-    // The user's own file, also from within its folder; a link to it from elsewhere is a stranger's.
+    // The user's own file needs no trust, but a link to it from elsewhere does.
     project.0.write(".config/ropeway/ropeway.yaml", &format!("servers:\n{}", demo("own")));
     project.run(&["health", "own"]).expect(0);
     let own = project.0.path(".config/ropeway");
@@ -250,7 +249,11 @@ fn named_files_and_the_trust_option_need_no_review() {
     assert!(project.run(&["trust"]).expect(0).stdout.contains("needs no trust: it is your own file"));
     std::os::unix::fs::symlink(own.join("ropeway.yaml"), project.file()).expect("a link");
     let run = project.run(&["health", "own"]).expect(2);
-    assert!(run.stderr.contains("is not trusted") && run.stderr.contains("the file is a symbolic link to"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("is not trusted") && run.stderr.contains("the file is a symbolic link to"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -265,7 +268,8 @@ fn at_a_terminal_the_review_is_shown_and_asked_once() {
         for words in ["is not trusted yet", "server `mine`", "demo-server", "connects to  http://127.0.0.1:9/mcp"] {
             assert!(review.contains(words), "{words}: {review}");
         }
-        let count = "It runs 1 command with your permissions, connects to 1 URL, reads 1 environment variable, reads 1 file.";
+        let count =
+            "It runs 1 command with your permissions, connects to 1 URL, reads 1 environment variable, reads 1 file.";
         for words in ["sends $AWS_SECRET_ACCESS_KEY to 127.0.0.1:9", count] {
             assert!(unwrapped(&review).contains(words), "{words}: {review}");
         }
@@ -294,7 +298,7 @@ fn at_a_terminal_the_review_is_shown_and_asked_once() {
 #[test]
 fn signals_at_the_question_end_the_command() {
     let project = Project::with_demo();
-    // Before a chat begins nobody listens for SIGINT, which a shell without job control makes its children ignore.
+    // Before a chat starts, SIGINT is not handled, and a shell without job control makes its children ignore it.
     for (arguments, signal) in [(&["tools"][..], Signal::INT), (&["chat", "--model", "m"], Signal::TERM)] {
         let mut window = Window::open(project.command(arguments));
         window.see(QUESTION);
@@ -315,7 +319,7 @@ fn the_reviewed_content_runs_even_if_the_file_changes() {
     window.see("42");
     window.end().expect(0);
     assert!(!started.exists());
-    // What was accepted is what was shown, too.
+    // The stored content is the reviewed one.
     let run = project.run(&["tools"]).expect(2);
     assert!(run.stderr.contains("server `marker` added: runs touch"), "{}", run.stderr);
     assert!(!started.exists());
@@ -343,12 +347,16 @@ fn a_link_is_shown_with_its_target_and_trusted_with_it() {
     project.0.write("shared/ropeway.yaml", &format!("servers:\n{}", demo("mine")));
     fs::remove_file(project.file()).expect("removed");
     std::os::unix::fs::symlink("../shared/ropeway.yaml", project.file()).expect("a link");
-    // That the target is trusted where it is says nothing about the link.
+    // Trust in the target does not extend to the link.
     project.run(&["trust", "../shared/ropeway.yaml"]).expect(0);
     project.run(&["tools"]).expect(2);
     let run = project.run(&["trust"]).expect(0);
     let target = fs::canonicalize(project.0.path("shared/ropeway.yaml")).expect("a path");
-    assert!(run.stderr.contains(&format!("warning: the file is a symbolic link to `{}`", target.display())), "{}", run.stderr);
+    assert!(
+        run.stderr.contains(&format!("warning: the file is a symbolic link to `{}`", target.display())),
+        "{}",
+        run.stderr
+    );
     project.run(&["tools"]).expect(0);
     project.0.write("other/ropeway.yaml", &format!("servers:\n{}", demo("mine")));
     fs::remove_file(project.file()).expect("removed");
@@ -385,7 +393,7 @@ fn a_broken_store_is_renamed_and_a_newer_one_is_not_changed() {
 #[test]
 fn without_a_store_an_answer_applies_to_one_run() {
     let project = Project::with_demo();
-    // Root may write into any folder, but not into a file.
+    // Root can write into any directory, but not below a file.
     project.0.write(".local", "in the way");
     assert!(project.run(&["trust"]).expect(2).stderr.contains("`--trust` trusts the file for one run"));
     project.run(&["tools", "--trust"]).expect(0);
@@ -396,7 +404,7 @@ fn without_a_store_an_answer_applies_to_one_run() {
     window.see("42");
     window.end().expect(0);
     project.run(&["tools"]).expect(2);
-    // What we write ourselves is written, and asked about later.
+    // `ropeway add` writes the file, which needs trust later.
     fs::remove_file(project.file()).expect("removed");
     let run = project.run(&["add", "time", "--", "cat"]).expect(0);
     assert!(
@@ -447,7 +455,7 @@ fn add_keeps_a_trusted_file_trusted_and_refuses_an_untrusted_one() {
     project.run(&["health", "two"]).expect(0);
     project.run(&["remove", "two"]).expect(0);
     project.run(&["health", "one"]).expect(0);
-    // Somebody else changes the file: an edit of ours does not make up for that.
+    // An edit by ropeway does not trust the changes of others.
     let (marker, started) = project.marker();
     let changed = project.0.read("work/ropeway.yaml") + &marker;
     project.configure(&changed);
@@ -480,7 +488,7 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     window.see("ropeway health");
     window.end().expect(0);
     assert!(project.run(&["config", "path"]).expect(0).stdout.contains("ropeway.yaml, trusted"));
-    // A file that is named, and those of the user, need no further word.
+    // A named file and the user's own files need no trust.
     fs::remove_file(project.file()).expect("removed");
     project.0.write("theirs.json", theirs);
     project.run(&["import", "../theirs.json"]).expect(0);
@@ -540,14 +548,14 @@ fn environment_keys_are_not_sent_to_the_url_of_a_trusted_project() {
     assert_eq!(sent(), None);
     models(&["--provider", "anthropic", "--base-url", &url]).expect(0);
     assert_eq!(sent().as_deref(), Some("anthropic-s3cret"));
-    // Named, the key is sent, and the review says so.
+    // A key that the file names is sent, and the review shows that.
     project.configure(&format!("chat: {{provider: anthropic, base_url: '{url}', key: '${{ANTHROPIC_API_KEY}}'}}\n"));
     let run = project.run(&["trust"]).expect(0);
     let host = url.trim_start_matches("http://");
     assert!(run.stderr.contains(&format!("sends     $ANTHROPIC_API_KEY to {host}")), "{}", run.stderr);
     models(&[]).expect(0);
     assert_eq!(sent().as_deref(), Some("anthropic-s3cret"));
-    // Elsewhere it is an error, before anybody is asked.
+    // Otherwise it is an error, before any request.
     project.configure("chat: {provider: anthropic, base_url: 'http://evil.invalid/v1'}\n");
     project.run(&["trust"]).expect(0);
     let run = models(&[]).expect(4);

@@ -1,14 +1,14 @@
-//! How Markdown looks, whatever pieces it comes in.
+//! Tests of Markdown rendering.
 
 use super::*;
 use crate::text::columns;
 
-/// Renders a text with its markers kept, so that no attributes are in the way.
+/// Renders a text without attributes, with its markers kept.
 fn kept(text: &str, width: usize) -> String {
     trimmed(&rendered(&mut Markdown::new(true), &[text], width))
 }
 
-/// Renders a text as on a terminal with colours, without these.
+/// Renders a text for a terminal with colours and strips the colours.
 fn shown(text: &str, width: usize) -> String {
     let styled = rendered(&mut Markdown::new(false), &[text], width);
     trimmed(&anstream::adapter::strip_str(&styled).to_string())
@@ -191,7 +191,7 @@ fn a_new_width_applies_to_later_text() {
     assert_eq!(trimmed(&text), "one two three four\nfive six\nseven\neight");
 }
 
-/// Pieces of every length, and of random ones.
+/// Splits a text into pieces of fixed and random lengths.
 fn cuts(text: &str) -> Vec<Vec<String>> {
     let chars: Vec<char> = text.chars().collect();
     let fixed =
@@ -226,7 +226,7 @@ fn the_output_does_not_depend_on_how_the_text_is_split() {
     }
 }
 
-/// Random texts of the characters that mean something.
+/// Returns random text of special characters.
 fn scrambled(mut seed: u64, length: usize) -> String {
     let alphabet: Vec<char> = "ab 1.*_~`[]()!\\#>-+|:\n\n\t日👍\u{301}".chars().collect();
     let mut next = || {
@@ -247,7 +247,7 @@ fn no_letter_is_lost_or_doubled() {
             let letters =
                 |text: &str| text.chars().filter(|c| matches!(c, 'a' | 'b' | '日' | '👍')).collect::<String>();
             let plain = anstream::adapter::strip_str(&whole).to_string();
-            // The title of a link is not shown, and there is none here.
+            // Link titles are not shown; this text has none.
             assert_eq!(letters(&plain), letters(&text), "{text:?} → {plain:?}");
             assert!(whole.is_empty() || whole.ends_with('\n'), "{text:?} → {whole:?}");
             let pieces: Vec<String> = text.chars().map(String::from).collect();
@@ -295,7 +295,7 @@ fn hostile_text_takes_linear_time_and_bounded_memory() {
         let mut written = 0;
         let mut most = 0;
         for piece in text.as_bytes().chunks(1 << 16) {
-            // Pieces may cut a character in two; what is left of it is another text, just as hostile.
+            // A piece may split a character; the rest is also hostile text.
             let piece = String::from_utf8_lossy(piece);
             written += markdown.push(&piece, 80).len();
             most = most.max(format!("{markdown:?}").len());
