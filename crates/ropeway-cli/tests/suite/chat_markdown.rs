@@ -126,11 +126,11 @@ fn rendering_is_toggled_in_a_chat() {
     window.say("a");
     window.see("\u{1b}[1mone\u{1b}[0m\r\n");
     window.say("/plain");
-    window.see("text is shown as it comes");
+    window.see("Markdown rendering is off");
     window.say("b");
     window.see("**two**\r\n");
     window.say("/plain");
-    window.see("Markdown is rendered");
+    window.see("Markdown rendering is on");
     window.say("c");
     window.see("\u{1b}[1mthree\u{1b}[0m\r\n");
     window.see(PROMPT);
@@ -206,7 +206,7 @@ fn models_are_listed_and_a_name_is_checked() {
     window.say("/model cockato");
     window.see("error: unknown model `cockato`");
     window.see("did you mean `cockatoo`?");
-    window.see("`/model cockato --force` uses this one anyway");
+    window.see("`/model cockato --force` skips the check");
     window.say("/model cockatoo");
     window.see("cockatoo is asked from now on");
     window.say("/model other");
@@ -259,10 +259,10 @@ fn the_cost_is_shown_where_the_provider_states_it() {
     let model = Model::saying([ScriptedReply::text("A.").charging(0.0012), ScriptedReply::text("B.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("a");
-    window.see("10 tokens read, 5 written · $0.0012 · ");
+    window.see("10 input tokens, 5 output tokens · $0.0012 · ");
     window.say("b");
     let usage = window.see(PROMPT);
-    assert!(usage.contains("10 tokens read, 5 written · ") && !usage.contains('$'), "{usage}");
+    assert!(usage.contains("10 input tokens, 5 output tokens · ") && !usage.contains('$'), "{usage}");
     window.press(CTRL_D);
     window.end().expect(0);
     let model = Model::saying([ScriptedReply::text("A.").charging(0.25)]);

@@ -158,7 +158,7 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     project.run(&["health", "mine"]).expect(0);
     // Only the formatting changes.
     project.configure(&format!("# new\n{}", project.0.read("work/ropeway.yaml")));
-    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, layout"));
+    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, formatting"));
 }
 
 #[test]
@@ -483,7 +483,7 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);
     let mut window = Window::open(project.command(&["import"]));
     let review = window.see(QUESTION);
-    assert!(review.contains("server `evil`") && review.contains("runs  touch "), "{review}");
+    assert!(review.contains("server `evil`") && review.contains("runs      touch "), "{review}");
     window.press("y\r");
     window.see("ropeway health");
     window.end().expect(0);
@@ -552,7 +552,7 @@ fn environment_keys_are_not_sent_to_the_url_of_a_trusted_project() {
     project.configure(&format!("chat: {{provider: anthropic, base_url: '{url}', key: '${{ANTHROPIC_API_KEY}}'}}\n"));
     let run = project.run(&["trust"]).expect(0);
     let host = url.trim_start_matches("http://");
-    assert!(run.stderr.contains(&format!("sends     $ANTHROPIC_API_KEY to {host}")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("sends        $ANTHROPIC_API_KEY to {host}")), "{}", run.stderr);
     models(&[]).expect(0);
     assert_eq!(sent().as_deref(), Some("anthropic-s3cret"));
     // Otherwise it is an error, before any request.
