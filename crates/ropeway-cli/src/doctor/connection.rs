@@ -139,7 +139,7 @@ async fn connect_finding(config: &ServerConfig, source: ConfigSource, cause: &Co
         (ConnectErrorKind::Spawn { source, .. }, Transport::Stdio(server)) => spawn_finding(server, source),
         (ConnectErrorKind::Exited { status, .. }, _) => {
             // Its standard error is shown below.
-            unreachable(format!("server exited with {status}"))
+            unreachable(format!("server exited ({status})"))
         }
         (ConnectErrorKind::Hangup { .. }, _) => unreachable("server closed its standard output".to_owned()),
         (ConnectErrorKind::Protocol(_), _) => {

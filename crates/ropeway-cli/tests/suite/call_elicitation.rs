@@ -22,7 +22,7 @@ fn a_form_is_filled_in_during_a_call() {
         });
         window.see("scripted asks:");
         window.see("What is your name?");
-        window.see("name (empty: nobody): ");
+        window.see("name (default: nobody): ");
         window.press("Ada\r");
         window.see("Submit? [y]es / [n]o: ");
         window.press("y\r");
@@ -38,7 +38,7 @@ fn a_page_is_opened_or_declined_during_a_call() {
         let place = asking(&Script::legacy());
         let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url"]));
         window.see("https://example.com/form");
-        window.see("Continue? [y]es / [n]o: ");
+        window.see("continue? [y]es / [n]o: ");
         window.press(key);
         window.see(action);
         window.end().expect(0);
@@ -76,7 +76,7 @@ fn a_server_is_not_idle_while_the_user_answers() {
     let patient = having(entry("scripted", &Script::legacy()), json!({"timeouts": {"idle": "2s"}}));
     let place = Place::with(&[patient]);
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit"]));
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     std::thread::sleep(Duration::from_secs(4));
     window.press("Ada\r");
     window.see("[n]o: ");
@@ -89,7 +89,7 @@ fn a_server_is_not_idle_while_the_user_answers() {
 fn an_unanswered_question_restores_the_terminal_at_the_timeout() {
     let place = asking(&Script::legacy());
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     window.see("gave no answer within 3 s");
     assert!(window.is_loud());
     window.end().expect(5);

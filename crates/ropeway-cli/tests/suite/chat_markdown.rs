@@ -208,12 +208,12 @@ fn models_are_listed_and_a_name_is_checked() {
     window.see("did you mean `cockatoo`?");
     window.see("`/model cockato --force` skips the check");
     window.say("/model cockatoo");
-    window.see("cockatoo is asked from now on");
+    window.see("switched to cockatoo");
     window.say("/model other");
     window.see("warning: using `other` unchecked: could not list models");
-    window.see("other is asked from now on");
+    window.see("switched to other");
     window.say("/model third --force");
-    window.see("third is asked from now on");
+    window.see("switched to third");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);

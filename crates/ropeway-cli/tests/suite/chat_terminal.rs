@@ -637,7 +637,7 @@ fn an_elicitation_is_answered_field_by_field() {
     window.say("ask me");
     window.see("scripted asks:");
     window.see("What is your name?");
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     window.press("Ada\r");
     window.see("Submit? [y]es / [n]o: ");
     window.press("y\r");
@@ -645,7 +645,7 @@ fn an_elicitation_is_answered_field_by_field() {
     window.see("Host: ");
     window.see("[n]o: ");
     window.press("n\r");
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     window.press(CTRL_C);
     window.see("Thanks.");
     window.see(PROMPT);
@@ -668,7 +668,7 @@ fn an_elicitation_is_answered_field_by_field() {
 #[test]
 fn three_times_ctrl_c_leaves_a_server_that_keeps_asking() {
     for script in [Script::legacy(), Script::modern()] {
-        for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Continue? [y]es / [n]o: ")] {
+        for (mode, prompt) in [("form", "name (default: nobody): "), ("url", "continue? [y]es / [n]o: ")] {
             let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
             let model = Model::saying([ask]);
             model.place.configure(&[entry("scripted", &script)]);
@@ -695,7 +695,7 @@ fn a_server_may_ask_ten_questions_in_one_call() {
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
     for _ in 0..10 {
-        window.see("Continue? [y]es / [n]o: ");
+        window.see("continue? [y]es / [n]o: ");
         window.press("n\r");
     }
     let rest = window.see("Enough.");

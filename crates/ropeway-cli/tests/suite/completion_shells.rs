@@ -242,7 +242,7 @@ fn fish_offers_real_names_with_their_descriptions() {
         fish.run().expect(0).stdout
     };
     assert_eq!(complete("ropeway comp"), "completions\tPrint the completion script of a shell\n");
-    assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tWorks out an arithmetic expression\n");
+    assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tEvaluates an arithmetic expression\n");
     assert!(complete("ropeway call demo.chart ti").starts_with("title=\t"));
     assert_eq!(complete("ropeway call demo.chart kind="), "kind=bar\nkind=line\n");
     assert_eq!(complete("ropeway call odd.odd"), format!("odd.{ODD}\n"));

@@ -131,7 +131,7 @@ fn a_server_that_exits_shows_its_stderr_with_advice() {
     let arguments = ["doctor", "--stdio", server, "--env", "API_KEY=sesame"];
     let run = Ropeway::new(&arguments).with(quiet).run().expect(3);
     let expected = "  \
-  ✗ problem  handshake  server exited with exit status: 7
+  ✗ problem  handshake  server exited (exit status: 7)
                         │ starting
                         │ Error: API_KEY *** is wrong
                         → it needs a credential; set it with --env NAME=VALUE, since servers do not inherit the environment

@@ -564,5 +564,5 @@ fn environment_keys_are_not_sent_to_the_url_of_a_trusted_project() {
         "{}",
         run.stderr
     );
-    assert!(run.stderr.contains("write `key: ${ANTHROPIC_API_KEY}` under `chat`"), "{}", run.stderr);
+    assert!(run.stderr.contains("add `key: ${ANTHROPIC_API_KEY}` under `chat`"), "{}", run.stderr);
 }
