@@ -45,8 +45,7 @@ fn a_tool_is_described_with_everything_about_it() {
     let expected = r#"demo.chart
     Chart
 
-    Draws numbers as a chart and returns it as a PNG picture of 640 by 360
-    pixels.
+    Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.
 
 Arguments
     values: number[] (required)

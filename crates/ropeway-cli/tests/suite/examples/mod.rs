@@ -214,7 +214,7 @@ warning at `/sunny`: must be a boolean, not a string
 async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_the_tools() {
     let draw = ScriptedReply::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
     let told = Example::new("shaping", &["local"]).run(&[draw, ScriptedReply::text("Here it is.")]).await;
-    let expected = "work_out: Works out an arithmetic expression
+    let expected = "work_out: Evaluates an arithmetic expression
 chart: Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.
 countdown: Counts down slowly and reports its progress step by step
 Here it is.
