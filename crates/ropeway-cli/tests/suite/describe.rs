@@ -79,7 +79,7 @@ fn help_behind_a_tool_prints_the_same_as_tools() {
     for words in [&["call", "--help"][..], &["--help", "call", "chart"], &["help", "call"]] {
         let help = Run::of(words).expect(0).stdout;
         assert!(help.contains("Usage: ropeway "), "{help}");
-        assert!(!help.contains("PNG picture"), "{help}");
+        assert!(!help.contains("PNG image"), "{help}");
     }
 }
 

@@ -215,8 +215,8 @@ async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_th
     let draw = ScriptedReply::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
     let told = Example::new("shaping", &["local"]).run(&[draw, ScriptedReply::text("Here it is.")]).await;
     let expected = "work_out: Evaluates an arithmetic expression
-chart: Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.
-countdown: Counts down slowly and reports its progress step by step
+chart: Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.
+countdown: Counts down slowly and reports progress
 Here it is.
 ";
     assert_eq!(told.stdout, expected);
@@ -225,7 +225,7 @@ Here it is.
     assert_eq!(strict, [true, true, true]);
     let chart = json!({
         "name": "chart",
-        "description": "Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.",
+        "description": "Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.",
         "parameters": {
             "type": "object",
             "properties": {
