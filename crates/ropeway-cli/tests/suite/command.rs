@@ -31,7 +31,11 @@ fn tools_are_listed_as_signatures_with_descriptions() {
     let run = Run::of(&["tools"]).expect(0);
     assert!(run.stdout.starts_with("demo "), "{}", run.stdout);
     assert!(run.stdout.contains("6 tools"));
-    assert!(run.stdout.contains("time(zone?: string = \"UTC\")\n    Returns the current date and time"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("time(zone?: string = \"UTC\")\n    Returns the current date and time"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
     assert_eq!(run.stderr, "");
 }
