@@ -4,10 +4,10 @@ use ropeway::testing::fuzz::Mutator;
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
-use crate::argument::Typed;
-use crate::dotenv;
-use crate::literal::{self, Taken};
-use crate::text::{Cleaner, clean, clean_json, clean_line, columns, cut, wrap};
+use crate::arguments::argument::Typed;
+use crate::secrets::dotenv;
+use crate::secrets::literal::{self, Taken};
+use crate::terminal::text::{Cleaner, clean, clean_json, clean_line, columns, cut, wrap};
 
 /// How many mutations each check is given.
 const MUTATIONS: usize = 1_500;

@@ -10,8 +10,8 @@ use ropeway::message::CallArguments;
 use ropeway::tool::{Arguments, Origin, ToolDefinition};
 
 use super::show;
-use crate::suggest;
-use crate::text::{clean_line, columns};
+use crate::arguments::suggest;
+use crate::terminal::text::{clean_line, columns};
 
 const NAME: Style = Style::new().bold();
 

@@ -10,7 +10,7 @@ use serde_json::Map;
 
 use super::record::at_home;
 use crate::failure::Failure;
-use crate::text::{clean_line, size};
+use crate::terminal::text::{clean_line, size};
 
 /// Maximum bytes of a text.
 pub(super) const MAX_TEXT: usize = 10 << 20;

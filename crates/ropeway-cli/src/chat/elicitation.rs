@@ -9,8 +9,8 @@ use url::Url;
 
 use super::line::{Editor, Typed};
 use super::tell;
-use crate::help::faint;
-use crate::text::{clean, clean_line, cut, escape_unseen, width, wrap};
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, clean_line, cut, escape_unseen, width, wrap};
 
 const NAME: Style = Style::new().bold();
 

@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 
 use super::slash;
 use crate::failure::Failure;
-use crate::servers::state_folder;
-use crate::veil;
+use crate::files::user_folders::state_folder;
+use crate::secrets::redaction;
 
 /// How many lines are remembered.
 const MOST_LINES: usize = 1000;
@@ -216,7 +216,7 @@ impl Desk {
 
     fn remember(&mut self, line: &str) {
         // A secret that was typed is not kept, neither here nor on disk.
-        if veil::over(line) != line {
+        if redaction::over(line) != line {
             return;
         }
         let is_new = self.messages.add_history_entry(line).unwrap_or(false);

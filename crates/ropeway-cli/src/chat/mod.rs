@@ -39,14 +39,14 @@ pub(crate) use self::recipe::Recipe;
 pub(crate) use self::screen::{Screen, failed};
 use self::slash::Slash;
 use self::store::{Saved, Saver, not_saved};
-use crate::command::{say, write};
+use crate::connect::lockfile;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::faint;
-use crate::lockfile;
 use crate::model::SavedModel;
-use crate::session::Session;
-use crate::text::width;
-use crate::veil;
+use crate::output::print::{say, write};
+use crate::secrets::redaction;
+use crate::terminal::style::faint;
+use crate::terminal::text::width;
 
 /// What stands before what a person types.
 const PROMPT: &str = "› ";
@@ -558,7 +558,7 @@ fn server_of(origin: &Origin) -> String {
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.
 pub(crate) fn tell(text: &str) {
     // A terminal that is gone has nobody before it.
-    let _ = write(&veil::over(text));
+    let _ = write(&redaction::over(text));
 }
 
 /// A command that Ctrl-C has ended.

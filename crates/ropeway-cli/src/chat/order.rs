@@ -7,11 +7,12 @@ use ropeway::message::{Conversation, Message};
 
 use super::slash::{self, Slash};
 use super::{Chat, record, tell};
-use crate::command::{fill_prompt, say, tools_text};
+use crate::arguments::suggest;
+use crate::catalog::{fill_prompt, tools_text};
 use crate::failure::{Exit, Failure};
-use crate::help::faint;
-use crate::suggest;
-use crate::text::{clean_line, columns, width};
+use crate::output::print::say;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean_line, columns, width};
 
 /// How long a provider may take to list its models.
 const LONGEST_LISTING: Duration = Duration::from_secs(5);

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Question;
 use super::approval::Rules;
+use crate::connect::servers::Source;
 use crate::failure::Failure;
-use crate::servers::Source;
 
 /// What an agent is made of.
 pub(crate) struct Recipe {

@@ -6,7 +6,8 @@ use ropeway::message::{Conversation, Message};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::{file, veil};
+use crate::files::file;
+use crate::secrets::redaction;
 
 /// Reads a conversation.
 pub(crate) fn read(path: &Path) -> Result<Conversation, Failure> {
@@ -45,7 +46,7 @@ pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversa
 pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
     writable(path)?;
     let json = serde_json::to_value(conversation).and_then(|mut value| {
-        veil::over_json(&mut value);
+        redaction::over_json(&mut value);
         serde_json::to_string_pretty(&value)
     });
     let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
@@ -55,7 +56,7 @@ pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Fail
 /// Returns a conversation without its secrets, as one line of JSON.
 pub(super) fn compact(conversation: &Conversation) -> Result<String, Failure> {
     let json = serde_json::to_value(conversation).and_then(|mut value| {
-        veil::over_json(&mut value);
+        redaction::over_json(&mut value);
         serde_json::to_string(&value)
     });
     json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))
@@ -125,7 +126,7 @@ mod tests {
     fn no_secret_is_written_down_even_where_json_escapes_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("talk.json");
-        veil::hide(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
+        redaction::hide(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
         write(&path, &Conversation::new().with("it is a \"quoted\" key of the record, is it?")).expect("written");
         assert_eq!(read(&path).expect("a conversation"), Conversation::new().with("it is ***, is it?"));
     }

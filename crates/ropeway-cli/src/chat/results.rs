@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use ropeway::duration::format_duration;
 use ropeway::envelope::Envelope;
 
-use crate::answer::show;
 use crate::failure::{self, Failure};
-use crate::help::faint;
-use crate::text::{clean, size};
+use crate::output::render_result::show;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, size};
 
 /// How many results are kept.
 const MOST: usize = 50;

@@ -15,14 +15,14 @@ use serde::Serialize;
 use super::markdown::Markdown;
 use super::results::Results;
 use super::show;
-use crate::answer::{Folder, show_files};
-use crate::command::{Reader, say, write};
+use crate::connect::advice::{Help, is_absent, is_on_its_way, line};
 use crate::failure::Failure;
-use crate::help::{Help, is_absent, is_on_its_way, line};
-use crate::mark::Mark;
-use crate::status::{self, Status};
-use crate::text::{clean_line, screen_columns, terminal_width, without_prefix};
-use crate::veil::{self, Flow};
+use crate::output::print::{Reader, say, write};
+use crate::output::render_result::{Folder, show_files};
+use crate::secrets::redaction::{self, Flow};
+use crate::terminal::status::{self, Status};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::text::{clean_line, screen_columns, terminal_width, without_prefix};
 
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
@@ -118,7 +118,8 @@ pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
 
 /// A value as a line for scripts.
 fn json_line(value: &impl Serialize) -> Result<String, Failure> {
-    let json = veil::json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    let json =
+        redaction::json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
     Ok(json + "\n")
 }
 

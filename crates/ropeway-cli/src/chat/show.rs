@@ -9,7 +9,7 @@ use ropeway::tool::Origin;
 use serde_json::Value;
 
 use crate::failure;
-use crate::text::{clean, clean_line, columns, cut, is_unseen};
+use crate::terminal::text::{clean, clean_line, columns, cut, is_unseen};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::record::at_home;
+use crate::arguments::suggest;
 use crate::failure::Failure;
-use crate::suggest;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{width, wrap};
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{width, wrap};
 
 /// What is typed behind a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::attachment::MAX_TEXT;
-use crate::command::say;
-use crate::deadline::Deadline;
+use crate::connect::deadline::Deadline;
 use crate::failure::Failure;
-use crate::help::faint;
+use crate::output::print::say;
+use crate::terminal::style::faint;
 
 /// When a pipe that sends nothing is worth a word.
 const SILENT: Duration = Duration::from_secs(3);

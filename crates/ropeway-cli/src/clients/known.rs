@@ -5,7 +5,7 @@ use ropeway::config::edit::{self, EditError};
 use ropeway::config::raw::RawServer;
 
 use super::MergedServer;
-use crate::literal::{self, Names, Taken};
+use crate::secrets::literal::{self, Names, Taken};
 
 /// What became of the secrets of known servers.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
 use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
 use super::Found;
-use crate::literal::{self, Names, Taken};
+use crate::secrets::literal::{self, Names, Taken};
 
 /// The servers of many files.
 #[derive(Debug, Default)]

@@ -9,13 +9,18 @@ use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSetting
 use serde_json::json;
 
 use super::doctor::patience;
-use super::{Setting, print, print_json};
+use crate::config::config_target::{self, Target};
+use crate::connect::command_context::Setting;
 use crate::doctor::{Surroundings, examine_entry};
 use crate::failure::{Exit, Failure};
-use crate::literal::{self, Names, Taken};
-use crate::target::{self, Target};
-use crate::text::{clean, terminal_width, wrap};
-use crate::{dotenv, file, gitignore, trust, veil};
+use crate::files::file;
+use crate::output::print::{print, print_json};
+use crate::secrets::dotenv;
+use crate::secrets::gitignore;
+use crate::secrets::literal::{self, Names, Taken};
+use crate::secrets::redaction;
+use crate::terminal::text::{clean, terminal_width, wrap};
+use crate::trust;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -101,7 +106,7 @@ enum How {
 
 impl Add {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let target = Target::find(self.config.clone(), self.global)?.admitted(&setting)?.sound()?;
+        let target = Target::find(self.config.clone(), self.global)?.admitted(setting.trust)?.sound()?;
         let mut server = self.server(&target.path)?;
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = if self.secrets { file::read(&secrets_file)? } else { None };
@@ -137,10 +142,11 @@ impl Add {
             _ => Vec::new(),
         };
         let is_left_out = entry.is_some_and(|entry| config.leaves_out(&entry.alias));
-        let lines: Vec<String> = target::difference(target.text(), &text).into_iter().map(literal::without).collect();
+        let lines: Vec<String> =
+            config_target::difference(target.text(), &text).into_iter().map(literal::without).collect();
         let report = match (entry, settings) {
             (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
-                veil::hide(&config.secrets());
+                redaction::hide(&config.secrets());
                 let around = Surroundings::of_process();
                 let examined = examine_entry(entry, config, &around, patience(&setting));
                 Some(setting.status.during(&format!("trying {}", server.alias), examined).await)

@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use ropeway::envelope::Envelope;
 
 use super::tools::Tools;
-use super::{Setting, json_text, print_answer, print_bytes, say};
-use crate::answer::{Folder, show};
-use crate::argument::Typed;
-use crate::call_syntax;
-use crate::elicit::CallQuestions;
-use crate::exact_output::{TextMode, exact};
+use crate::arguments::argument::Typed;
+use crate::arguments::call_syntax;
+use crate::command::elicitation::CallQuestions;
+use crate::connect::command_context::Setting;
+use crate::connect::likely_servers::{LikelyServers, RememberedTools};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Servers;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::json_output::{SavedParts, document};
-use crate::likely_servers::{LikelyServers, RememberedTools};
-use crate::server::ServerOptions;
-use crate::servers::Servers;
-use crate::session::Session;
+use crate::output::exact_output::{TextMode, exact};
+use crate::output::json_output::{SavedParts, document};
+use crate::output::print::{json_text, print_answer, print_bytes, say};
+use crate::output::render_result::{Folder, show};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\

@@ -14,22 +14,25 @@ use ropeway::tool::Alias;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Setting, conversations, print, print_json, say};
-use crate::arrival;
+use super::conversations;
+use crate::arguments::names::filled;
 use crate::chat::approval::{Rules, unmatched};
 use crate::chat::attachment::Attachment;
 use crate::chat::line::Editor;
 use crate::chat::stdin::read_beside_prompt;
 use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
 use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
+use crate::connect::advice::{is_absent, tools};
+use crate::connect::arrival;
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{Servers, Source};
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, tools, warning as warning_words};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
-use crate::names::filled;
-use crate::server::ServerOptions;
-use crate::servers::{Servers, Source};
-use crate::session::Session;
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::{faint, warning as warning_words};
+use crate::terminal::text::{clean_line, terminal_width, wrap};
 
 /// How long an interactive chat waits for servers before it opens. Those that are ready by then are counted.
 const OPENING: Duration = Duration::from_millis(400);

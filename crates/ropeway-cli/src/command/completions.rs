@@ -3,9 +3,10 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{CommandLine, print};
+use super::CommandLine;
 use crate::completion;
 use crate::failure::{Exit, Failure};
+use crate::output::print::print;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\

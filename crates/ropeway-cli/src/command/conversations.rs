@@ -4,12 +4,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Setting, print, print_json, say};
 use crate::chat::store::{Entry, Header, Store};
+use crate::connect::command_context::Setting;
 use crate::failure::{Exit, Failure};
-use crate::help::warning;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, cut, terminal_width};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::warning;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean_line, cut, terminal_width};
 
 /// Narrower terminals have no room for a table.
 const NARROWEST_TABLE: usize = 72;

@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::config::problems_text;
-use super::{Setting, print, print_json};
-use crate::abreast::abreast;
+use crate::config::config_file::ConfigFile;
+use crate::connect::abreast::abreast;
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{Servers, Source};
 use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::servers::{ConfigFile, Servers, Source};
-use crate::text::terminal_width;
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -39,7 +41,7 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
         if let Some(file) = self.server.config_file()? {
-            file.admit(&setting)?;
+            file.admit(setting.trust)?;
             return configured(file, &self.names, setting).await;
         }
         let mut servers = self.server.servers(&setting)?;

@@ -10,16 +10,18 @@ use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 use serde_json::{Value, json};
 
-use super::{Reader, Setting, reader_left, write};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
+use crate::connect::advice::Help;
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Source;
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
-use crate::mark::Mark;
-use crate::places::Origin;
-use crate::server::ServerOptions;
-use crate::servers::{ConfigFile, Source};
-use crate::text::{clean_line, columns, cut, terminal_width};
+use crate::output::print::{Reader, reader_left, write};
+use crate::secrets::redaction;
+use crate::terminal::status_icon::Mark;
+use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 use crate::trust::Follower;
-use crate::veil;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -67,7 +69,7 @@ impl Follow {
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
         let tell = |event: &Event| match setting.json {
             true => write(&json_line(event, SystemTime::now())),
-            false => write(&veil::over(&layout.show(event, began.elapsed()))),
+            false => write(&redaction::over(&layout.show(event, began.elapsed()))),
         };
         let help = Help::new(source, None);
         // Nothing ever happens to these, and the bridge does not warn of them.
@@ -116,7 +118,7 @@ fn json_line(event: &Event, at: SystemTime) -> String {
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
         line.extend(event);
     }
-    veil::json(&line, false).unwrap_or_default() + "\n"
+    redaction::json(&line, false).unwrap_or_default() + "\n"
 }
 
 /// How events are laid out: the servers' names have one width.

@@ -93,7 +93,7 @@ mod tests {
     use clap::{Command, CommandFactory as _, Parser as _};
 
     use super::super::CommandLine;
-    use crate::command_rewrite::rewrite;
+    use crate::arguments::command_rewrite::rewrite;
 
     /// All commands, each with its words: `config`, `config check`.
     fn commands() -> Vec<(String, Command)> {

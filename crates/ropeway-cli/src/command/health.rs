@@ -6,14 +6,16 @@ use ropeway::duration::format_duration;
 use ropeway::mcp::Era;
 use ropeway::registry::{ServerState, ServerStatus};
 
-use super::{Setting, print, print_json};
+use crate::connect::advice::{Help, is_there, line};
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::help::{Help, faint, is_there, line};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, columns, cut, fold, terminal_width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::style::faint;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean_line, columns, cut, fold, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 

@@ -10,16 +10,21 @@ use ropeway::config::raw::RawServer;
 use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_answer, print_json, say};
+use crate::arguments::suggest;
 use crate::clients::{self, Around, Client, Found, KnownSecrets, Merged, Ours};
+use crate::config::config_target::Target;
+use crate::connect::command_context::Setting;
 use crate::failure::{Exit, Failure};
-use crate::literal::{Names, Taken};
-use crate::mark::Mark;
-use crate::table::{Cell, Overflow, Table};
-use crate::target::Target;
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::files::file;
+use crate::output::print::{print, print_answer, print_json, say};
+use crate::secrets::dotenv;
+use crate::secrets::gitignore;
+use crate::secrets::literal::{Names, Taken};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean_line, terminal_width, wrap};
+use crate::trust;
 use crate::trust::TrustReview;
-use crate::{dotenv, file, gitignore, suggest, trust};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -76,7 +81,7 @@ impl Import {
             return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
         }
         let found = self.find(setting)?;
-        let target = Target::find(self.to.clone(), self.global)?.admitted(setting)?.sound()?;
+        let target = Target::find(self.to.clone(), self.global)?.admitted(setting.trust)?.sound()?;
         // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
         let projects: Vec<(&Found, &String)> =

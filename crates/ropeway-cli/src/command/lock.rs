@@ -9,14 +9,16 @@ use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use crate::connect::advice::{is_absent, is_there, tools as count};
+use crate::connect::command_context::Setting;
+use crate::connect::lockfile;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Source;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, is_there, tools as count, warning};
-use crate::lockfile;
-use crate::server::ServerOptions;
-use crate::servers::Source;
-use crate::session::Session;
-use crate::text::{cut, escape_unseen};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::{faint, warning};
+use crate::terminal::text::{cut, escape_unseen};
 
 /// Number of characters of a description that are shown.
 const DESCRIPTION: usize = 200;

@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod conversations;
 mod doctor;
+mod elicitation;
 mod events;
 mod examples;
 mod health;
@@ -22,13 +23,10 @@ mod trust;
 mod welcome;
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsFd as _;
+use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
@@ -37,26 +35,25 @@ use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
     ignore_interrupts,
 };
-use tokio::io::Interest;
-use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
 use self::examples::with_exit_codes;
-pub(crate) use self::prompt::fill as fill_prompt;
-pub(crate) use self::tools::text as tools_text;
+use crate::arguments::command_rewrite::{asks_for_json, rewrite};
 use crate::chat::line;
-use crate::command_rewrite::{asks_for_json, rewrite};
-use crate::deadline::Deadline;
+use crate::completion;
+use crate::connect::command_context::Setting;
+use crate::connect::deadline::Deadline;
+use crate::demo;
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::setting::Setting;
-use crate::text::{clean_json, clean_line};
+use crate::output::print::{has_written, print_answer, print_json, say};
+use crate::output::verbose_log;
+use crate::secrets::redaction::VeiledJson;
+use crate::terminal::duration;
+use crate::terminal::pager;
+use crate::terminal::status;
+use crate::terminal::text::clean_line;
 use crate::trust::{Mode, VARIABLE};
-use crate::veil::VeiledJson;
-use crate::{completion, demo, duration, pager, status, veil, verbose_log};
-
-/// Something was written to standard output.
-static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// The command by which shells ask for completions. Only the scripts of `ropeway completions` use it.
 const COMPLETE: &str = "complete";
@@ -315,7 +312,7 @@ fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
 /// Prints a failure for people to standard error and, for scripts, as the JSON document on standard output. A command that has
 /// printed its document already prints no second one.
 fn fail(failure: &Failure, is_document: bool) {
-    if is_document && !HAS_WRITTEN.load(Ordering::Relaxed) {
+    if is_document && !has_written() {
         // Without a reader there is nothing more to say.
         let _ = print_json(&serde_json::json!({"error": failure.record()}));
     }
@@ -352,81 +349,4 @@ fn leave_terminal() {
     status::leave();
     line::restore();
     pager::restore();
-}
-
-/// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
-fn print(text: &str) -> Result<(), Failure> {
-    print_answer(&veil::over(text))
-}
-
-/// Writes the result to standard output once the servers have ended, page by page where it is longer than the screen.
-fn print_paged(setting: &Setting, text: &str) -> Result<(), Failure> {
-    let text = veil::over(text);
-    match pager::wanted(&text) {
-        Some(_) => setting.pager.push(&text),
-        None => print_answer(&text)?,
-    }
-    Ok(())
-}
-
-/// The same for a tool's own answer, which may say whatever it was asked for.
-fn print_answer(text: &str) -> Result<(), Failure> {
-    write(text).map(drop)
-}
-
-/// Whoever reads what is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    /// May want more.
-    Stays,
-    /// Has what it wanted.
-    Left,
-}
-
-/// Writes to standard output, and says whether anybody is left to read more.
-pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
-    write_to(anstream::stdout().lock(), text.as_bytes())
-}
-
-/// Writes bytes to standard output as they are; [`write`] removes escape sequences on their way into a pipe.
-fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    write_to(std::io::stdout().lock(), bytes).map(drop)
-}
-
-fn write_to(mut stdout: impl Write, bytes: &[u8]) -> Result<Reader, Failure> {
-    HAS_WRITTEN.store(true, Ordering::Relaxed);
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Reader::Stays),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
-        Err(error) => Err(Failure::usage("could not write the result").caused_by(&error)),
-    }
-}
-
-/// Waits until nobody reads standard output any more; for ever where that cannot be seen.
-async fn reader_left() {
-    // What has no reader, as a file, cannot be watched. Nothing is written here: that it would block does not matter.
-    let copy = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    match copy.and_then(pipe::Sender::from_file_unchecked) {
-        Ok(stdout) if stdout.ready(Interest::ERROR).await.is_ok() => {}
-        _ => std::future::pending().await,
-    }
-}
-
-/// Writes a result for scripts.
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let json = veil::json(value, true).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    print_answer(&(json + "\n"))
-}
-
-/// A tool's own answer for scripts, as one document.
-fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    Ok(clean_json(&json) + "\n")
-}
-
-/// Writes what is not the result to standard error.
-pub(crate) fn say(text: &str) {
-    // Nobody is left to be told that nobody listens.
-    let _ = anstream::stderr().lock().write_all(veil::over(text).as_bytes());
 }

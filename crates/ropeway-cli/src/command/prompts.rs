@@ -5,12 +5,13 @@ use ropeway::mcp::Prompt;
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::{Setting, print, print_json};
-use crate::each::{Each, each};
+use crate::connect::command_context::Setting;
+use crate::connect::fan_out::{Each, each};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::text::{clean, clean_line, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

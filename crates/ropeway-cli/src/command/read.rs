@@ -7,14 +7,15 @@ use ropeway::mcp::{Mcp, ResourceTemplate};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::{Value, json};
 
-use super::{Setting, json_text, print_answer, print_bytes, say};
-use crate::answer::{Folder, show_parts};
-use crate::each::each;
-use crate::exact_output::{TextMode, exact_parts};
+use crate::connect::command_context::Setting;
+use crate::connect::fan_out::each;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::json_output::SavedParts;
-use crate::server::ServerOptions;
-use crate::session::Session;
+use crate::output::exact_output::{TextMode, exact_parts};
+use crate::output::json_output::SavedParts;
+use crate::output::print::{json_text, print_answer, print_bytes, say};
+use crate::output::render_result::{Folder, show_parts};
 
 /// Read a resource
 #[derive(Debug, clap::Args)]
@@ -82,7 +83,7 @@ fn bare(parts: &[ContentPart]) -> Option<String> {
     use ropeway::content::ResourceContents;
     match parts {
         [ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. })] => {
-            let text = crate::text::clean(text);
+            let text = crate::terminal::text::clean(text);
             Some(if text.ends_with('\n') { text } else { text + "\n" })
         }
         _ => None,

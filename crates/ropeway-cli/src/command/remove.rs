@@ -6,11 +6,13 @@ use anstyle::Style;
 use ropeway::config::edit::{self, EditError};
 use serde_json::json;
 
-use super::{Setting, print, print_json};
+use crate::arguments::suggest;
+use crate::config::config_target::{self, Target};
+use crate::connect::command_context::Setting;
 use crate::failure::{Exit, Failure};
-use crate::target::{self, Target};
-use crate::text::clean;
-use crate::{literal, suggest};
+use crate::output::print::{print, print_json};
+use crate::secrets::literal;
+use crate::terminal::text::clean;
 
 const HEADING: Style = Style::new().bold();
 
@@ -47,7 +49,8 @@ impl Remove {
         for name in &names {
             let less = edit::remove(&text, name).map_err(|error| refused(&target, error))?;
             // Without its last server a list looks different, and is still there.
-            let lines = target::difference(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
+            let lines =
+                config_target::difference(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
             removed.push(lines.map(literal::without).collect::<Vec<_>>());
             text = less;
         }

@@ -5,14 +5,16 @@ use ropeway::mcp::{Resource, ResourceTemplate};
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::{Setting, print, print_json};
-use crate::each::{Each, each};
+use crate::connect::advice::line;
+use crate::connect::command_context::Setting;
+use crate::connect::fan_out::{Each, each};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, line};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::text::{clean, clean_line, columns, size, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, clean_line, columns, size, width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 

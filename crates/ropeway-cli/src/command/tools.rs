@@ -2,41 +2,29 @@
 
 use std::time::Duration;
 
-use anstyle::Style;
 use ropeway::bridge::ToolListing;
 use ropeway::checked::CheckedTool;
-use ropeway::mcp::ServerInfo;
-use ropeway::registry::{SearchHit, ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, print_paged, say};
-use crate::arrival;
+use crate::arguments::names::server_of;
+use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group};
+use crate::connect::advice::{is_absent, is_on_its_way, is_there};
+use crate::connect::arrival;
+use crate::connect::command_context::Setting;
+use crate::connect::likely_servers::RememberedTools;
+use crate::connect::selector::Selector;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Source;
+use crate::connect::session::Session;
 use crate::describe::describe;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, is_on_its_way, is_there, line, tools as count};
-use crate::likely_servers::RememberedTools;
-use crate::mark::Mark;
-use crate::names::server_of;
-use crate::selector::Selector;
-use crate::server::ServerOptions;
-use crate::servers::Source;
-use crate::session::Session;
-use crate::signature::{arguments, brief, hints, signature_as};
-use crate::status;
-use crate::text::{clean, clean_line, cut, first_sentence, width, wrap};
-
-const NAME: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
-
-/// How many tools a search shows.
-const MOST_FOUND: usize = 10;
+use crate::output::print::{print, print_json, print_paged, say};
+use crate::terminal::status;
+use crate::terminal::text::{clean_line, width};
 
 /// How long a search waits for servers once one of them is ready.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
-
-/// How much is said about a tool among many.
-const LONGEST_SENTENCE: usize = 200;
 
 /// List tools, or describe one in full
 #[derive(Debug, clap::Args)]
@@ -80,7 +68,7 @@ impl Tools {
         };
         let source = servers.source.clone();
         let remembered = RememberedTools::new(&servers);
-        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&setting, text) };
+        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&setting.pager, text) };
         if selectors.iter().any(|selector| matches!(selector, Selector::Tool(_))) {
             if self.find.is_some() {
                 return Err(
@@ -291,217 +279,5 @@ fn print_names(names: &[String], json: bool) -> Result<(), Failure> {
     match json {
         true => print_json(&names),
         false => print(&names.iter().map(|name| format!("{}\n", clean_line(name))).collect::<String>()),
-    }
-}
-
-/// The tools by server, or those that some words describe, for people.
-pub(crate) fn text(session: &Session, source: &Source, words: &str, width: usize) -> String {
-    let listing = session.listing();
-    match words {
-        "" => list(session, &listing, source, false, width),
-        words => found(session, &listing, words, width),
-    }
-}
-
-/// The tools by server, for scripts.
-pub(super) fn list_json(session: &Session, listing: &ToolListing) -> Value {
-    let server = |verdict: &ServerStatus| {
-        let tools: Vec<&ToolDefinition> =
-            listing.registry.of_server(&verdict.server).map(|tool| tool.definition()).collect();
-        let mut fields = Map::new();
-        fields.insert("server".to_owned(), json!(verdict.server));
-        fields.insert("verdict".to_owned(), json!(verdict.outcome));
-        if let Some(note) = &verdict.note {
-            fields.insert("note".to_owned(), json!(note));
-        }
-        if let Some(info) = session.server_info(&verdict.server) {
-            fields.insert("name".to_owned(), json!(info.name));
-            fields.insert("version".to_owned(), json!(info.version));
-            fields.insert("era".to_owned(), json!(info.era.as_str()));
-            fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
-            fields.insert("capabilities".to_owned(), json!(info.capabilities));
-            fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
-        }
-        if let Some(hidden) = hidden(listing, verdict) {
-            fields.insert("hidden".to_owned(), json!(hidden));
-        }
-        fields.insert("tools".to_owned(), json!(tools));
-        Value::Object(fields)
-    };
-    json!({"servers": listing.verdicts.iter().map(server).collect::<Vec<_>>()})
-}
-
-/// The tools by server, for people: of one server all that is said about them, of many what they are.
-fn list(session: &Session, listing: &ToolListing, source: &Source, whole: bool, width: usize) -> String {
-    match &listing.verdicts[..] {
-        [] => session.help.nobody(),
-        [verdict] => one_server(session, listing, verdict, source, whole, width),
-        verdicts => {
-            let server = |verdict: &ServerStatus| group(session, listing, verdict, width);
-            verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
-        }
-    }
-}
-
-/// A server that is alone, and its tools.
-fn one_server(
-    session: &Session,
-    listing: &ToolListing,
-    verdict: &ServerStatus,
-    source: &Source,
-    whole: bool,
-    width: usize,
-) -> String {
-    let mut text = title(session, verdict, source);
-    let info = session.server_info(&verdict.server);
-    let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
-    if let Some(instructions) = instructions.filter(|_| whole) {
-        text.push_str(&wrap(&clean(instructions), width, 2));
-    }
-    for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
-        text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
-        if whole {
-            text.push_str(&arguments(tool, width, 4));
-        }
-    }
-    if let Some(advice) = session.help.advice(verdict) {
-        text.push_str(&wrap(&advice, width, 4));
-    }
-    text + &note(verdict, width)
-}
-
-/// A server among others, and its tools.
-fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
-    let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
-    if !there {
-        return session.help.trouble(verdict, width);
-    }
-    let info = session.server_info(&verdict.server);
-    let about = info.as_deref().map(about).unwrap_or_default();
-    let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
-    let mut text = session.help.heading(verdict, &about) + &tools.collect::<String>();
-    if let Some(hidden) = hidden(listing, verdict) {
-        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
-    }
-    text + &note(verdict, width)
-}
-
-/// A server that is still connecting, and the tools that it had the last time.
-fn remembered_group(session: &Session, verdict: &ServerStatus, tools: &[ToolDefinition], width: usize) -> String {
-    let words = format!("still connecting; {}, remembered", count(tools.len()));
-    let tools = tools.iter().map(|tool| among_many(session, tool, width));
-    line(Mark::Half, &verdict.server, &words, "") + &tools.collect::<String>()
-}
-
-/// Why the list of a server is not complete, if it is not.
-fn note(verdict: &ServerStatus, width: usize) -> String {
-    verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
-}
-
-/// How many tools a server has that are not on the list, since others there have their names.
-fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
-    let listed = listing.registry.of_server(&verdict.server).count();
-    verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
-}
-
-fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
-    let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
-    let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
-    let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
-    let who = match others[..] {
-        [other] => format!("`{}` has", clean_line(other.as_str())),
-        _ => "others have".to_owned(),
-    };
-    format!("{hidden} of its tools {are} hidden: {who} {names} ({})", session.help.collisions())
-}
-
-/// What a server calls itself, and its version.
-fn about(info: &ServerInfo) -> String {
-    clean_line(&format!("{} {}", info.name, info.version))
-}
-
-/// A server that is alone: by our name for it if we gave it one, else by the name that it gives itself.
-fn title(session: &Session, verdict: &ServerStatus, source: &Source) -> String {
-    let info = session.server_info(&verdict.server);
-    let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
-    match (info, source) {
-        (Some(info), Source::File(_)) => {
-            let more = [about(&info), protocol.unwrap_or_default()];
-            let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
-            session.help.heading(verdict, &more.join(" · "))
-        }
-        (None, _) => session.help.heading(verdict, ""),
-        (Some(info), _) => {
-            let name = if info.name.is_empty() { verdict.server.as_str() } else { &info.name };
-            let title = clean_line(&format!("{name} {}", info.version));
-            let (count, protocol) = (count(verdict.outcome.tools()), protocol.unwrap_or_default());
-            format!("{NAME}{title}{NAME:#} {FAINT}· {count} · {protocol}{FAINT:#}\n")
-        }
-    }
-}
-
-/// One tool among many: its signature behind its server, and the first sentence about it.
-fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String {
-    let server = server_of(tool).map_or("", Alias::as_str);
-    let mut text = format!("  {}\n", brief(server, session.names.short(tool), tool, width.saturating_sub(2)));
-    if let Some(description) = &tool.description {
-        text.push_str(&wrap(&cut(&first_sentence(description), LONGEST_SENTENCE), width, 6));
-    }
-    text
-}
-
-/// One tool: its signature, what it is hinted to do, and its description beneath.
-fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
-    let mut text = signature_as(name, tool, width);
-    text.push('\n');
-    if let Some(description) = &tool.description {
-        text.push_str(&wrap(&clean(description), width, 4));
-    }
-    let hints = hints(tool);
-    if !hints.is_empty() {
-        text.push_str(&format!("    {FAINT}{}{FAINT:#}\n", hints.join(", ")));
-    }
-    text
-}
-
-/// The tools that some words describe, for people.
-fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
-    let hits = listing.registry.search(words, MOST_FOUND);
-    let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
-    if hits.is_empty() {
-        let all = match listing.registry.len() {
-            0 => "There are no tools".to_owned(),
-            1 => "The only tool is not".to_owned(),
-            many => format!("None of the {many} tools is"),
-        };
-        text = format!("{all} about `{}`.\n", clean_line(words));
-    }
-    // What is not there cannot be found.
-    let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
-    if absent.peek().is_some() {
-        text.push_str(&format!(
-            "\n{}",
-            faint(&wrap(&format!("Not searched: {}", session.help.names(absent)), width, 0))
-        ));
-    }
-    text
-}
-
-fn found_json(listing: &ToolListing, words: &str) -> Value {
-    let hits = listing.registry.search(words, MOST_FOUND);
-    let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
-    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.verdicts})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tool_is_listed_with_its_description_beneath() {
-        let mut tool = ToolDefinition::new("say").with_description("Says\u{1b}[2J something, at some length.");
-        tool.annotations.0.insert("readOnlyHint".to_owned(), Value::Bool(true));
-        let text = anstream::adapter::strip_str(&entry("say", &tool, 24)).to_string();
-        assert_eq!(text, "say()\n    Says something, at\n    some length.\n    read-only\n");
     }
 }

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::{self, Origin};
+use crate::connect::command_context::Setting;
 use crate::failure::{Exit, Failure};
-use crate::file;
-use crate::mark::Mark;
-use crate::places::{self, Origin};
-use crate::servers::{self, ConfigFile};
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{escape_unseen, terminal_width};
+use crate::files::file;
+use crate::output::print::{print, print_json, say};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{escape_unseen, terminal_width};
 use crate::trust::{self, Mode, Status, Store, TrustReview};
 
 /// Shown at the end of `--help`.
@@ -69,7 +70,7 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     let file = match named {
         Some(path) => ConfigFile::read(&path, Origin::Project)?,
         None => {
-            let (path, origin) = servers::found().ok_or_else(|| {
+            let (path, origin) = config_paths::found().ok_or_else(|| {
                 Failure::usage("no project file in the current folder or above")
                     .hint("`ropeway config path` shows where it is looked for")
             })?;
@@ -130,8 +131,8 @@ fn sections(summary: &trust::summary::Summary) -> Vec<Value> {
 
 fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     let path = named
-        .or_else(|| servers::found().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path))
-        .unwrap_or_else(|| places::file_in(Path::new("")));
+        .or_else(|| config_paths::found().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path))
+        .unwrap_or_else(|| config_paths::file_in(Path::new("")));
     let is_revoked = open()?.revoke(&path).map_err(|error| store_failure(&error))?;
     let shown = escape_unseen(&path.display().to_string());
     match (setting.json, is_revoked) {

@@ -6,16 +6,17 @@ use anstyle::Style;
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::tools::list_json;
-use super::{Setting, print, print_json};
+use crate::catalog::list_json;
+use crate::connect::advice::Help;
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{Servers, Source};
+use crate::connect::session::Session;
+use crate::describe::signature::signature;
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
-use crate::server::ServerOptions;
-use crate::servers::{Servers, Source};
-use crate::session::Session;
-use crate::signature::signature;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean, clean_line, first_sentence, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean, clean_line, first_sentence, width, wrap};
 
 const HEADING: Style = Style::new().bold().underline();
 const FAINT: Style = Style::new().dimmed();
@@ -46,7 +47,7 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
     let options = ServerOptions::default();
     if let Some(file) = options.config_file()? {
         // Nothing is started here, so that nobody has to be asked.
-        let is_trusted = file.is_trusted(&setting);
+        let is_trusted = file.is_trusted(setting.trust);
         let config = if is_trusted { file.parse() } else { file.parse_unread() };
         let config = config.map_err(|error| Failure::config(&error))?;
         let servers = Servers::new(config, Source::File(file.path.clone()));

@@ -7,12 +7,13 @@ use ropeway::config::{Config, ServerEntry};
 use ropeway::tool::ToolDefinition;
 
 use super::Candidate;
-use crate::command_words::CommandWords;
-use crate::names::Names;
-use crate::places::Origin;
-use crate::server::ServerOptions;
-use crate::servers::{ConfigFile, Servers, Source, found};
-use crate::setting::Setting;
+use crate::arguments::command_words::CommandWords;
+use crate::arguments::names::Names;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
+use crate::config::config_paths::found;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{Servers, Source};
 use crate::trust::{Mode, VARIABLE};
 
 /// The servers of a command line.
@@ -47,7 +48,7 @@ impl KnownServers {
             },
         };
         let mode = Mode::new(false, std::env::var_os(VARIABLE)).unwrap_or(Mode::Ask);
-        let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(&Setting::new(false, None, false, mode)));
+        let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(mode));
         let config = match &file {
             Some(file) if is_trusted => file.parse().ok()?,
             Some(file) => file.parse_unread().ok()?,

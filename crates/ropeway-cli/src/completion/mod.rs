@@ -16,9 +16,11 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use self::known::KnownServers;
-use crate::command_words::{CommandWords, Role, find_long};
-use crate::text::{clean_line, cut, first_sentence};
-use crate::{duration, schema, veil};
+use crate::arguments::command_words::{CommandWords, Role, find_long};
+use crate::describe::schema;
+use crate::secrets::redaction;
+use crate::terminal::duration;
+use crate::terminal::text::{clean_line, cut, first_sentence};
 
 /// After this time an answer is of no use: the person has typed on.
 const LONGEST: Duration = Duration::from_millis(150);
@@ -123,7 +125,7 @@ fn offer(root: &Command, words: &[String]) -> Offer {
         candidates.retain(|candidate| candidate.value.starts_with(current.as_str()) && is_safe(&candidate.value));
         candidates.truncate(MOST);
         for candidate in candidates {
-            candidate.description = clean_line(&veil::over(&candidate.description));
+            candidate.description = clean_line(&redaction::over(&candidate.description));
         }
     }
     offer
@@ -131,7 +133,7 @@ fn offer(root: &Command, words: &[String]) -> Offer {
 
 /// Returns true if a value can be inserted: it has no control character, and no secret.
 fn is_safe(value: &str) -> bool {
-    !value.chars().any(crate::text::is_unseen) && veil::over(value) == value
+    !value.chars().any(crate::terminal::text::is_unseen) && redaction::over(value) == value
 }
 
 /// A command line that is not finished.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::suggest;
+use crate::arguments::suggest;
 
 /// The date and the time, now, in words.
 pub(super) fn now(zone: &str) -> Result<String, String> {

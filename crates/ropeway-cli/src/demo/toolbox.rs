@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::countdown::{self, Countdown};
 use super::{calculate, chart, clock, statistics};
-use crate::suggest;
+use crate::arguments::suggest;
 
 /// What a tool answers with.
 pub(super) enum Answer {

@@ -14,7 +14,7 @@ use super::finding::Finding;
 use super::remedy::{remedy, with_scheme};
 use super::{Given, offer, words};
 use crate::failure::{Exit, exit_of_connect};
-use crate::text::clean_line;
+use crate::terminal::text::clean_line;
 
 const CHECK: &str = "handshake";
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, worst_exit};
-use crate::mark::Mark;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::clean_line;
+use crate::terminal::status_icon::Mark;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::clean_line;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

@@ -10,7 +10,7 @@ use ropeway::tool::ToolDefinition;
 use super::finding::Finding;
 use super::wanted;
 use crate::failure::{Exit, Failure};
-use crate::text::clean_line;
+use crate::terminal::text::clean_line;
 
 const CHECK: &str = "tools";
 

@@ -7,7 +7,7 @@ use ropeway::mcp::{ConnectErrorKind, TlsError};
 use url::Url;
 
 use super::{Given, address, package, words};
-use crate::suggest;
+use crate::arguments::suggest;
 
 /// Commands that servers are usually started with.
 const USUAL_COMMANDS: [&str; 12] =

@@ -9,8 +9,8 @@ use ropeway::tool::Tool;
 
 use super::finding::Finding;
 use super::offer::enumerate;
+use crate::arguments::names::filled;
 use crate::failure::Exit;
-use crate::names::filled;
 
 const CHECK: &str = "filter";
 

@@ -20,11 +20,11 @@ use ropeway::secret::Secret;
 use self::choose::{choose, list};
 use self::local::{LOCALS, Local};
 pub(crate) use self::saved::{ResumedChoice, SavedModel};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
 use crate::failure::Failure;
-use crate::places::Origin;
-use crate::servers::ConfigFile;
+use crate::secrets::redaction;
 use crate::trust::warning;
-use crate::veil;
 
 /// Which model to talk to: that of the configuration, or else one whose key is set, or else one on this machine
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl ModelArgs {
     ) -> Result<ModelChoice, Failure> {
         self.hide_secrets();
         let choice = choose(self, chat, &around(file)).await?;
-        veil::hide(&choice.provider.secrets());
+        redaction::hide(&choice.provider.secrets());
         if choice.provider.key.is_some() && is_open(&choice.provider.base_url) {
             warning(&format!("sending the key to {} unencrypted; use https://", choice.place));
         }
@@ -93,7 +93,7 @@ impl ModelArgs {
     /// A choice that fails is told, too, and its address with it.
     fn hide_secrets(&self) {
         if let Some(url) = &self.base_url {
-            veil::hide(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());
+            redaction::hide(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());
         }
     }
 }

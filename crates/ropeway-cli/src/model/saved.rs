@@ -4,10 +4,10 @@ use ropeway::config::ChatSettings;
 use serde::{Deserialize, Serialize};
 
 use super::{ModelArgs, ModelChoice};
+use crate::config::config_file::ConfigFile;
 use crate::failure::Failure;
-use crate::servers::ConfigFile;
-use crate::text::clean_line;
-use crate::veil;
+use crate::secrets::redaction;
+use crate::terminal::text::clean_line;
 
 /// The model of a conversation, and the options that chose it. No secret is part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +55,8 @@ impl SavedModel {
 
     /// Returns the same without known secrets. A path of a URL may hold one: then the URL is left out.
     pub(crate) fn redacted(&self) -> Self {
-        let hide = |text: &str| veil::over(text).into_owned();
-        let is_plain = |text: &String| veil::over(text) == *text;
+        let hide = |text: &str| redaction::over(text).into_owned();
+        let is_plain = |text: &String| redaction::over(text) == *text;
         Self {
             model: hide(&self.model),
             place: hide(&self.place),
@@ -172,7 +172,7 @@ mod tests {
     fn a_secret_in_the_path_of_a_url_is_not_saved() {
         let url = "http://127.0.0.1:8080/a-path-with-the-saved-token/v1";
         let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
-        veil::hide(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
+        redaction::hide(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
         let model = model.redacted();
         assert_eq!((model.base_url.as_deref(), model.endpoint.as_str()), (None, "http://127.0.0.1:8080"));
     }

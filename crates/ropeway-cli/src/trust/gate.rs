@@ -10,9 +10,9 @@ use rustix::termios::{QueueSelector, tcflush};
 use super::review::TrustReview;
 use super::store::{Status, Store, StoreError, sha256};
 use super::summary::Summary;
-use crate::command::say;
 use crate::failure::Failure;
-use crate::text::{clean_line, escape_unseen, fold, terminal_width, wrap};
+use crate::output::print::say;
+use crate::terminal::text::{clean_line, escape_unseen, fold, terminal_width, wrap};
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();

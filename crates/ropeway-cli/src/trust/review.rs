@@ -9,7 +9,7 @@ use ropeway::config::{ChatReview, ConfigReview, ServerReview, TransportReview, V
 use super::store::ownership_problem;
 use super::summary::{Fact, Section, Summary};
 use crate::failure::Failure;
-use crate::text::{columns, escape_unseen, fold};
+use crate::terminal::text::{columns, escape_unseen, fold};
 
 const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

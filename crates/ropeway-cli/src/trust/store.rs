@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
-use crate::file::open_lock;
-use crate::servers::state_folder;
+use crate::files::file::open_lock;
+use crate::files::user_folders::state_folder;
 
 /// The version of the store's format.
 const VERSION: u64 = 1;

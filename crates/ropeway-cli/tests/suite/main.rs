@@ -27,6 +27,7 @@ mod home;
 mod import;
 mod import_again;
 mod interrupt;
+mod layers;
 mod likely_servers;
 mod listing;
 mod lock;

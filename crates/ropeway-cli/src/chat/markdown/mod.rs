@@ -457,7 +457,7 @@ impl Markdown {
         let mut first = self.prefix();
         let shown = if marker.len() == 1 { "• ".to_owned() } else { format!("{marker} ") };
         let text = column + marker.len() + 1;
-        self.place.lists.push(Level { marker: column, text, width: crate::text::columns(&shown) });
+        self.place.lists.push(Level { marker: column, text, width: crate::terminal::text::columns(&shown) });
         if is_nested {
             self.wrapper.extend_prefix(Attributes::PLAIN, &shown);
             self.begin_prose();

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::inline::InlineParser;
 use super::wrap::wrap_text;
-use crate::text::columns;
+use crate::terminal::text::columns;
 
 /// What stands between two columns.
 const SEPARATOR: &str = " │ ";

@@ -1,7 +1,7 @@
 //! How Markdown looks, whatever pieces it comes in.
 
 use super::*;
-use crate::text::columns;
+use crate::terminal::text::columns;
 
 /// Renders a text with its markers kept, so that no attributes are in the way.
 fn kept(text: &str, width: usize) -> String {

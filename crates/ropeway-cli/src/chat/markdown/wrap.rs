@@ -3,7 +3,7 @@
 use unicode_width::UnicodeWidthChar as _;
 
 use super::attributes::Attributes;
-use crate::text::{clusters, columns};
+use crate::terminal::text::{clusters, columns};
 
 /// The longest piece of an unbroken text that is written at once, in bytes.
 const LONGEST_PIECE: usize = 64;

@@ -14,19 +14,20 @@ use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin,
 use serde_json::{Value, json};
 
 use super::unmatched::{ChatTools, Known, Unmatched, unmatched};
-use super::{print, print_json};
-use crate::command::Setting;
-use crate::deadline::Deadline;
-use crate::each::{Answer, ask};
-use crate::excerpt::excerpt;
+use crate::arguments::names::filled;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths;
+use crate::connect::advice::Help;
+use crate::connect::command_context::Setting;
+use crate::connect::deadline::Deadline;
+use crate::connect::fan_out::{Answer, ask};
+use crate::connect::servers::{Servers, Source};
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, line as line_of};
-use crate::help::Help;
-use crate::mark::Mark;
-use crate::names::filled;
-use crate::places;
-use crate::servers::{self, ConfigFile, Servers, Source};
-use crate::session::Session;
-use crate::text::{clean, clean_line, terminal_width, wrap};
+use crate::output::excerpt::excerpt;
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::text::{clean, clean_line, terminal_width, wrap};
 
 const PLACE: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -48,17 +49,17 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let named = self.file.or(self.config).map(|path| (path, places::Origin::Named));
-        let (path, origin) = named.or_else(servers::found).ok_or_else(|| {
+        let named = self.file.or(self.config).map(|path| (path, config_paths::Origin::Named));
+        let (path, origin) = named.or_else(config_paths::found).ok_or_else(|| {
             Failure::usage("there is no configuration file")
                 .hint("`ropeway config path` shows where it is looked for, and `ropeway add` makes one")
         })?;
         let found = ConfigFile::read(&path, origin)?;
         if self.connect {
-            found.admit(&setting)?;
+            found.admit(setting.trust)?;
         }
         // Of a file that is not trusted only the text is checked.
-        let is_trusted = self.connect || found.is_trusted(&setting);
+        let is_trusted = self.connect || found.is_trusted(setting.trust);
         let json = setting.json;
         let file = found.path.clone();
         let references = tool_references(&found.text, &found.path).unwrap_or_default();

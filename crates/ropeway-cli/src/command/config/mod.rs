@@ -7,8 +7,9 @@ mod unmatched;
 use clap::Subcommand;
 
 use super::examples::{self, with_exit_codes};
-use super::{Setting, print, print_json};
+use crate::connect::command_context::Setting;
 use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::output::print::print_json;
 
 /// Look after the configuration file
 #[derive(Debug, clap::Args)]

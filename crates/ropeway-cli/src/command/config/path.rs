@@ -3,13 +3,13 @@
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::{print, print_json};
 use crate::command::Setting;
+use crate::config::config_paths::{self, Origin, Place, Reason};
 use crate::failure::{Exit, Failure};
-use crate::mark::Mark;
-use crate::places::{self, Origin, Place, Reason};
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{terminal_width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{terminal_width, wrap};
 use crate::trust::{Status, Store};
 
 const FAINT: Style = Style::new().dimmed();
@@ -20,8 +20,8 @@ pub(super) struct Path;
 
 impl Path {
     pub(super) fn run(&self, setting: &Setting) -> Result<Exit, Failure> {
-        let places = places::all();
-        let used = places::used(&places);
+        let places = config_paths::all();
+        let used = config_paths::used(&places);
         match setting.json {
             true => {
                 let places: Vec<Value> = places.iter().map(record).collect();
@@ -59,7 +59,7 @@ fn show(places: &[Place], used: Option<&Place>) -> String {
     let width = terminal_width(&std::io::stdout());
     let mut table = Table::new(&["", "WHY", "FILE"], Overflow::Wrap);
     if !places.iter().any(|place| place.reason == Reason::Variable) {
-        let variable = format!("{}, which is not set", places::VARIABLE);
+        let variable = format!("{}, which is not set", config_paths::VARIABLE);
         table.row([Mark::Off.cell("absent"), Cell::new("variable"), Cell::new(&variable).styled(FAINT)]);
     }
     for place in places {

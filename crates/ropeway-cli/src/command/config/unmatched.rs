@@ -8,8 +8,8 @@ use ropeway::registry::ToolFilter;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use crate::schema::{Root, is_open, members, resolve};
-use crate::suggest;
+use crate::arguments::suggest;
+use crate::describe::schema::{Root, is_open, members, resolve};
 
 /// Maximum names that are reported.
 const MOST: usize = 100;

@@ -1,0 +1,86 @@
+//! One prompt of a server, filled with arguments.
+
+use ropeway::mcp::{Mcp, Prompt, PromptResult};
+use ropeway::tool::{Alias, CallContext, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::argument::Typed;
+use crate::arguments::suggest;
+use crate::connect::fan_out::each;
+use crate::connect::session::Session;
+use crate::failure::Failure;
+
+/// A prompt by its name, with arguments as they are typed.
+pub(crate) async fn fill(session: &Session, name: &str, words: &[String]) -> Result<PromptResult, Failure> {
+    get(session, name, Typed::read(words, None)?).await
+}
+
+pub(crate) async fn get(session: &Session, name: &str, typed: Typed) -> Result<PromptResult, Failure> {
+    let (alias, server, prompt) = choose(session, name).await?;
+    let arguments = typed.for_tool(&as_tool(&prompt))?;
+    for name in arguments.keys() {
+        known(&prompt, name)?;
+    }
+    if let Some(missing) =
+        prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name))
+    {
+        let name = &missing.name;
+        return Err(Failure::usage(format!("prompt `{}` needs `{name}`", prompt.name)).hint(format!("give {name}=…")));
+    }
+    let cx = CallContext::default();
+    Ok(session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??)
+}
+
+/// A failure when the prompt has no such argument.
+fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
+    let names = || prompt.arguments.iter().map(|argument| argument.name.as_str());
+    if names().any(|known| known == name) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("prompt `{}` has no argument `{name}`", prompt.name));
+    Err(match suggest::question(name, names()) {
+        Some(question) => failure.hint(question),
+        None if prompt.arguments.is_empty() => failure.hint("it takes none"),
+        None => failure.hint(format!("it has: {}", names().collect::<Vec<_>>().join(", "))),
+    })
+}
+
+/// A prompt as a tool, whose arguments are all text.
+fn as_tool(prompt: &Prompt) -> ToolDefinition {
+    let properties: Map<String, Value> =
+        prompt.arguments.iter().map(|argument| (argument.name.clone(), json!({"type": "string"}))).collect();
+    ToolDefinition::new(prompt.name.clone()).with_input_schema(json!({"type": "object", "properties": properties}))
+}
+
+async fn choose(session: &Session, name: &str) -> Result<(Alias, Mcp, Prompt), Failure> {
+    let listed = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+    let all: Vec<(&Alias, &Prompt)> =
+        listed.there().flat_map(|(alias, prompts)| prompts.iter().map(move |prompt| (alias, prompt))).collect();
+    let is_meant = |(alias, prompt): &&(&Alias, &Prompt)| {
+        prompt.name == name
+            || name.strip_prefix(alias.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&prompt.name)
+    };
+    let meant: Vec<_> = all.iter().filter(is_meant).collect();
+    match meant[..] {
+        [(alias, prompt)] => {
+            let server = session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` is gone")))?;
+            Ok(((*alias).clone(), server, (*prompt).clone()))
+        }
+        [] => {
+            let failure = Failure::usage(format!("there is no prompt `{name}`"));
+            let names: Vec<String> = all.iter().map(|(alias, prompt)| format!("{alias}.{}", prompt.name)).collect();
+            let failure = match suggest::question(name, names.iter().map(String::as_str)) {
+                Some(question) => failure.hint(question),
+                None if listed.there().next().is_none() => failure,
+                None if names.is_empty() => failure.hint("no server has prompts"),
+                None => failure.hint(format!("there are: {}", names.join(", "))),
+            };
+            Err(session.help.blame(failure, &session.bridge.verdicts()))
+        }
+        _ => {
+            let names: Vec<String> = meant.iter().map(|(alias, _)| format!("`{alias}.{name}`")).collect();
+            Err(Failure::usage(format!("several servers have a prompt `{name}`"))
+                .hint(format!("say which one: {}", names.join(", "))))
+        }
+    }
+}

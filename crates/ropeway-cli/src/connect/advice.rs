@@ -1,0 +1,390 @@
+//! Help: how a server stands, for people, and what can be done about it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anstyle::Style;
+use ropeway::bridge::Bridge;
+use ropeway::config::{ServerConfig, Transport};
+use ropeway::duration::format_duration;
+use ropeway::mcp::ConnectionState;
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::Alias;
+
+use crate::config::config_paths::find;
+use crate::connect::servers::Source;
+use crate::doctor::{Given, remedy};
+use crate::failure::{Exit, Failure, worst_exit};
+use crate::terminal::status_icon::Mark;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean_line, width, wrap};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// What there is to know about a command's servers when one of them is not there.
+#[derive(Clone, Debug)]
+pub(crate) struct Help {
+    source: Source,
+    patience: Option<Duration>,
+    /// The connections and their settings, which tell more about a failure than a verdict does.
+    servers: Option<(Bridge, Arc<[ServerConfig]>)>,
+}
+
+/// How many tools, in words.
+pub(crate) fn tools(count: usize) -> String {
+    match count {
+        0 => "no tools".to_owned(),
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    }
+}
+
+impl Help {
+    /// For servers from there, of which none is waited for any longer than this.
+    pub(crate) fn new(source: Source, patience: Option<Duration>) -> Self {
+        Self { source, patience, servers: None }
+    }
+
+    /// The same, with the connections of a bridge and their settings.
+    pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
+        self.servers = Some((bridge.clone(), servers));
+        self
+    }
+
+    fn settings(&self, server: &Alias) -> Option<&ServerConfig> {
+        self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
+    }
+
+    /// Returns what helps against the failure of a server, told from its last error.
+    pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
+        let connection = self.servers.as_ref()?.0.server(server)?;
+        let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
+        let given = match self.source {
+            Source::File(_) => Given::File,
+            Source::Line | Source::Demo => Given::Line,
+        };
+        remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
+    }
+
+    /// Returns true if a token or an `Authorization` header is sent to a server.
+    pub(crate) fn sends_token(&self, server: &Alias) -> bool {
+        self.settings(server).is_some_and(|config| match &config.transport {
+            Transport::Http(server) | Transport::Sse(server) => {
+                let is_authorization = |name: &str| name.eq_ignore_ascii_case("authorization");
+                server.bearer.is_some() || server.headers.iter().any(|(name, _)| is_authorization(name))
+            }
+            _ => false,
+        })
+    }
+
+    /// How a server stands, in a few words.
+    pub(crate) fn words(&self, outcome: &ServerState) -> String {
+        match (outcome, self.patience) {
+            (ServerState::Ready { tools: count }, _) => tools(*count),
+            (ServerState::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
+            (ServerState::Connecting | ServerState::NotStarted, Some(patience)) => {
+                format!("no answer within {}", format_duration(patience))
+            }
+            (ServerState::Connecting, None) => "connecting".to_owned(),
+            (ServerState::NeedsAuth, _) => "needs authentication".to_owned(),
+            (ServerState::Down { .. }, _) => "down".to_owned(),
+            (ServerState::Skipped { secrets }, _) => {
+                let are = if secrets.len() == 1 { "is" } else { "are" };
+                format!("skipped: `{}` {are} not set", secrets.join("`, `"))
+            }
+            (ServerState::Invalid { reason }, _) => format!("not started: {reason}"),
+            (ServerState::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
+            (ServerState::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
+            (ServerState::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
+            (ServerState::Disabled, _) => "disabled".to_owned(),
+            (other, _) => other.to_string(),
+        }
+    }
+
+    /// What can be done about it, when it is not as it should be.
+    pub(crate) fn advice(&self, verdict: &ServerStatus) -> Option<String> {
+        let server = &verdict.server;
+        let file = match &self.source {
+            Source::File(path) => Some((path.as_path(), file_name(path))),
+            Source::Line | Source::Demo => None,
+        };
+        match (&verdict.outcome, file) {
+            (ServerState::Skipped { secrets }, Some((_, name))) => {
+                let secret = secrets.first().map_or("", String::as_str);
+                let what = if secrets.len() == 1 { "set it" } else { "set them" };
+                Some(format!("{what} in the environment, or in a file .env beside {name}: {secret}=…"))
+            }
+            (ServerState::NeedsAuth, file) if self.sends_token(server) => Some(match file {
+                Some((_, name)) => format!("give another token in {name}: this one may have expired, or lack a scope"),
+                None => "give another token with --bearer: this one may have expired, or lack a scope".to_owned(),
+            }),
+            (ServerState::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
+                true => format!("give it a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
+                false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
+            }),
+            (ServerState::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
+            (ServerState::Down { .. }, Some((path, _))) => {
+                Some(format!("{} looks for the cause", command(&format!("doctor {server}"), path)))
+            }
+            (ServerState::Down { .. }, None) if self.source == Source::Line => {
+                Some("`ropeway doctor` with the same options looks for the cause".to_owned())
+            }
+            (ServerState::Connecting | ServerState::NotStarted, _) if self.patience.is_some() => {
+                Some("a longer --timeout waits for it".to_owned())
+            }
+            (ServerState::FilteredToZero { .. }, Some((_, name))) => {
+                Some(format!("{name} says which are: `tools` or `tool_allowlist` of `{server}`"))
+            }
+            (ServerState::Invalid { .. }, Some((_, name))) => Some(format!(
+                "correct or remove the key in {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
+            )),
+            (ServerState::Disabled, Some((_, name))) => {
+                Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))
+            }
+            _ => None,
+        }
+    }
+
+    /// That there are no servers at all, and how there will be some.
+    pub(crate) fn nobody(&self) -> String {
+        let place = match &self.source {
+            Source::File(path) => format!(" in {}", path.display()),
+            Source::Line | Source::Demo => String::new(),
+        };
+        let way = "`ropeway add NAME -- COMMAND` adds one, `ropeway import` takes over those of other clients.";
+        format!("No server is configured{place}.\n{}", faint(&wrap(way, width(), 0)))
+    }
+
+    /// What to type to see which tools have the same names.
+    pub(crate) fn collisions(&self) -> String {
+        match &self.source {
+            Source::File(path) if find().as_ref() != Some(path) => {
+                format!("`ropeway config check --connect {}`", path.display())
+            }
+            _ => "`ropeway config check --connect`".to_owned(),
+        }
+    }
+
+    /// Servers that are not there, by name, and what says why.
+    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
+        let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
+        let health = match &self.source {
+            Source::File(path) => command("health", path),
+            Source::Line | Source::Demo => "`ropeway health` with the same options".to_owned(),
+        };
+        format!("{} ({health} says why)", clean_line(&names.join(", ")))
+    }
+
+    /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
+    /// when it is all of them.
+    pub(crate) fn blame(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
+        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+        let failure = match &absent[..] {
+            [] => failure,
+            [verdict] => failure.hint(verdict.to_string()),
+            many => failure.hint(format!("not there: {}", self.names(many.iter().copied()))),
+        };
+        match verdicts.iter().any(|verdict| is_there(&verdict.outcome)) || absent.is_empty() {
+            true => failure,
+            false => failure.ending(exit(verdicts)),
+        }
+    }
+
+    /// A server in one line: its mark, its name, how it stands and what else there is to say.
+    pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
+        let words = match verdict.outcome {
+            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "refused the token".to_owned(),
+            ref outcome => self.words(outcome),
+        };
+        line(Mark::of(&verdict.outcome), &verdict.server, &words, more)
+    }
+
+    /// A server that is not as it should be, and what can be done about it.
+    pub(crate) fn trouble(&self, verdict: &ServerStatus, width: usize) -> String {
+        let mut text = self.heading(verdict, "");
+        if let ServerState::Down { cause } = &verdict.outcome {
+            text.push_str(&wrap(&clean_line(cause), width, 4));
+            if let Some(remedy) = self.remedy(&verdict.server) {
+                text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
+            }
+        }
+        // That somebody has switched it off is no trouble.
+        if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
+            text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
+        }
+        text
+    }
+}
+
+/// A server in one line.
+pub(crate) fn line(mark: Mark, server: &Alias, words: &str, more: &str) -> String {
+    let (style, sign, alias) = (mark.style(), mark.sign(), clean_line(server.as_str()));
+    let more = if more.is_empty() { String::new() } else { format!(" · {}", clean_line(more)) };
+    format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
+}
+
+/// Should a server be there that is not?
+pub(crate) fn is_absent(outcome: &ServerState) -> bool {
+    !is_there(outcome) && *outcome != ServerState::Disabled
+}
+
+/// Is a server there, whatever it has?
+pub(crate) fn is_there(outcome: &ServerState) -> bool {
+    matches!(
+        outcome,
+        ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. }
+    )
+}
+
+/// Is it still unknown what becomes of a server?
+pub(crate) fn is_on_its_way(outcome: &ServerState) -> bool {
+    matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
+}
+
+/// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
+pub(crate) fn exit(verdicts: &[ServerStatus]) -> Exit {
+    let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
+    if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
+        // Whoever asks for just this one does not know that it is off.
+        return Exit::Usage;
+    }
+    match outcomes().any(is_there) && !outcomes().any(is_on_its_way) {
+        true => Exit::Done,
+        false => worst(outcomes()),
+    }
+}
+
+/// The exit code of the worst that is the matter with some servers.
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit {
+    worst_exit(outcomes.map(exit_of))
+}
+
+/// The exit code of a server that is not as it should be, as far as its outcome tells; [`Session::exit`] knows more.
+///
+/// [`Session::exit`]: crate::connect::session::Session::exit
+pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
+    match outcome {
+        outcome if is_on_its_way(outcome) => Exit::Timeout,
+        // One that is ready, and ill all the same, gives no sign of life.
+        ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
+        ServerState::NeedsAuth => Exit::NeedsAuth,
+        ServerState::Skipped { .. } | ServerState::Invalid { .. } | ServerState::FilteredToZero { .. } => Exit::Usage,
+        _ => Exit::Done,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// What to type to learn more about the servers of a file.
+pub(crate) fn command(words: &str, file: &Path) -> String {
+    // A file that is found need not be named.
+    match find().as_deref() == Some(file) {
+        true => format!("`ropeway {words}`"),
+        false => format!("`ropeway {words} --config {}`", file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcome: ServerState) -> ServerStatus {
+        ServerStatus::new("web", outcome)
+    }
+
+    fn help() -> Help {
+        Help::new(Source::File("/etc/ropeway.yaml".into()), Some(Duration::from_secs(2)))
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn every_trouble_is_told_with_a_way_out_of_it() {
+        let trouble = |outcome| plain(&help().trouble(&verdict(outcome), 200));
+        let secrets =
+            |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        assert_eq!(
+            trouble(secrets(&["A"])),
+            "○ web · skipped: `A` is not set\n    set it in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(secrets(&["A", "B"])),
+            "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(ServerState::Down { cause: "no\n\u{1b}[1mway".into() }),
+            "✗ web · down\n    no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
+        );
+        assert_eq!(
+            trouble(ServerState::NeedsAuth),
+            "✗ web · needs authentication\n    give it a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
+        );
+        assert_eq!(
+            trouble(ServerState::Connecting),
+            "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n"
+        );
+        assert_eq!(
+            trouble(ServerState::FilteredToZero { of: 4 }),
+            "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `web`\n"
+        );
+        assert_eq!(trouble(ServerState::Disabled), "○ web · disabled\n");
+    }
+
+    #[test]
+    fn what_to_type_next_names_the_same_servers() {
+        let down = verdict(ServerState::Down { cause: String::new() });
+        let line = Help::new(Source::Line, None);
+        let advice = "`ropeway doctor` with the same options looks for the cause";
+        assert_eq!(line.advice(&down).as_deref(), Some(advice));
+        assert_eq!(line.names([&down].into_iter()), "web (`ropeway health` with the same options says why)");
+        assert_eq!(help().names([&down].into_iter()), "web (`ropeway health --config /etc/ropeway.yaml` says why)");
+        assert_eq!(help().collisions(), "`ropeway config check --connect /etc/ropeway.yaml`");
+    }
+
+    #[test]
+    fn another_clients_file_is_told_its_own_key() {
+        let help = Help::new(Source::File("/etc/mcp.json".into()), None);
+        let advice = help.advice(&verdict(ServerState::NeedsAuth));
+        assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
+    }
+
+    #[test]
+    fn a_server_that_is_there_needs_no_advice() {
+        for (outcome, words) in [
+            (ServerState::Ready { tools: 0 }, "no tools"),
+            (ServerState::Ready { tools: 1 }, "1 tool"),
+            (ServerState::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
+        ] {
+            assert_eq!(help().words(&outcome), words);
+            assert_eq!(help().advice(&verdict(outcome)), None);
+        }
+    }
+
+    #[test]
+    fn a_list_is_done_when_something_is_there_and_nobody_is_late() {
+        let exit = |outcomes: &[ServerState]| exit(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let ready = ServerState::Ready { tools: 0 };
+        let down = ServerState::Down { cause: String::new() };
+        assert_eq!(exit(&[]), Exit::Done);
+        assert_eq!(exit(&[ready.clone(), down.clone(), ServerState::NeedsAuth]), Exit::Done);
+        assert_eq!(exit(&[ready, down.clone(), ServerState::Connecting]), Exit::Timeout);
+        assert_eq!(exit(&[down, ServerState::NeedsAuth]), Exit::Unreachable);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::NeedsAuth]), Exit::NeedsAuth);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Skipped { secrets: Vec::new() }]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Disabled]), Exit::Done);
+    }
+}

@@ -1,0 +1,169 @@
+//! Waiting for servers, so that one that hangs does not delay the others.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use ropeway::registry::{ServerState, ServerStatus};
+use tokio::time::Instant;
+
+use crate::connect::advice::{is_on_its_way, is_there};
+use crate::connect::session::Session;
+use crate::failure::Failure;
+
+/// How long a server that is ready waits for those before it in the file. Quick servers keep the order of the file.
+const HOLD: Duration = Duration::from_millis(500);
+
+/// How long a server is waited for whose tools are remembered.
+const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for all servers, and calls `show` with the indexes of those that have become ready or have failed. Every server is shown
+/// once; those that are late are shown at the end. `is_remembered` says which servers need not be waited for.
+pub(crate) async fn each_as_it_arrives(
+    session: &Session,
+    is_remembered: impl Fn(usize) -> bool,
+    mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let give_up = Instant::now() + REMEMBERED_PATIENCE;
+    let mut order = Order::new(session.bridge.verdicts().len());
+    {
+        let mut arrive = pin!(session.arrive());
+        loop {
+            let known = order.settled();
+            let changed = session.bridge.until_verdicts(|verdicts| settled(session, verdicts) != known);
+            let due_at = order.due_at();
+            let due = async {
+                match due_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                arrived = &mut arrive => {
+                    arrived?;
+                    break;
+                }
+                verdicts = changed => order.settle(settled(session, &verdicts), Instant::now()),
+                () = due => {}
+                () = tokio::time::sleep_until(give_up), if order.unsettled().all(&is_remembered) => break,
+            }
+            let due = order.take_due(Instant::now());
+            if !due.is_empty() {
+                show(&due)?;
+            }
+        }
+    }
+    let rest = order.take_rest();
+    if rest.is_empty() { Ok(()) } else { show(&rest) }
+}
+
+/// Waits for all servers, but no longer than `patience` once one of them is ready. An explicit `--timeout` counts instead.
+pub(crate) async fn most(session: &Session, patience: Duration) -> Result<(), Failure> {
+    if session.deadline.is_some() {
+        return session.arrive().await;
+    }
+    let enough = async {
+        tokio::time::sleep(patience).await;
+        session.bridge.until_verdicts(|verdicts| verdicts.iter().any(|verdict| is_there(&verdict.outcome))).await
+    };
+    tokio::select! {
+        biased;
+        arrived = session.arrive() => arrived,
+        _ = enough => Ok(()),
+    }
+}
+
+/// Waits for all servers, but no longer than `patience`.
+pub(crate) async fn within(session: &Session, patience: Duration) -> Result<(), Failure> {
+    tokio::time::timeout(patience, session.arrive()).await.unwrap_or(Ok(()))
+}
+
+/// The indexes of the servers of which it is known what becomes of them.
+fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
+    let is_settled = |verdict: &ServerStatus| match verdict.outcome {
+        // It is started now.
+        ServerState::Cached { .. } => !session.awake,
+        ref outcome => !is_on_its_way(outcome),
+    };
+    (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()
+}
+
+/// The order in which servers are shown.
+struct Order {
+    /// By server: since when it is settled.
+    since: Vec<Option<Instant>>,
+    shown: BTreeSet<usize>,
+}
+
+impl Order {
+    fn new(count: usize) -> Self {
+        Self { since: vec![None; count], shown: BTreeSet::new() }
+    }
+
+    fn settled(&self) -> BTreeSet<usize> {
+        (0..self.since.len()).filter(|at| self.since[*at].is_some()).collect()
+    }
+
+    fn unsettled(&self) -> impl Iterator<Item = usize> {
+        (0..self.since.len()).filter(|at| self.since[*at].is_none())
+    }
+
+    /// Takes note of the servers that are settled now. One that was settled before may be on its way again.
+    fn settle(&mut self, settled: BTreeSet<usize>, now: Instant) {
+        for (at, since) in self.since.iter_mut().enumerate() {
+            *since = settled.contains(&at).then(|| since.unwrap_or(now));
+        }
+    }
+
+    /// Returns true if a server waits for none that stands before it.
+    fn is_next(&self, at: usize) -> bool {
+        (0..at).all(|before| self.shown.contains(&before) || self.since[before].is_some())
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let waiting = self.since.iter().enumerate().filter(|(at, _)| !self.shown.contains(at));
+        waiting.filter_map(|(at, since)| Some((at, (*since)?)))
+    }
+
+    /// Returns when the next server is shown, if nothing happens before.
+    fn due_at(&self) -> Option<Instant> {
+        self.waiting().map(|(_, since)| since + HOLD).min()
+    }
+
+    fn take_due(&mut self, now: Instant) -> Vec<usize> {
+        // The servers that are shown in one go come in the order of the file, and one that is due takes those before it along.
+        let last =
+            self.waiting().filter(|(at, since)| self.is_next(*at) || *since + HOLD <= now).map(|(at, _)| at).max();
+        let due: Vec<usize> =
+            self.waiting().map(|(at, _)| at).filter(|at| last.is_some_and(|last| *at <= last)).collect();
+        self.shown.extend(&due);
+        due
+    }
+
+    fn take_rest(&mut self) -> Vec<usize> {
+        let rest: Vec<usize> = (0..self.since.len()).filter(|at| !self.shown.contains(at)).collect();
+        self.shown.extend(&rest);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_servers_keep_the_order_of_the_file_and_slow_ones_come_last() {
+        let start = Instant::now();
+        let after = |millis: u64| start + Duration::from_millis(millis);
+        let mut order = Order::new(4);
+        order.settle(BTreeSet::from([1, 3]), after(10));
+        assert_eq!(order.take_due(after(10)), [0usize; 0]);
+        order.settle(BTreeSet::from([0, 1, 3]), after(20));
+        assert_eq!(order.take_due(after(20)), [0, 1]);
+        assert_eq!(order.due_at(), Some(after(510)));
+        assert_eq!(order.take_due(after(510)), [3]);
+        assert_eq!((order.due_at(), order.take_rest()), (None, vec![2]));
+        assert_eq!(order.take_rest(), [0usize; 0]);
+    }
+}

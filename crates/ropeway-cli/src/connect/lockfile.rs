@@ -1,0 +1,107 @@
+//! The lock of a command: `ropeway.lock` beside the configuration file in use.
+
+use std::path::Path;
+
+use ropeway::agent::Approvals;
+use ropeway::config::LockPolicy;
+use ropeway::lock::{Lock, LockError, LockFile};
+use ropeway::tool::ToolDefinition;
+
+use crate::connect::servers::{Servers, Source};
+use crate::failure::Failure;
+use crate::trust::{Store, Summary};
+
+/// The lock of a command, and what is done about tools that differ from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Locked {
+    pub(crate) lock: Lock,
+    pub(crate) policy: LockPolicy,
+    /// A person on this machine accepted this very content, so that its approvals count.
+    is_trusted: bool,
+}
+
+/// Reads the lock that a command goes by. A strict lock that is missing or broken is a failure, never no lock.
+pub(crate) fn load(servers: &Servers) -> Result<Option<Locked>, Failure> {
+    let Source::File(config) = &servers.source else { return Ok(None) };
+    if servers.config.lock == Some(LockPolicy::Off) {
+        return Ok(None);
+    }
+    let file = LockFile::beside(config);
+    let read = file.read().map_err(|error| failure(&error).hint("`lock: off` in the configuration file ignores it"))?;
+    match (read, servers.config.lock) {
+        (Some((lock, text)), policy) => {
+            let policy = policy.unwrap_or(LockPolicy::Warn);
+            let is_trusted = lock.has_approvals() && is_trusted(file.path(), &text);
+            Ok(Some(Locked { lock, policy, is_trusted }))
+        }
+        (None, Some(LockPolicy::Strict)) => {
+            let path = file.path().display();
+            let failure = Failure::usage(format!("`{path}` does not exist, and `lock: strict` needs it"));
+            Err(failure.hint("`ropeway lock` shows the tools and writes it"))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+impl Locked {
+    /// What was allowed for good in earlier chats.
+    pub(crate) fn approvals(&self) -> Approvals {
+        let approvals = Approvals::new();
+        if self.is_trusted {
+            for server in self.lock.servers() {
+                for (tool, locked) in self.lock.tools(server) {
+                    if let Some(digest) = locked.always {
+                        approvals.allow_digest(server, tool, digest, locked.definition.clone());
+                    }
+                }
+            }
+        }
+        approvals
+    }
+
+    /// Returns whether the lock holds approvals that do not count.
+    pub(crate) fn has_foreign_approvals(&self) -> bool {
+        self.lock.has_approvals() && !self.is_trusted
+    }
+}
+
+/// Allows a tool for good, in the lock beside a configuration file.
+pub(crate) fn allow(config: &Path, definition: &ToolDefinition) -> Result<(), Failure> {
+    change(config, |lock| lock.allow(definition))
+}
+
+/// Changes the lock beside a configuration file. Approvals that nobody gave on this machine are dropped: once ropeway itself has
+/// written the file, it is trusted.
+pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<(), Failure> {
+    let file = LockFile::beside(config);
+    let written = file.update(|lock, before| {
+        if lock.has_approvals() && !before.is_some_and(|text| is_trusted(file.path(), text)) {
+            lock.forget_approvals();
+        }
+        change(lock);
+        lock.has_approvals()
+    });
+    let (text, has_approvals) = written.map_err(|error| failure(&error))?;
+    if has_approvals {
+        let recorded = Store::open().and_then(|mut store| store.record(file.path(), &text, Summary::default()));
+        recorded.map_err(|error| {
+            Failure::usage(format!("wrote `{}`, but could not record its approvals", file.path().display()))
+                .caused_by(&error)
+        })?;
+    }
+    Ok(())
+}
+
+fn is_trusted(path: &Path, text: &str) -> bool {
+    Store::open().is_ok_and(|store| store.is_trusted(path, text))
+}
+
+/// A lock that cannot be read or written, and what can be done about it.
+pub(crate) fn failure(error: &LockError) -> Failure {
+    let failure = Failure::usage(error.to_string()).caused_by_source(error);
+    match error {
+        LockError::Broken { .. } => failure.hint("fix or delete the file, then run `ropeway lock`"),
+        LockError::Newer { .. } => failure.hint("use a newer ropeway"),
+        _ => failure,
+    }
+}

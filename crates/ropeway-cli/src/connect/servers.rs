@@ -1,0 +1,338 @@
+//! The servers that a command talks to: given on the spot, named in a configuration file, or the demo server.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
+use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::tool::Alias;
+
+use crate::arguments::names::filled;
+use crate::arguments::suggest;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::{self, Origin, find, found};
+use crate::connect::command_context::Setting;
+use crate::connect::server_options::{DEMO, ServerOptions};
+use crate::failure::Failure;
+use crate::output::print::say;
+use crate::secrets::redaction;
+use crate::terminal::style;
+
+/// The servers that a command talks to.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+    /// Those that could sleep are started.
+    pub(crate) awake: bool,
+    /// One that is lost is connected again: it is talked to for long.
+    pub(crate) lasting: bool,
+    /// Their tools are compared with ropeway.lock.
+    pub(crate) is_locked: bool,
+    /// Who answers what they ask.
+    pub(crate) handlers: Handlers,
+    /// The file that they come from, if they come from one.
+    pub(crate) file: Option<ConfigFile>,
+    /// The command itself shows which of them are not started, and why.
+    lists_servers: bool,
+    /// The command uses `chat` of the file.
+    uses_chat: bool,
+}
+
+/// Where servers come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The command line.
+    Line,
+    /// A file.
+    File(PathBuf),
+    /// Nobody has named any, so there is the demo server.
+    Demo,
+}
+
+impl ServerOptions {
+    /// The servers that are meant. A project file that is not trusted is asked about, or refused.
+    pub(crate) fn servers(&self, setting: &Setting) -> Result<Servers, Failure> {
+        let mut servers = match self.config_file()? {
+            Some(file) => {
+                file.admit(setting.trust)?;
+                Servers::of(file)?
+            }
+            None => {
+                let source = if self.is_given() { Source::Line } else { Source::Demo };
+                let mut entry = ServerEntry::new(self.config()?);
+                // Nobody else is there to be told apart from.
+                entry.prefix = String::new();
+                // The demo server is part of this program.
+                entry.trust_hints = source == Source::Demo;
+                Servers::new(Config::default().with_server(entry), source).awake()
+            }
+        };
+        if let Some(era) = self.era {
+            servers.config.servers.iter_mut().for_each(|entry| speak(entry, era.into()));
+        }
+        servers.hide_secrets();
+        Ok(servers)
+    }
+
+    /// Returns the options that name the same servers in another command. Headers and tokens are left out.
+    pub(crate) fn for_example(&self, source: &Source) -> Vec<String> {
+        let option = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+        match (source, &self.stdio, &self.url) {
+            (Source::File(path), ..) if find().as_ref() != Some(path) => {
+                option("--config", &path.display().to_string())
+            }
+            (Source::Line, Some(command), _) => option("--stdio", command),
+            (Source::Line, None, Some(url)) => option("--url", url),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_given(&self) -> bool {
+        self.stdio.is_some() || self.url.is_some()
+    }
+
+    /// The configuration file that is meant, when no server is given on the spot and there is one.
+    pub(crate) fn config_file(&self) -> Result<Option<ConfigFile>, Failure> {
+        match (&self.config, self.is_given()) {
+            (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
+            (None, true) => Ok(None),
+            (None, false) => found().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
+        }
+    }
+}
+
+/// Makes a server speak an era, whatever its file says.
+fn speak(entry: &mut ServerEntry, era: EraChoice) {
+    if let ServerSettings::Known(config) = &mut entry.settings {
+        config.era = era;
+    }
+}
+
+/// A failure about a server that is named where no configuration file was found.
+fn no_file(server: &str, places: &[config_paths::Place]) -> Failure {
+    let failure = Failure::usage(format!("no configuration file found, so server `{server}` is not known"));
+    let failure = match suggest::question(server, [DEMO]) {
+        Some(question) => failure.hint(question),
+        None => failure,
+    };
+    let folders: Vec<&config_paths::Place> =
+        places.iter().filter(|place| place.reason == config_paths::Reason::Folder).collect();
+    let here = folders.first().map(|place| match folders.len() {
+        1 => format!("`{}`", place.path.display()),
+        _ => format!("`{}` and the folders above", place.path.display()),
+    });
+    let own = places.iter().find(|place| place.reason == config_paths::Reason::User);
+    let own = own.map(|place| format!("`{}`", place.path.display()));
+    let variable = format!("`{}` (not set)", config_paths::VARIABLE);
+    let searched: Vec<String> = [Some(variable), here, own].into_iter().flatten().collect();
+    let failure = failure.hint(format!("searched: {}", searched.join(", ")));
+    let strange = places.iter().filter(|place| place.is_strange).fold(failure, |failure, place| {
+        failure.hint(format!("ignored `{}`, which belongs to another user", place.path.display()))
+    });
+    let name = shlex::try_quote(server).map_or_else(|_| "NAME".into(), |name| name.into_owned());
+    strange.hint(format!(
+        "try `ropeway add {name} -- COMMAND` to add it, `ropeway import` to import the servers of other clients, or \
+         `--config FILE`"
+    ))
+}
+
+impl Servers {
+    /// The servers of a configuration.
+    pub(crate) fn new(config: Config, source: Source) -> Self {
+        Self {
+            config,
+            source,
+            awake: false,
+            lasting: false,
+            is_locked: true,
+            // Some servers have other tools for a client without elicitation; every command lists and calls the same.
+            handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
+            file: None,
+            lists_servers: false,
+            uses_chat: false,
+        }
+    }
+
+    /// The servers of a file that was let pass.
+    pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
+        let config = file.parse().map_err(|error| Failure::config(&error))?;
+        let source = Source::File(file.path.clone());
+        Ok(Self { file: Some(file), ..Self::new(config, source) })
+    }
+
+    /// The same, for a command that shows which servers are not started, and why.
+    pub(crate) fn lists_servers(mut self) -> Self {
+        self.lists_servers = true;
+        self
+    }
+
+    /// The same, for a command that uses `chat` of the file.
+    pub(crate) fn uses_chat(mut self) -> Self {
+        self.uses_chat = true;
+        self
+    }
+
+    /// Prints the warnings of the configuration to standard error, each once. Those that the command shows itself are left out, and
+    /// so are those of `chat` in other commands.
+    pub(crate) fn show_warnings(&self) {
+        let is_alone = self.config.servers.len() == 1;
+        let shown_later = |warning: &String| {
+            (self.lists_servers || is_alone)
+                && self.config.servers.iter().any(|entry| entry.warning().as_ref() == Some(warning))
+        };
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let mut shown = HashSet::new();
+        for warning in &self.config.warnings {
+            if !shown_later(warning) && (self.uses_chat || !is_of_chat(warning)) && shown.insert(warning) {
+                say(&style::warning(warning));
+            }
+        }
+    }
+
+    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Without a model, the failure says
+    /// what `chat` lacks.
+    pub(crate) fn show_all_warnings(&self) {
+        let mut shown = HashSet::new();
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let warnings = self.config.warnings.iter().filter(|warning| !is_of_chat(warning));
+        for warning in warnings.filter(|warning| shown.insert(*warning)) {
+            say(&style::warning(warning));
+        }
+    }
+
+    /// The same, for a command that goes on.
+    pub(crate) fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// The same, whatever ropeway.lock says of their tools.
+    pub(crate) fn unlocked(mut self) -> Self {
+        self.is_locked = false;
+        self
+    }
+
+    /// The same, whose questions are answered.
+    pub(crate) fn answered_by(mut self, handlers: Handlers) -> Self {
+        self.handlers = handlers;
+        self
+    }
+
+    /// The same, of which none sleeps: what is asked for is not remembered.
+    pub(crate) fn awake(mut self) -> Self {
+        self.awake = true;
+        self
+    }
+
+    /// Only the server of this name.
+    pub(crate) fn only(mut self, name: &str) -> Result<Self, Failure> {
+        let Some(at) = self.config.servers.iter().position(|entry| entry.alias.as_str() == name) else {
+            return Err(self.unknown(name));
+        };
+        self.config.servers = vec![self.config.servers.swap_remove(at)];
+        // Whoever names it wants it.
+        Ok(self.awake())
+    }
+
+    /// Only the servers of these names, if any are named.
+    pub(crate) fn only_these(mut self, names: &[String]) -> Result<Self, Failure> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let is_known = |name: &&String| self.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Err(self.unknown(unknown));
+        }
+        self.config.servers.retain(|entry| names.iter().any(|name| name == entry.alias.as_str()));
+        Ok(self.awake())
+    }
+
+    /// Only the server of this name, if one is named.
+    pub(crate) fn maybe_only(self, name: Option<&str>) -> Result<Self, Failure> {
+        match name {
+            Some(name) => self.only(name),
+            None => Ok(self),
+        }
+    }
+
+    /// Only the servers that a tool's name can mean: `SERVER.TOOL`, or what models call it.
+    pub(crate) fn only_for(mut self, tool: &str) -> Self {
+        let is_dotted =
+            |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        // An alias may hold a dot: the longest one is meant.
+        let named =
+            self.config.servers.iter().filter(|entry| is_dotted(entry)).max_by_key(|entry| entry.alias.as_str().len());
+        if let Some(named) = named {
+            self.config.servers = vec![named.clone()];
+            return self;
+        }
+        let prefix = |entry: &ServerEntry| filled(&entry.prefix, &entry.alias);
+        let is_prefixed = |entry: &ServerEntry| !entry.prefix.is_empty() && tool.starts_with(&prefix(entry));
+        if self.config.servers.iter().any(is_prefixed) {
+            // Without a prefix, a tool may have any name.
+            self.config.servers.retain(|entry| entry.prefix.is_empty() || is_prefixed(entry));
+        }
+        self
+    }
+
+    /// Returns the server that a name of the form `SERVER.TOOL` begins with.
+    pub(crate) fn owner(&self, name: &str) -> Option<&str> {
+        let is_owner =
+            |alias: &&str| name.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1);
+        // An alias may hold a dot: the longest one is meant.
+        self.names().into_iter().map(Alias::as_str).filter(is_owner).max_by_key(|alias| alias.len())
+    }
+
+    /// Refuses a name of the form `SERVER.TOOL` where no configuration file says which server that is. The demo server would
+    /// answer for another one.
+    pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
+        match name.split_once('.') {
+            Some((server, _)) if self.source == Source::Demo && !server.is_empty() && self.owner(name).is_none() => {
+                Err(self.unknown(server))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The names of all servers.
+    pub(crate) fn names(&self) -> Vec<&Alias> {
+        self.config.servers.iter().map(|entry| &entry.alias).collect()
+    }
+
+    /// The one server, when there is just one.
+    pub(crate) fn single(&self) -> Option<&ServerEntry> {
+        match &self.config.servers[..] {
+            [entry] => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// A failure about a server that is not known, with what helps.
+    pub(crate) fn unknown(&self, name: &str) -> Failure {
+        if self.source == Source::Demo {
+            return no_file(name, &config_paths::all());
+        }
+        let failure = Failure::usage(format!("there is no server `{name}`"));
+        let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
+        match suggest::question(name, names.iter().copied()) {
+            Some(question) => failure.hint(question),
+            None if names.is_empty() => failure.hint("no server is configured: `ropeway add` adds one"),
+            None => failure.hint(format!("there are: {}", names.join(", "))),
+        }
+    }
+
+    /// Whatever is printed from here on shows none of their secrets.
+    pub(crate) fn hide_secrets(&self) {
+        for entry in &self.config.servers {
+            if let ServerSettings::Known(config) = &entry.settings {
+                redaction::hide(&config.secrets());
+            }
+        }
+        if let Some(chat) = &self.config.chat {
+            redaction::hide(&chat.secrets());
+        }
+    }
+}

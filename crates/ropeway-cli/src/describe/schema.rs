@@ -1,0 +1,655 @@
+//! A JSON Schema as a person reads it: types that look like code.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::terminal::text::{columns, cut};
+
+/// How deep objects within objects are spelled out at most.
+const DEPTH: usize = 5;
+/// Maximum columns of a type in a signature. Deeper levels are left out until it fits.
+const WIDEST: usize = 160;
+/// Maximum columns of one choice, one name or one default within a type.
+const LONGEST_WORD: usize = 60;
+/// Maximum fields that an object within a type spells out.
+const MOST_FIELDS: usize = 40;
+/// Maximum nesting of schemas that is followed.
+const NESTING: usize = 64;
+/// How many choices of an enumeration are spelled out.
+const CHOICES: usize = 8;
+/// How many types are spelled out for one schema. References let a small schema describe very many.
+const MOST_TYPES: usize = 10_000;
+/// How many alternatives of a type are spelled out.
+const ALTERNATIVES: usize = 50;
+
+/// The schema that references point into, and what is left of the budget for following them.
+pub(crate) struct Root<'a> {
+    schema: &'a Value,
+    left: Cell<usize>,
+    nesting: Cell<usize>,
+    /// The referenced schemas that are being read: one that is met again within itself ends with its name.
+    open: RefCell<Vec<&'a Value>>,
+}
+
+/// A schema whose references were followed.
+pub(crate) enum Entered<'a> {
+    /// The schema that is meant.
+    Schema(&'a Value),
+    /// The name of a schema that contains itself, or that is nested too deeply.
+    Name(String),
+}
+
+impl<'a> Root<'a> {
+    pub(crate) fn new(schema: &'a Value) -> Self {
+        Self { schema, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open: RefCell::new(vec![schema]) }
+    }
+
+    /// Takes one type from the budget. Returns false if none is left.
+    fn spells(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Returns how many references are being followed, for [`leave`](Self::leave).
+    pub(crate) fn mark(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// Forgets the references that were followed since `mark`.
+    pub(crate) fn leave(&self, mark: usize) {
+        self.open.borrow_mut().truncate(mark);
+    }
+
+    /// Follows the references of a schema; one that leads out of the document is left as it is.
+    pub(crate) fn enter(&self, schema: &'a Value) -> Entered<'a> {
+        let mut schema = schema;
+        while let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+            let Some(target) = target else { return Entered::Schema(schema) };
+            let mut open = self.open.borrow_mut();
+            if open.len() >= NESTING || open.iter().any(|known| std::ptr::eq(*known, target)) {
+                return Entered::Name(reference_name(reference, target));
+            }
+            open.push(target);
+            schema = target;
+        }
+        Entered::Schema(schema)
+    }
+}
+
+/// The name of a referenced schema: the last part of the reference, or the title.
+fn reference_name(reference: &str, target: &Value) -> String {
+    let last = reference.rsplit(['/', '#']).next().filter(|name| !name.is_empty());
+    let title = target.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
+    cut(last.or(title).unwrap_or("object"), LONGEST_WORD)
+}
+
+/// One argument of a tool, or one field of its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// Its name.
+    pub(crate) name: String,
+    /// Must it be there?
+    pub(crate) required: bool,
+    /// Its type as code.
+    pub(crate) kind: String,
+    /// The same with fewer levels spelled out, longest first.
+    pub(crate) shorter: Vec<String>,
+    /// What it is when it is not given, as code.
+    pub(crate) default: Option<String>,
+    /// What the server says about it.
+    pub(crate) description: Option<String>,
+}
+
+impl Field {
+    /// Returns the most detailed type that fits into so many columns, or the shortest.
+    pub(crate) fn kind_within(&self, most: usize) -> &str {
+        let mut kinds = std::iter::once(&self.kind).chain(&self.shorter);
+        kinds.find(|kind| columns(kind) <= most).or(self.shorter.last()).unwrap_or(&self.kind)
+    }
+}
+
+/// The fields of an object schema: required ones first, else in the schema's own order.
+pub(crate) fn fields(schema: &Value) -> Vec<Field> {
+    let root = &Root::new(schema);
+    let Members { properties, required, .. } = members(resolve(schema, schema), root);
+    let mut fields: Vec<Field> = Vec::with_capacity(properties.len());
+    for (name, property) in properties {
+        let mut kinds = types_at(property, root).into_iter();
+        fields.push(Field {
+            name: name.to_owned(),
+            required: required.contains(name),
+            kind: kinds.next().unwrap_or_default(),
+            shorter: kinds.collect(),
+            default: keyword(property, resolve(property, schema), "default").and_then(short_literal),
+            description: description(property, resolve(property, schema)).map(str::to_owned),
+        });
+    }
+    fields.sort_by_key(|field| !field.required);
+    fields
+}
+
+/// The value of a keyword: beside a reference, or in the schema that it leads to.
+pub(crate) fn keyword<'a>(schema: &'a Value, resolved: &'a Value, word: &str) -> Option<&'a Value> {
+    schema.get(word).or_else(|| resolved.get(word))
+}
+
+/// What is said about a schema: beside a reference, or in the schema that it leads to.
+pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<&'a str> {
+    let said = |schema: &'a Value| schema.get("description").and_then(Value::as_str);
+    said(schema).or_else(|| said(resolved))
+}
+
+/// The fields of an object, those of all parts of `allOf` together.
+#[derive(Default)]
+pub(crate) struct Members<'a> {
+    pub(crate) properties: Vec<(&'a str, &'a Value)>,
+    pub(crate) required: HashSet<&'a str>,
+    /// The schema of fields that are not named.
+    pub(crate) others: Option<&'a Value>,
+    /// The schemas of fields whose names match a pattern.
+    pub(crate) patterns: Vec<(&'a str, &'a Value)>,
+    most: usize,
+}
+
+impl Members<'_> {
+    /// Returns true if the schema says nothing about any field.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.properties.is_empty() && self.patterns.is_empty() && self.others.is_none()
+    }
+}
+
+/// Collects the fields of an object schema.
+pub(crate) fn members<'a>(schema: &'a Value, root: &Root<'a>) -> Members<'a> {
+    first_members(schema, root, usize::MAX)
+}
+
+/// Collects so many fields of an object schema, or a few more.
+fn first_members<'a>(schema: &'a Value, root: &Root<'a>, most: usize) -> Members<'a> {
+    let mut members = Members { most, ..Members::default() };
+    collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
+    members
+}
+
+fn collect_members<'a>(
+    schema: &'a Value,
+    root: &Root<'a>,
+    depth: usize,
+    seen: &mut HashSet<&'a str>,
+    members: &mut Members<'a>,
+) {
+    let object = |word: &str| schema.get(word).and_then(Value::as_object).into_iter().flatten();
+    for (name, property) in object("properties") {
+        if members.properties.len() == members.most {
+            break;
+        }
+        if seen.insert(name) {
+            members.properties.push((name, property));
+        }
+    }
+    members.required.extend(required(schema.get("required")));
+    let patterns = object("patternProperties").map(|(name, property)| (name.as_str(), property));
+    members.patterns.extend(patterns.take(MOST_FIELDS.saturating_sub(members.patterns.len())));
+    members.others = members.others.or(schema.get("additionalProperties").filter(|others| others.is_object()));
+    if depth == 0 {
+        return;
+    }
+    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(ALTERNATIVES) {
+        if root.spells() {
+            collect_members(resolve(part, root.schema), root, depth - 1, seen, members);
+        }
+    }
+}
+
+/// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. The most detailed that fits into so many columns.
+pub(crate) fn type_within(schema: &Value, most: usize) -> String {
+    let mut kinds = types_at(schema, &Root::new(schema));
+    let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
+    kinds.swap_remove(fits)
+}
+
+/// The type of a schema with ever fewer levels spelled out. Never empty.
+pub(crate) fn types_at<'a>(schema: &'a Value, root: &Root<'a>) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for depth in (0..=DEPTH).rev() {
+        let kind = cut(&type_at(schema, root, depth), 4 * WIDEST);
+        let is_simple = !kind.contains('{');
+        if (depth == 0 || is_simple || columns(&kind) <= WIDEST) && kinds.last() != Some(&kind) {
+            kinds.push(kind);
+        }
+        if is_simple {
+            break;
+        }
+    }
+    kinds
+}
+
+/// The type of a schema with so many levels of objects spelled out.
+pub(crate) fn type_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+    if !root.spells() || root.nesting.get() >= NESTING {
+        return "any".to_owned();
+    }
+    root.nesting.set(root.nesting.get() + 1);
+    let mark = root.mark();
+    let kind = match root.enter(schema) {
+        Entered::Schema(schema) => spelled(schema, root, depth),
+        Entered::Name(name) => name,
+    };
+    root.leave(mark);
+    root.nesting.set(root.nesting.get() - 1);
+    kind
+}
+
+/// The schema of one property of an object schema, and the schema that its references point into.
+pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let resolved = resolve(schema, schema);
+    let own = resolved.get("properties").and_then(|properties| properties.get(name));
+    own.or_else(|| {
+        let members = members(resolved, &Root::new(schema));
+        members.properties.into_iter().find(|(known, _)| *known == name).map(|(_, property)| property)
+    })
+}
+
+/// May the object hold fields that its schema does not name?
+pub(crate) fn is_open(schema: &Value) -> bool {
+    let schema = resolve(schema, schema);
+    schema.get("additionalProperties") != Some(&Value::Bool(false)) || schema.get("patternProperties").is_some()
+}
+
+fn required(names: Option<&Value>) -> HashSet<&str> {
+    names.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The JSON types that a schema allows; none when it does not say.
+pub(crate) fn kinds(schema: &Value, root: &Value) -> Vec<String> {
+    let mut kinds = Vec::new();
+    collect_kinds(schema, &Root::new(root), 6, &mut kinds);
+    kinds
+}
+
+fn collect_kinds<'a>(schema: &'a Value, root: &Root<'a>, depth: usize, kinds: &mut Vec<String>) {
+    if !root.spells() {
+        return;
+    }
+    let schema = resolve(schema, root.schema);
+    let mut add = |kind: &str| {
+        if kinds.len() < ALTERNATIVES && !kinds.iter().any(|known| known == kind) {
+            kinds.push(kind.to_owned());
+        }
+    };
+    match schema.get("type") {
+        Some(Value::String(kind)) => return add(kind),
+        Some(Value::Array(several)) => return several.iter().filter_map(Value::as_str).for_each(add),
+        _ => {}
+    }
+    let literals = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    literals.chain(schema.get("const")).for_each(|literal| add(kind_of(literal)));
+    if depth > 0 {
+        for word in ["anyOf", "oneOf", "allOf"] {
+            for part in schema.get(word).and_then(Value::as_array).into_iter().flatten() {
+                collect_kinds(part, root, depth - 1, kinds);
+            }
+        }
+    }
+}
+
+/// The JSON types that the items of a list may have; none when the schema does not say for each of its alternatives.
+pub(crate) fn item_kinds(schema: &Value, root: &Value) -> Vec<String> {
+    let schema = resolve(schema, root);
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
+    let lists: Vec<&Value> = match alternatives {
+        Some(parts) => parts.iter().map(|part| resolve(part, root)).filter(|part| !is_null(part)).collect(),
+        None => vec![schema],
+    };
+    match lists[..] {
+        [list] if list.get("prefixItems").is_none() => {
+            list.get("items").map(|items| kinds(items, root)).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
+}
+
+/// Returns the values that an argument can have, if there are few: those of an enumeration, or of a boolean.
+pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
+    let Some(property) = property(schema, name).map(|property| resolve(property, schema)) else { return Vec::new() };
+    let alternatives = ["anyOf", "oneOf"].iter().find_map(|word| property.get(word).and_then(Value::as_array));
+    let parts: Vec<&Value> = match alternatives {
+        Some(parts) => parts.iter().map(|part| resolve(part, schema)).take(ALTERNATIVES).collect(),
+        None => vec![property],
+    };
+    let literal = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    };
+    let choices = parts.iter().flat_map(|part| {
+        let listed = part.get("enum").and_then(Value::as_array).into_iter().flatten().chain(part.get("const"));
+        let is_boolean = part.get("type").and_then(Value::as_str) == Some("boolean");
+        let booleans = if is_boolean { &["true", "false"][..] } else { &[] };
+        listed.filter_map(literal).chain(booleans.iter().map(|text| (*text).to_owned())).collect::<Vec<_>>()
+    });
+    choices.collect()
+}
+
+/// The JSON type of a value.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Follows references within the schema; one that leads elsewhere, or in a circle, is left as it is.
+pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..16 {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return schema };
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        let Some(target) = target else { return schema };
+        schema = target;
+    }
+    schema
+}
+
+fn spelled<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+    let Some(words) = schema.as_object() else { return "any".to_owned() };
+    if let Some(choices) = words.get("enum").and_then(Value::as_array) {
+        return enumeration(choices);
+    }
+    if let Some(literal) = words.get("const") {
+        return short_literal(literal).unwrap_or_else(|| kind_of(literal).to_owned());
+    }
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| words.get(word).and_then(Value::as_array));
+    match (words.get("type"), alternatives) {
+        // Alternatives beside `type: object` say which objects; without fields of its own, they are the type.
+        (Some(Value::String(kind)), Some(parts)) if kind == "object" && first_members(schema, root, 1).is_empty() => {
+            return union(parts.iter().map(|part| match part.get("type") {
+                None if part.get("properties").is_none() && part.get("$ref").is_none() => "object".to_owned(),
+                _ => type_at(part, root, depth),
+            }));
+        }
+        (Some(Value::String(kind)), _) => return kind_at(kind, schema, root, depth),
+        (Some(Value::Array(kinds)), _) => {
+            let kinds = kinds.iter().filter_map(Value::as_str).take(ALTERNATIVES);
+            return union(kinds.map(|kind| kind_at(kind, schema, root, depth)));
+        }
+        (_, Some(parts)) => return union(parts.iter().map(|part| type_at(part, root, depth))),
+        _ => {}
+    }
+    if words.contains_key("properties") {
+        return object_at(schema, root, depth);
+    }
+    if words.contains_key("items") || words.contains_key("prefixItems") {
+        return kind_at("array", schema, root, depth);
+    }
+    if let Some(parts) = words.get("allOf").and_then(Value::as_array) {
+        return match &parts[..] {
+            [part] => type_at(part, root, depth),
+            _ if !first_members(schema, root, 1).is_empty() => object_at(schema, root, depth),
+            parts => {
+                let kinds = parts.iter().take(ALTERNATIVES).map(|part| type_at(part, root, depth));
+                kinds.into_iter().find(|kind| kind != "any").unwrap_or_else(|| "any".to_owned())
+            }
+        };
+    }
+    match words.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next()) {
+        Some(name) if !name.is_empty() && name != "#" => cut(name, LONGEST_WORD),
+        _ => "any".to_owned(),
+    }
+}
+
+fn kind_at<'a>(kind: &str, schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+    match kind {
+        "array" => {
+            let tuple = schema.get("prefixItems").or(schema.get("items")).and_then(Value::as_array);
+            if let Some(items) = tuple.filter(|items| !items.is_empty()) {
+                let more = if items.len() > CHOICES { ", …" } else { "" };
+                let items: Vec<String> = items.iter().take(CHOICES).map(|item| type_at(item, root, depth)).collect();
+                return format!("[{}{more}]", items.join(", "));
+            }
+            match schema.get("items").filter(|items| items.is_object()) {
+                Some(items) => match type_at(items, root, depth) {
+                    item if item.contains(" | ") && !item.starts_with(['{', '[']) => format!("({item})[]"),
+                    item => format!("{item}[]"),
+                },
+                None => "any[]".to_owned(),
+            }
+        }
+        "object" => object_at(schema, root, depth),
+        kind => cut(kind, LONGEST_WORD),
+    }
+}
+
+fn object_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+    if depth == 0 {
+        return "object".to_owned();
+    }
+    let Members { properties, required, others, .. } = first_members(schema, root, MOST_FIELDS + 1);
+    if properties.is_empty() {
+        return match others.filter(|others| others.as_object().is_some_and(|words| !words.is_empty())) {
+            Some(others) => format!("{{[name]: {}}}", type_at(others, root, depth - 1)),
+            None => "object".to_owned(),
+        };
+    }
+    let mut fields = Vec::new();
+    let mut length = 0;
+    for (name, property) in &properties {
+        // What is longer than any line says no more than its beginning does.
+        if fields.len() == MOST_FIELDS || length > 4 * WIDEST {
+            fields.push("…".to_owned());
+            break;
+        }
+        let mark = if required.contains(name) { "" } else { "?" };
+        let field = format!("{}{mark}: {}", cut(name, LONGEST_WORD), type_at(property, root, depth - 1));
+        length += field.len();
+        fields.push(field);
+    }
+    format!("{{{}}}", fields.join(", "))
+}
+
+fn enumeration(choices: &[Value]) -> String {
+    let spelled = choices.iter().take(CHOICES).map(|choice| cut(&choice.to_string(), LONGEST_WORD));
+    let more = (choices.len() > CHOICES).then(|| "…".to_owned());
+    match choices {
+        [] => "never".to_owned(),
+        _ => union(spelled.chain(more)),
+    }
+}
+
+fn union(types: impl Iterator<Item = String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for kind in types {
+        // The alternatives of an alternative are alternatives.
+        let is_plain = !kind.contains(['"', '{', '(', '[']);
+        let parts: Vec<&str> = if is_plain { kind.split(" | ").collect() } else { vec![kind.as_str()] };
+        for part in parts {
+            if distinct.len() == ALTERNATIVES {
+                distinct.push("…".to_owned());
+                return distinct.join(" | ");
+            }
+            if !distinct.iter().any(|known| known == part) {
+                distinct.push(part.to_owned());
+            }
+        }
+    }
+    match distinct.len() {
+        0 => "any".to_owned(),
+        _ => distinct.join(" | "),
+    }
+}
+
+/// A value as code, unless it is too long to be read in passing; `null` says nothing.
+fn short_literal(value: &Value) -> Option<String> {
+    let literal = value.to_string();
+    (!value.is_null() && literal.chars().count() <= 24).then_some(literal)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn type_name(schema: &Value) -> String {
+        type_within(schema, usize::MAX)
+    }
+
+    #[test]
+    fn deep_types_are_spelled_out_as_far_as_they_fit() {
+        let leaf = json!({"type": "array", "items": {"type": "array", "items": {"type": "string"}}});
+        let point = json!({"type": "object", "required": ["x"], "properties": {"x": leaf}});
+        let deep = json!({"type": "array", "items": {"properties": {"a": {"properties": {"b": point}}}}});
+        assert_eq!(type_name(&deep), "{a?: {b?: {x: string[][]}}}[]");
+        let within = |most| type_within(&deep, most);
+        assert_eq!(within(26), "{a?: {b?: object}}[]");
+        assert_eq!([within(19), within(12)], ["{a?: object}[]", "object[]"]);
+        assert_eq!(within(1), "object[]");
+    }
+
+    #[test]
+    fn parts_of_a_schema_are_one_type() {
+        let both = json!({"allOf": [{"$ref": "#/$defs/A"}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}],
+            "$defs": {"A": {"properties": {"a": {"type": "string"}}}}});
+        assert_eq!(type_name(&both), "{a?: string, b: null}");
+        assert_eq!(fields(&both).iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        let tuple = json!({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]});
+        assert_eq!(type_name(&tuple), "[number, string]");
+        let either = json!({"type": "object", "oneOf": [{"properties": {"a": {}}}, {"required": ["b"]}]});
+        assert_eq!(type_name(&either), "{a?: any} | object");
+    }
+
+    /// Schemas whose every keyword has a wrong type, or very much of it.
+    #[test]
+    fn hostile_schemas_are_read_within_bounds() {
+        let words = [
+            "type",
+            "properties",
+            "required",
+            "items",
+            "prefixItems",
+            "enum",
+            "const",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "$ref",
+            "additionalProperties",
+            "patternProperties",
+            "default",
+            "description",
+            "title",
+        ];
+        let long = "x".repeat(100_000);
+        let wrong =
+            [json!(null), json!(true), json!(-1), json!(long), json!([1, null, [], {}]), json!({"a": 7, "b": null})];
+        for word in words {
+            for value in &wrong {
+                let schema = json!({"properties": {"p": {word: value}}, "required": ["p"], word: value});
+                fields(&schema);
+                for most in [1, 20, 500] {
+                    assert!(columns(&type_within(&schema, most)) <= 4 * WIDEST, "{word}");
+                }
+                kinds(&schema, &schema);
+            }
+        }
+        let mut deep = json!({"type": "string"});
+        for _ in 0..100 {
+            deep = json!({"anyOf": [{"properties": {"a": deep}}, {"type": "array", "items": {"type": "null"}}]});
+        }
+        assert!(columns(&type_name(&deep)) <= WIDEST, "{}", type_name(&deep));
+        let defs: Map<String, Value> = (0..3000)
+            .map(|at| {
+                (format!("d{at}"), json!({"anyOf": [{"$ref": format!("#/$defs/d{}", at + 1)}, {"type": "null"}]}))
+            })
+            .collect();
+        let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        assert!(columns(&type_name(&chain)) <= WIDEST);
+    }
+
+    #[test]
+    fn a_small_schema_that_describes_very_many_types_is_read_quickly() {
+        let many = |schema: Value| (0..3000).map(|at| (format!("p{at}"), schema.clone())).collect::<Map<_, _>>();
+        let node = json!({"properties": many(json!({"$ref": "#/$defs/node"})), "required": (0..3000).map(|at| format!("p{at}")).collect::<Vec<_>>()});
+        let any = json!({"anyOf": vec![json!({"$ref": "#/$defs/any"}); 3000]});
+        let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": node, "any": any}});
+        let began = std::time::Instant::now();
+        assert_eq!(fields(&schema).len(), 3000);
+        assert!(columns(&type_name(&schema)) <= WIDEST);
+        assert!(kinds(&json!({"$ref": "#/$defs/any"}), &schema).is_empty());
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn schemas_read_like_types() {
+        for (schema, expected) in [
+            (json!({"type": "string"}), "string"),
+            (json!({"type": "array", "items": {"type": "number"}}), "number[]"),
+            (json!({"type": "array"}), "any[]"),
+            (json!({"enum": ["bar", "line"]}), r#""bar" | "line""#),
+            (json!({"type": "array", "items": {"enum": ["a", "b"]}}), r#"("a" | "b")[]"#),
+            (json!({"type": ["string", "null"]}), "string | null"),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), "integer | null"),
+            (json!({"const": 3}), "3"),
+            (json!({"type": "object"}), "object"),
+            (json!({"type": "object", "additionalProperties": {"type": "number"}}), "{[name]: number}"),
+            (
+                json!({"properties": {"a": {"type": "string"}, "b": {"type": "boolean"}}, "required": ["a"]}),
+                "{a: string, b?: boolean}",
+            ),
+            (json!({"allOf": [{"type": "string"}]}), "string"),
+            (json!({"$ref": "#/$defs/Point", "$defs": {"Point": {"enum": [1]}}}), "1"),
+            (json!({"$ref": "http://elsewhere/Point"}), "Point"),
+            (json!({}), "any"),
+            (json!(true), "any"),
+            (json!({"enum": []}), "never"),
+            (json!({"enum": (0..20).collect::<Vec<_>>()}), "0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | …"),
+        ] {
+            assert_eq!(type_name(&schema), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_holds_itself_is_cut() {
+        let tree = json!({"$ref": "#/$defs/Node", "$defs": {
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}},
+            "Loop": {"$ref": "#/$defs/Loop"}
+        }});
+        assert_eq!(type_name(&tree), "{next?: Node}");
+        assert_eq!(type_name(&json!({"$ref": "#"})), "object");
+        assert_eq!(type_name(&json!({"title": "Tree", "properties": {"next": {"$ref": "#"}}})), "{next?: Tree}");
+    }
+
+    #[test]
+    fn required_fields_come_first_and_defaults_are_kept() {
+        let schema = json!({"type": "object", "required": ["values"], "properties": {
+            "kind": {"enum": ["bar", "line"], "default": "bar", "description": "how"},
+            "values": {"type": "array", "items": {"type": "number"}},
+        }});
+        let fields = fields(&schema);
+        assert_eq!(fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["values", "kind"]);
+        assert!(fields[0].required && !fields[1].required);
+        assert_eq!(fields[1].default.as_deref(), Some("\"bar\""));
+        assert_eq!(fields[1].description.as_deref(), Some("how"));
+    }
+
+    #[test]
+    fn a_schema_says_which_json_types_it_allows() {
+        let root = json!({"$defs": {"N": {"type": "number"}}});
+        let of = |schema: Value| kinds(&schema, &root).join(" ");
+        assert_eq!(of(json!({"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]})), "number null");
+        assert_eq!(of(json!({"enum": ["a", 1]})), "string number");
+        assert_eq!(of(json!({"type": ["array", "string"]})), "array string");
+        assert_eq!(of(json!({})), "");
+    }
+}

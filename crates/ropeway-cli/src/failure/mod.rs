@@ -1,0 +1,473 @@
+//! A failure: why a command could not do what it was asked, and the exit code that says so.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use anstyle::{AnsiColor, Style};
+use ropeway::bridge::BridgeError;
+use ropeway::config::{ConfigError, ConfigProblem};
+use ropeway::mcp::ConnectErrorKind;
+use ropeway::provider::{ProviderError, ProviderErrorKind};
+use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
+use serde_json::{Value, json};
+
+use crate::describe::signature::{arguments, signature};
+use crate::terminal::text::{clean, clean_line, terminal_width, width, without_prefix, wrap};
+
+/// What the exit code of the command means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The tool reports a failure, or the server refused the call.
+    ToolError = 1,
+    /// What was typed makes no sense.
+    Usage = 2,
+    /// The server cannot be reached, or does not speak the protocol.
+    Unreachable = 3,
+    /// The server wants to know who is asking.
+    NeedsAuth = 4,
+    /// Time ran out.
+    Timeout = 5,
+    /// Somebody pressed Ctrl-C, as for a program that does not know better.
+    Interrupted = 130,
+}
+
+/// The exit codes, for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  tool error: the tool reports a failure, or the server refused the call
+  2  usage: what was typed makes no sense, or does not fit the tool's schema
+  3  server unreachable, or what it says is not the protocol
+  4  server needs authentication
+  5  timeout";
+
+/// Whom a failure is about: the exit code does not say, since providers have the same troubles as servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// A server of tools, or the command itself.
+    Servers,
+    /// The provider of a model.
+    Provider,
+}
+
+/// How many of the server's last lines are shown.
+const SERVER_LINES: usize = 12;
+
+/// Why a command could not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    concerns: Concern,
+    message: String,
+    causes: Vec<String>,
+    server_said: Box<[String]>,
+    hints: Vec<String>,
+    tool: Option<Box<ToolDefinition>>,
+    /// The kind that scripts match on, where it says more than the exit code.
+    kind: Option<&'static str>,
+}
+
+impl Failure {
+    /// A failure in a sentence.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let concerns = Concern::Servers;
+        let (causes, server_said, hints) = (Vec::new(), Box::default(), Vec::new());
+        Self { exit, concerns, message, causes, server_said, hints, tool: None, kind: None }
+    }
+
+    /// What was typed makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A server that could not be connected.
+    pub(crate) fn connect(server: &Alias, error: impl Into<BoxError>) -> Self {
+        let error = error.into();
+        let challenge = connect_errors(error.as_ref()).find_map(challenge);
+        if let Some(challenge) = challenge {
+            return CallError::NeedsAuth { server: server.clone(), challenge }.into();
+        }
+        // What stands above the connection's own error says no more than the message does.
+        let own = connect_errors(error.as_ref()).next().map(|error| error as &(dyn Error + 'static));
+        let cause = own.unwrap_or(error.as_ref());
+        Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
+    }
+
+    /// A server that does not list its tools: no tool has failed, but the server is of no use.
+    pub(crate) fn listing(error: &CallError) -> Self {
+        let failure = Self::from(error);
+        if failure.exit == Exit::ToolError { failure.ending(Exit::Unreachable) } else { failure }
+    }
+
+    /// A configuration that makes no sense.
+    pub(crate) fn config(error: &ConfigError) -> Self {
+        let file = error.file.display();
+        let place = |problem: &ConfigProblem| match problem.line {
+            0 => format!("{file}: {problem}"),
+            line => format!("{file}:{line}:{}: {problem}", problem.column),
+        };
+        match &error.problems[..] {
+            [] => Self::usage(error.to_string()).kind("config").caused_by_source(error),
+            [problem] => Self::usage(place(problem)).kind("config"),
+            many => {
+                let more = if error.truncated { "more than " } else { "" };
+                let message = format!("`{file}` has {more}{} problems", many.len());
+                many.iter().map(place).fold(Self::usage(message).kind("config"), Self::hint)
+            }
+        }
+    }
+
+    /// A bridge that could not be started.
+    pub(crate) fn start(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Required { server, source } => Self::connect(&server, source),
+            error => Self::usage(error.to_string()).caused_by_source(&error),
+        }
+    }
+
+    /// A provider of models that gives no answer.
+    pub(crate) fn provider(message: impl Into<String>, error: &ProviderError) -> Self {
+        let exit = match error.kind {
+            ProviderErrorKind::Auth | ProviderErrorKind::Quota => Exit::NeedsAuth,
+            ProviderErrorKind::Timeout => Exit::Timeout,
+            ProviderErrorKind::Unusable | ProviderErrorKind::NotFound | ProviderErrorKind::InvalidRequest => {
+                Exit::Usage
+            }
+            ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge | ProviderErrorKind::Media => Exit::Usage,
+            _ => Exit::Unreachable,
+        };
+        let mut failure = Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error);
+        // The tools of the request have the names that models use.
+        failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = without_prefix(words));
+        failure
+    }
+
+    /// Adds the causes of an error whose own words are said already.
+    pub(crate) fn caused_by_source(self, error: &(dyn Error + 'static)) -> Self {
+        match error.source() {
+            Some(cause) => self.caused_by(cause),
+            None => self,
+        }
+    }
+
+    /// Adds an error and its causes as the cause.
+    pub(crate) fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
+        for cause in chain(error).map(ToString::to_string) {
+            // Some errors pass their cause's words on as their own: once is enough.
+            let last = self.causes.last().unwrap_or(&self.message);
+            if cause != *last {
+                self.causes.push(cause);
+            }
+        }
+        self
+    }
+
+    /// Adds what the server last wrote to its standard error.
+    pub(crate) fn server_said(mut self, lines: Vec<String>) -> Self {
+        if let [line] = lines.as_slice()
+            && self.causes.iter().any(|cause| cause.contains(line.trim()))
+        {
+            return self;
+        }
+        let skipped = lines.len().saturating_sub(SERVER_LINES);
+        self.server_said = lines.into_iter().skip(skipped).collect();
+        self
+    }
+
+    /// Adds something to try.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The same with another name for a tool: people type other names than models.
+    pub(crate) fn naming(mut self, tool: &str, shown: &str) -> Self {
+        self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
+        self
+    }
+
+    /// The same with another exit code.
+    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// Sets the kind that scripts match on.
+    pub(crate) fn kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Returns the failure for scripts: the `error` of a JSON document, in the shape that an envelope has for it.
+    pub(crate) fn record(&self) -> Value {
+        let kind = self.kind.unwrap_or(match self.exit {
+            Exit::Done | Exit::ToolError => "failed",
+            Exit::Usage => "usage",
+            Exit::Unreachable => "unavailable",
+            Exit::NeedsAuth => "needs_auth",
+            Exit::Timeout => "timeout",
+            Exit::Interrupted => "cancelled",
+        });
+        let retryable = matches!(kind, "unavailable" | "timeout");
+        let mut record =
+            json!({"kind": kind, "message": self.line(), "retryable": retryable, "exit_code": self.exit as u8});
+        let hints: Vec<String> = self.hints.iter().map(|hint| clean_line(hint)).collect();
+        if !hints.is_empty() {
+            record["hints"] = json!(hints);
+        }
+        record
+    }
+
+    /// Shows the tool that it is about.
+    pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
+        self.tool = Some(Box::new(tool.clone()));
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Is it that no server has the tool?
+    pub(crate) fn is_unknown_tool(&self) -> bool {
+        self.kind == Some("unknown_tool")
+    }
+
+    /// The sentence.
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Is it the provider of a model that has failed? Then no server can help.
+    pub(crate) fn concerns_the_provider(&self) -> bool {
+        self.concerns == Concern::Provider
+    }
+
+    /// The sentence and its causes in one line.
+    pub(crate) fn line(&self) -> String {
+        [&self.message].into_iter().chain(&self.causes).map(|words| clean_line(words)).collect::<Vec<_>>().join(": ")
+    }
+
+    /// Does the server's standard error help to understand it?
+    pub(crate) fn concerns_the_server(&self) -> bool {
+        matches!(self.exit, Exit::Unreachable | Exit::Timeout)
+    }
+
+    /// The failure as it is printed.
+    pub(crate) fn render(&self) -> String {
+        const ERROR: Style = AnsiColor::Red.on_default().bold();
+        const FAINT: Style = Style::new().dimmed();
+        // Lines in a file or a pipe stay whole, for whoever searches them.
+        let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
+        let hang = |text: &str| {
+            let wrapped = wrap(text, width, 4);
+            wrapped.strip_prefix("  ").unwrap_or(&wrapped).to_owned()
+        };
+        let message = wrap(&format!("error: {}", clean(&self.message)), width, 4);
+        let mut lines = message.trim_start().replacen("error:", &format!("{ERROR}error:{ERROR:#}"), 1);
+        for cause in &self.causes {
+            let cause = hang(&format!("caused by: {}", clean(cause)));
+            lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));
+        }
+        match &*self.server_said {
+            [] => {}
+            [line] => lines.push_str(&format!("  {FAINT}the server said:{FAINT:#} {}\n", clean_line(line))),
+            said => {
+                lines.push_str(&format!("  {FAINT}the server said:{FAINT:#}\n"));
+                for line in said {
+                    lines.push_str(&format!("    {}\n", clean(line).replace('\n', " ").trim_end()));
+                }
+            }
+        }
+        for hint in &self.hints {
+            lines.push_str(&hang(hint));
+        }
+        if let Some(tool) = &self.tool {
+            lines.push('\n');
+            lines.push_str(&manual(tool));
+        }
+        lines
+    }
+}
+
+/// A tool with all that its arguments are said to be.
+fn manual(tool: &ToolDefinition) -> String {
+    let width = width();
+    format!("{}\n{}", signature(tool, width), arguments(tool, width, 2))
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&CallError> for Failure {
+    fn from(error: &CallError) -> Self {
+        if let CallError::InvalidArguments { tool, problems } = error {
+            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`")).kind(error.kind());
+            return problems.iter().map(problem_line).fold(failure, Self::hint);
+        }
+        let mut failure = Self::new(exit_of(error), error.to_string()).kind(error.kind());
+        if let Some(cause) = error.source() {
+            failure = failure.caused_by(cause);
+        }
+        match error {
+            CallError::NeedsAuth { challenge, .. } => {
+                let asks = challenge.as_ref().map(|challenge| format!("it asks for: {}", clean_line(challenge)));
+                asks.into_iter().fold(failure, Self::hint)
+            }
+            CallError::Refused { data: Some(data), .. } => {
+                failure.hint(format!("it adds: {}", clean_line(&data.to_string())))
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// Where something does not fit, and what is wrong there, in one line.
+pub(crate) fn problem_line(problem: &ArgumentProblem) -> String {
+    let reason = clean_line(&problem.reason);
+    match problem.path.as_str() {
+        "" => reason,
+        path => format!("at `{}`: {reason}", clean_line(path)),
+    }
+}
+
+fn exit_of(error: &CallError) -> Exit {
+    match error {
+        CallError::Timeout { .. } => Exit::Timeout,
+        CallError::NeedsAuth { .. } => Exit::NeedsAuth,
+        CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } | CallError::Hidden { .. } => Exit::Usage,
+        CallError::NotConnected { .. } | CallError::Stopped { .. } | CallError::Protocol { .. } => Exit::Unreachable,
+        CallError::Unavailable { source, .. } => exit_of_cause(source.as_ref()),
+        _ => Exit::ToolError,
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn line(error: &(dyn Error + 'static)) -> String {
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// An error and its causes.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
+}
+
+/// The errors of a connection among an error and its causes; connections share theirs.
+fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectErrorKind> {
+    chain(error).filter_map(|error| {
+        let shared = || error.downcast_ref::<Arc<ConnectErrorKind>>().map(Arc::as_ref);
+        error.downcast_ref::<ConnectErrorKind>().or_else(shared)
+    })
+}
+
+fn challenge(error: &ConnectErrorKind) -> Option<Option<String>> {
+    match error {
+        ConnectErrorKind::NeedsAuth { challenge } => Some(challenge.clone()),
+        _ => None,
+    }
+}
+
+/// The exit code of an error with a connection among its causes.
+fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
+    connect_errors(cause).next().map_or(Exit::Unreachable, exit_of_connect)
+}
+
+/// The exit code of a connection that could not be made, in every command.
+pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
+    match error {
+        ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
+            Exit::NeedsAuth
+        }
+        ConnectErrorKind::Timeout { .. } => Exit::Timeout,
+        ConnectErrorKind::Address { .. } => Exit::Usage,
+        _ => Exit::Unreachable,
+    }
+}
+
+/// The exit code of several servers of which none is usable: that of the worst. A timeout may hide anything.
+pub(crate) fn worst_exit(exits: impl IntoIterator<Item = Exit>) -> Exit {
+    let rank = |exit: &Exit| match exit {
+        Exit::Timeout => 4,
+        Exit::Unreachable => 3,
+        Exit::NeedsAuth => 2,
+        Exit::Usage | Exit::ToolError | Exit::Interrupted => 1,
+        Exit::Done => 0,
+    };
+    exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(failure: &Failure) -> String {
+        anstream::adapter::strip_str(&failure.render()).to_string()
+    }
+
+    #[test]
+    fn a_failure_prints_each_cause_once() {
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        let failure = Failure::connect(&"x".into(), ConnectErrorKind::Spawn { program: "npx".into(), source });
+        assert_eq!(failure.exit(), Exit::Unreachable);
+        assert_eq!(
+            plain(&failure),
+            "error: server `x` is unavailable\n  caused by: could not start `npx`\n  caused by: no such file\n"
+        );
+    }
+
+    #[test]
+    fn a_server_that_asks_who_we_are_needs_auth_however_deep_that_is_said() {
+        let strict = || ConnectErrorKind::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
+        let shared: BoxError = Box::new(Arc::new(strict()));
+        for error in [Box::new(strict()) as BoxError, shared] {
+            let failure = Failure::connect(&"x".into(), error);
+            assert_eq!(failure.exit(), Exit::NeedsAuth);
+            assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
+        }
+    }
+
+    #[test]
+    fn the_only_words_of_the_server_are_not_repeated() {
+        let mut failure = Failure::new(Exit::Unreachable, "gone");
+        failure.causes.push("it ended, saying `no licence`".to_owned());
+        let said = vec!["no licence".to_owned()];
+        assert_eq!(plain(&failure.server_said(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_a_usage_error_with_a_line_for_each() {
+        let problem = |path: &str, reason: &str| ArgumentProblem { path: path.into(), reason: reason.into() };
+        let problems = vec![problem("/a", "must be a number"), problem("", "`b` is missing")];
+        let failure = Failure::from(CallError::InvalidArguments { tool: "t".into(), problems });
+        assert_eq!(failure.exit(), Exit::Usage);
+        assert_eq!(
+            plain(&failure),
+            "error: the arguments do not fit tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
+        );
+    }
+
+    #[test]
+    fn a_refused_call_is_a_tool_error() {
+        let refused =
+            CallError::Refused { server: "x".into(), code: -32602, message: "no \u{1b}[31mway".into(), data: None };
+        let failure = Failure::from(refused);
+        assert_eq!(failure.exit(), Exit::ToolError);
+        assert_eq!(plain(&failure), "error: server `x` answered error -32602: no way\n");
+    }
+
+    #[test]
+    fn the_last_words_of_the_server_are_shown_without_escapes() {
+        let said = (0..40).map(|line| format!("line {line}\u{1b}[2J")).collect();
+        let text = Failure::new(Exit::Unreachable, "gone").server_said(said).render();
+        assert!(!text.contains("[2J"));
+        assert!(text.contains("line 39") && !text.contains("line 27\n"));
+    }
+}

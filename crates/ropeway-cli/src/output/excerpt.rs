@@ -1,0 +1,116 @@
+//! An excerpt: the line of a file that something is said about, and a mark under the place.
+
+use anstyle::{AnsiColor, Style};
+
+use crate::secrets::literal;
+use crate::terminal::text::{clean, clusters, columns, cut};
+
+const FAINT: Style = Style::new().dimmed();
+const HERE: Style = AnsiColor::Red.on_default().bold();
+
+/// What a secret looks like.
+const HIDDEN: &str = "***";
+
+/// How much of a long line is shown before the place.
+const BEFORE: usize = 30;
+
+/// The line and the mark beneath it, in so many columns; nothing when there is no such line.
+pub(crate) fn excerpt(text: &str, line: usize, column: usize, width: usize) -> String {
+    let Some(written) = line.checked_sub(1).and_then(|index| text.lines().nth(index)) else { return String::new() };
+    let number = line.to_string();
+    let gutter = " ".repeat(number.len());
+    let (shown, offset) = window(&visible(written, column), width.saturating_sub(number.len() + 6));
+    let mark = format!("{}{HERE}^{HERE:#}", " ".repeat(offset));
+    format!("  {FAINT}{number} │{FAINT:#} {shown}\n  {gutter} {FAINT}│{FAINT:#} {mark}\n")
+}
+
+/// What is before the place and from there on, without secrets and harmless.
+fn visible(line: &str, column: usize) -> [String; 2] {
+    let at = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
+    let mut parts = [String::new(), String::new()];
+    let mut secrets = literal::in_line(line).into_iter().peekable();
+    for (from, c) in line.char_indices() {
+        // They come in order, and do not overlap.
+        while secrets.next_if(|secret| secret.end <= from).is_some() {}
+        match secrets.peek().filter(|secret| secret.contains(&from)) {
+            // What is hidden belongs to the place, should that lie within it.
+            Some(secret) if from == secret.start => parts[usize::from(secret.end > at)].push_str(HIDDEN),
+            Some(_) => {}
+            None => parts[usize::from(from >= at)].push(c),
+        }
+    }
+    parts.map(|part| clean(&part).replace('\t', "    ").replace('\n', " "))
+}
+
+/// As much of the line as fits, and where the place is in it.
+fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
+    let whole = format!("{before}{after}");
+    if columns(whole.trim_end()) <= width {
+        return (whole.trim_end().to_owned(), columns(before));
+    }
+    let most = BEFORE.min(width / 2);
+    let start = match columns(before) > most {
+        true => format!("…{}", ending(before, most.saturating_sub(1))),
+        false => before.clone(),
+    };
+    let offset = columns(&start);
+    (cut(&format!("{start}{after}"), width), offset)
+}
+
+/// The end of a text, in so many columns at most.
+fn ending(text: &str, most: usize) -> &str {
+    let (mut used, mut start) = (0, text.len());
+    for (cluster, columns) in clusters(text).rev() {
+        used += columns;
+        if used > most {
+            break;
+        }
+        start -= cluster.len();
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str, line: usize, column: usize, width: usize) -> String {
+        anstream::adapter::strip_str(&excerpt(text, line, column, width)).to_string()
+    }
+
+    #[test]
+    fn the_mark_stands_under_the_place() {
+        let text = "servers:\n  - alias: a\n    transport: stdoi\n";
+        assert_eq!(plain(text, 3, 16, 80), "  3 │     transport: stdoi\n    │                ^\n");
+        assert_eq!(plain(text, 1, 1, 80), "  1 │ servers:\n    │ ^\n");
+        assert_eq!(plain(text, 1, 90, 80), "  1 │ servers:\n    │         ^\n");
+        assert_eq!(plain(text, 9, 1, 80) + &plain(text, 0, 0, 80), "");
+    }
+
+    #[test]
+    fn wide_and_odd_characters_do_not_move_it() {
+        assert_eq!(plain("日本: x", 1, 5, 80), "  1 │ 日本: x\n    │       ^\n");
+        assert_eq!(plain("\ta\u{1b}[2J: x", 1, 9, 80), "  1 │     a: x\n    │        ^\n");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place() {
+        let long = format!("{}HERE{}", "a".repeat(100), "b".repeat(100));
+        let expected = format!("  1 │ …{}HERE{}…\n    │ {}^\n", "a".repeat(25), "b".repeat(22), " ".repeat(26));
+        assert_eq!(plain(&long, 1, 101, 60), expected);
+        for width in 0..40 {
+            for column in [1, 50, 101, 204, 300] {
+                assert_eq!(plain(&long, 1, column, width).lines().count(), 2, "{width} {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_in_the_line_are_hidden_and_the_mark_is_still_right() {
+        let line = "  - {env: {TOKEN: s3cret-s3cret}, transport: stdoi}";
+        let expected = "  1 │   - {env: {TOKEN: ***}, transport: stdoi}\n    │                                    ^\n";
+        assert_eq!(plain(line, 1, 46, 80), expected);
+        assert_eq!(plain("TOKEN: s3cret-s3cret", 1, 8, 80), "  1 │ TOKEN: ***\n    │        ^\n");
+        assert_eq!(plain("TOKEN: s3cret-s3cret", 1, 12, 80), "  1 │ TOKEN: ***\n    │        ^\n");
+    }
+}

@@ -1,0 +1,296 @@
+//! An answer: what a tool returned, for people.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use anstyle::Style;
+use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::envelope::{Envelope, EnvelopeData};
+use serde_json::Value;
+
+use crate::failure::{Failure, problem_line};
+use crate::terminal::text::{clean, clean_line, size};
+
+const FAINT: Style = Style::new().dimmed();
+
+/// Where the files of an answer are put.
+pub(crate) struct Folder {
+    path: PathBuf,
+    stem: String,
+}
+
+impl Folder {
+    /// A folder, made when it is first needed; the files are named after the tool.
+    pub(crate) fn new(path: &Path, tool: &str) -> Self {
+        Self { path: path.to_owned(), stem: safe_name(tool) }
+    }
+
+    /// Writes a file of its own; one that exists is never touched.
+    pub(crate) fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
+        let failed = |path: &Path, error: std::io::Error| {
+            Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error)
+        };
+        std::fs::create_dir_all(&self.path).map_err(|error| failed(&self.path, error))?;
+        let extension = extension(mime_type);
+        for number in 1..=100_000 {
+            let path = self.path.join(format!("{}-{number}.{extension}", self.stem));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    file.write_all(bytes).map_err(|error| failed(&path, error))?;
+                    return Ok(path);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        Err(Failure::usage(format!("`{}` has too many files of that name", self.path.display())))
+    }
+}
+
+/// A tool's name as a file name: no separators, no leading dot or dash, not too long.
+fn safe_name(tool: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = tool.chars().map(safe).take(60).collect();
+    match name.trim_start_matches(['.', '-', '_']) {
+        "" => "result".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// The usual file extension of a media type.
+fn extension(mime_type: &str) -> String {
+    let essence = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let known = match essence.as_str() {
+        "image/jpeg" => "jpg",
+        "image/svg+xml" => "svg",
+        "image/x-icon" | "image/vnd.microsoft.icon" => "ico",
+        "audio/mpeg" => "mp3",
+        "audio/x-wav" | "audio/wave" => "wav",
+        "audio/mp4" => "m4a",
+        "text/plain" => "txt",
+        "text/markdown" => "md",
+        "text/javascript" => "js",
+        "application/gzip" => "gz",
+        "application/octet-stream" => "bin",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
+    let subtype = essence.split_once('/').map_or("", |(_, subtype)| subtype);
+    let plain = !subtype.is_empty() && subtype.len() <= 8 && subtype.chars().all(|c| c.is_ascii_alphanumeric());
+    if plain { subtype.to_owned() } else { "bin".to_owned() }
+}
+
+/// An answer as it is shown to a person.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Shown {
+    /// The answer itself.
+    pub(crate) text: String,
+    /// What to say beside it.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Writes the answer for a person; files go into the folder when there is one.
+pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown, Failure> {
+    // Servers repeat structured content as text for those who read only that; once is enough here.
+    let structured = envelope.meta.structured_content.as_ref();
+    let repeats = |part: &&ContentPart| structured.is_some_and(|value| repeats(part, value));
+    let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
+    if let EnvelopeData::Json(value) = envelope.data()
+        && !is_repeated(value, &envelope.meta.content)
+    {
+        shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));
+        shown.text.push('\n');
+    }
+    let odd = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
+    shown.notes.extend(envelope.warnings.iter().map(odd));
+    Ok(shown)
+}
+
+/// Returns true if a text part is the structured content as JSON, as the specification recommends
+/// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
+pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
+    match part {
+        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
+        _ => false,
+    }
+}
+
+/// Is an object nothing but a name for the text beside it?
+pub(crate) fn is_repeated(value: &Value, parts: &[ContentPart]) -> bool {
+    let text = |part: &ContentPart| match part {
+        ContentPart::Text(part) => Some(part.text.clone()),
+        _ => None,
+    };
+    let texts: Vec<String> = parts.iter().filter_map(text).collect();
+    let only = value.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
+    !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
+}
+
+/// Writes parts for a person; files go into the folder when there is one.
+pub(crate) fn show_parts<'a>(
+    parts: impl Iterator<Item = &'a ContentPart>,
+    folder: Option<&Folder>,
+) -> Result<Shown, Failure> {
+    let mut shown = Shown::default();
+    let mut unsaved = 0;
+    for part in parts {
+        let line = match part {
+            ContentPart::Text(part) => clean(&part.text),
+            ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
+                show_file(mime_type, base64, folder, &mut unsaved)?
+            }
+            ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, .. }) => {
+                let uri = clean_line(uri);
+                match contents {
+                    ResourceContents::Text(text) => format!("{FAINT}{uri}{FAINT:#}\n{}", clean(text)),
+                    ResourceContents::Blob(base64) => {
+                        let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
+                        format!("{FAINT}{uri}{FAINT:#}\n{}", show_file(mime_type, base64, folder, &mut unsaved)?)
+                    }
+                }
+            }
+            ContentPart::ResourceLink(link) => match (clean_line(&link.name), clean_line(&link.uri)) {
+                (name, uri) if name == uri => format!("{FAINT}→{FAINT:#} {uri}"),
+                (name, uri) => format!("{name} {FAINT}→{FAINT:#} {uri}"),
+            },
+            other => clean(&serde_json::to_string(other).unwrap_or_default()),
+        };
+        shown.text.push_str(line.trim_end_matches('\n'));
+        shown.text.push('\n');
+    }
+    if unsaved > 0 {
+        shown.notes.push("use --save DIR to keep what is not text".to_owned());
+    }
+    Ok(shown)
+}
+
+/// A line for each file of an answer, which goes into the folder when there is one.
+pub(crate) fn show_files<'a>(
+    parts: impl Iterator<Item = &'a ContentPart>,
+    folder: Option<&Folder>,
+) -> Result<Vec<String>, Failure> {
+    let files = parts.filter(|part| !is_text(part));
+    Ok(show_parts(files, folder)?.text.lines().map(str::to_owned).collect())
+}
+
+fn is_text(part: &ContentPart) -> bool {
+    match part {
+        ContentPart::Image(_) | ContentPart::Audio(_) => false,
+        ContentPart::Resource(resource) => matches!(resource.contents, ResourceContents::Text(_)),
+        _ => true,
+    }
+}
+
+fn show_file(mime_type: &str, base64: &str, folder: Option<&Folder>, unsaved: &mut usize) -> Result<String, Failure> {
+    let label = clean_line(mime_type);
+    let Ok(bytes) = decode_base64(base64) else {
+        return Ok(format!("{label}, {} that are not valid base64", size(base64.len())));
+    };
+    let label = format!("{label}, {}", size(bytes.len()));
+    match folder {
+        Some(folder) => {
+            let path = folder.save(mime_type, &bytes)?;
+            Ok(format!("{label} {FAINT}→{FAINT:#} {}", path.display()))
+        }
+        None => {
+            *unsaved += 1;
+            Ok(label)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ropeway::tool::{CallId, Origin};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(result: Value) -> Envelope {
+        let output = serde_json::from_value(result).expect("an object always reads");
+        Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::ZERO, output)
+    }
+
+    fn plain(envelope: &Envelope, folder: Option<&Folder>) -> String {
+        let shown = show(envelope, folder).expect("an answer");
+        anstream::adapter::strip_str(&shown.text).to_string()
+    }
+
+    #[test]
+    fn every_kind_of_part_is_shown() {
+        let output = read(json!({"content": [
+            {"type": "text", "text": "hello\u{1b}[31m"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "audio", "data": "!", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+            {"type": "resource_link", "uri": "file:///b", "name": "b"},
+            {"type": "hologram"},
+        ], "structuredContent": {"a": 1}}));
+        let expected = "hello\nimage/png, 3 B\naudio/wav, 1 B that are not valid base64\nfile:///a\ninside\n\
+            b → file:///b\n{\"type\":\"hologram\"}\n{\n  \"a\": 1\n}\n";
+        assert_eq!(plain(&output, None), expected);
+        assert_eq!(show(&output, None).expect("an answer").notes, ["use --save DIR to keep what is not text"]);
+    }
+
+    #[test]
+    fn structured_content_that_is_repeated_as_text_is_shown_once() {
+        let output = read(json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}}));
+        assert_eq!(plain(&output, None), "{\n  \"a\": 1\n}\n");
+    }
+
+    #[test]
+    fn text_that_is_repeated_as_the_only_field_of_an_object_is_shown_once() {
+        let answer = |structured: Value| {
+            let parts = json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two\n"}]);
+            plain(&read(json!({"content": parts, "structuredContent": structured})), None)
+        };
+        assert_eq!(answer(json!({"content": "one\ntwo\n"})), "one\ntwo\n");
+        assert_eq!(answer(json!({"content": "one"})), "one\ntwo\n{\n  \"content\": \"one\"\n}\n");
+        assert_eq!(plain(&read(json!({"content": [], "structuredContent": {"a": ""}})), None), "{\n  \"a\": \"\"\n}\n");
+    }
+
+    #[test]
+    fn files_are_saved_under_names_of_their_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("new/out");
+        let output = read(json!({"content": [
+            {"type": "image", "data": "aGk=", "mimeType": "image/jpeg"},
+            {"type": "image", "data": "aG8=", "mimeType": "image/jpeg"},
+        ]}));
+        let target = Folder::new(&inner, "../ev/il");
+        show(&output, Some(&target)).expect("saved");
+        show(&output, Some(&target)).expect("saved again");
+        let mut names: Vec<_> =
+            inner.read_dir().expect("a folder").map(|entry| entry.expect("a file").file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["ev_il-1.jpg", "ev_il-2.jpg", "ev_il-3.jpg", "ev_il-4.jpg"]);
+        assert_eq!(std::fs::read(inner.join("ev_il-1.jpg")).expect("a file"), b"hi");
+    }
+
+    #[test]
+    fn file_names_and_extensions_are_safe_whatever_the_server_says() {
+        assert_eq!(safe_name("../../etc/passwd"), "etc_passwd");
+        assert_eq!(safe_name("日本"), "result");
+        assert_eq!(safe_name("-rf"), "rf");
+        let extensions =
+            ["image/png", "image/svg+xml", "audio/mpeg; x=1", "a/../../x", "", "IMAGE/WebP"].map(extension);
+        assert_eq!(extensions, ["png", "svg", "mp3", "bin", "bin", "webp"]);
+    }
+
+    #[test]
+    fn an_answer_is_shown_as_its_schema_wants_it_with_a_warning_where_that_fails() {
+        let schema = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}});
+        let envelope = read(json!({"content": [], "structuredContent": {"a": "1", "b": "maybe"}})).cast_to(&schema);
+        let shown = show(&envelope, None).expect("an answer");
+        assert_eq!(shown.text, "{\n  \"a\": 1,\n  \"b\": \"maybe\"\n}\n");
+        assert_eq!(
+            shown.notes,
+            ["warning: the answer does not fit its schema: at `/b`: must be a boolean, not a string"]
+        );
+    }
+}

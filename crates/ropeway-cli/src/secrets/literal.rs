@@ -1,0 +1,466 @@
+//! Literal secrets: values that should not stand in a file that people share, and the references in their place.
+
+use std::ops::Range;
+
+use ropeway::config::raw::{RawAuth, RawServer, Text};
+use ropeway::config::{HttpServer, Secret, ServerConfig, StdioServer};
+
+use crate::secrets::secret_names::names_secret;
+
+/// What the mask leaves of a secret.
+const HIDDEN: &str = "***";
+
+/// What well-known tokens begin with.
+const TOKENS: [&str; 14] = [
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "ntn_",
+    "lin_api_",
+    "AKIA",
+    "AIza",
+    "eyJ",
+];
+
+/// A token that begins so is at least this long.
+const SHORTEST_TOKEN: usize = 12;
+
+/// Schemes that stand before the secret of a header.
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
+
+/// Is this value, which is about to be replaced by a reference, surely a secret? A server whose reference nobody sets is
+/// skipped, so that more is needed here than for hiding.
+fn is_surely_secret(name: &str, value: &str) -> bool {
+    is_secret("", value) || (names_secret(name) && is_secret(name, value))
+}
+
+/// Would the mask hide any value of this name, though it does not name a secret?
+fn is_only_alike(name: &str) -> bool {
+    !names_secret(name) && is_secret(name, "any-value")
+}
+
+/// Is this value a secret that is written out, by the looks of it?
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    let server = StdioServer::new("", [""; 0]).with_env(name, value);
+    let masked = ServerConfig::new("", server).secrets().hide(value) != value;
+    !is_reference(value) && (masked || is_token(value))
+}
+
+fn is_token(value: &str) -> bool {
+    let is_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    value.len() >= SHORTEST_TOKEN && value.chars().all(is_one) && TOKENS.iter().any(|start| value.starts_with(start))
+}
+
+/// Does the value name what it stands for?
+pub(crate) fn is_reference(value: &str) -> bool {
+    value.contains("${")
+}
+
+/// A secret that was taken out of a server's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The variable that stands in its place.
+    pub(crate) name: String,
+    pub(crate) value: Secret,
+    /// Where it stood: `env.GITHUB_TOKEN`.
+    pub(crate) key: String,
+}
+
+/// Names for secrets: the same value keeps its name, and another one gets another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(Vec<(String, Option<Secret>)>);
+
+impl Names {
+    /// Names that mean something already, each with its value if that is known.
+    pub(crate) fn taken(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    /// Adds a name and its value, unless the name is known.
+    pub(crate) fn learn(&mut self, name: &str, value: &Secret) {
+        if !self.0.iter().any(|(known, _)| known == name) {
+            self.0.push((name.to_owned(), Some(value.clone())));
+        }
+    }
+
+    fn name(&mut self, wanted: &str, value: &Secret) -> String {
+        let mut name = wanted.to_owned();
+        for number in 2.. {
+            match self.0.iter().find(|(known, _)| *known == name) {
+                None => break,
+                Some((_, known)) if known.as_ref() == Some(value) => return name,
+                Some(_) => name = format!("{wanted}_{number}"),
+            }
+        }
+        self.0.push((name.clone(), Some(value.clone())));
+        name
+    }
+}
+
+/// Puts references in the place of all secrets that are written out.
+pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> {
+    let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
+    for (name, Text(value)) in &mut server.env.0 {
+        if is_surely_secret(name, value) {
+            taking.whole(value, name, format!("env.{name}"));
+        }
+    }
+    for (name, Text(value)) in &mut server.headers.0 {
+        let start = value.get(..value.find(' ').map_or(0, |at| at + 1)).unwrap_or_default();
+        let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
+        if is_surely_secret(name, value) || is_token(&value[scheme..]) {
+            let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
+            taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
+        }
+    }
+    match &mut server.auth {
+        Some(RawAuth::Bearer(Text(token))) if !is_reference(token) => {
+            taking.whole(token, "token", "auth.bearer".to_owned());
+        }
+        Some(RawAuth::Basic(basic)) if !is_reference(&basic.password.0) => {
+            taking.whole(&mut basic.password.0, "password", "auth.basic.password".to_owned());
+        }
+        _ => {}
+    }
+    if let Some(Text(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
+        let shown = ServerConfig::new("", HttpServer::new(url.as_str())).secrets().hide(url).into_owned();
+        taking.hidden(url, &shown, None, "url");
+    }
+    taking.arguments(&mut server.args);
+    taking.taken
+}
+
+/// The text at a place where [`take_out`] finds secrets, such as `env.TOKEN` or `args[2]`.
+pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
+    let of = |pairs: &'a [(String, Text)], name: &str| {
+        pairs.iter().find(|(known, _)| known == name).map(|(_, Text(value))| value.as_str())
+    };
+    if let Some(name) = key.strip_prefix("env.") {
+        return of(&server.env.0, name);
+    }
+    if let Some(name) = key.strip_prefix("headers.") {
+        return of(&server.headers.0, name);
+    }
+    if let Some(index) = key.strip_prefix("args[").and_then(|rest| rest.strip_suffix(']')) {
+        return server.args.get(index.parse::<usize>().ok()?).map(|Text(text)| text.as_str());
+    }
+    match (key, &server.auth) {
+        ("url", _) => server.url.as_ref().map(|Text(url)| url.as_str()),
+        ("auth.bearer", Some(RawAuth::Bearer(Text(token)))) => Some(token),
+        ("auth.basic.password", Some(RawAuth::Basic(basic))) => Some(&basic.password.0),
+        _ => None,
+    }
+}
+
+struct Taking<'a> {
+    alias: String,
+    names: &'a mut Names,
+    taken: Vec<Taken>,
+}
+
+impl Taking<'_> {
+    fn whole(&mut self, text: &mut String, what: &str, key: String) {
+        self.part(text, 0..text.len(), what, key);
+    }
+
+    /// Takes a part of a text out.
+    fn part(&mut self, text: &mut String, range: Range<usize>, what: &str, key: String) {
+        // In our files a dollar may be written twice.
+        let value = Secret::new(text[range.clone()].replace("$$", "$"));
+        let name = self.names.name(&variable(&self.alias, what), &value);
+        text.replace_range(range, &format!("${{{name}}}"));
+        self.taken.push(Taken { name, value, key });
+    }
+
+    /// Takes out what the mask has hidden: the part alone where it is one, else all of it.
+    fn hidden(&mut self, text: &mut String, shown: &str, flag: Option<&str>, key: &str) {
+        if shown == text {
+            return;
+        }
+        let Some((before, after)) = shown.split_once(HIDDEN).filter(|(_, after)| !after.contains(HIDDEN)) else {
+            let what = if text.contains("://") { "url" } else { "secret" };
+            return self.whole(text, what, key.to_owned());
+        };
+        let flag = flag.filter(|_| before.is_empty());
+        let what = match (before.strip_suffix('='), flag) {
+            (Some(before), _) => before.rsplit(['?', '&', ' ']).next().unwrap_or(before).to_owned(),
+            (None, Some(flag)) => flag.to_owned(),
+            (None, None) if before.contains("://") => "password".to_owned(),
+            (None, None) => "secret".to_owned(),
+        };
+        self.part(text, before.len()..text.len() - after.len(), &what, key.to_owned());
+    }
+
+    fn arguments(&mut self, arguments: &mut [Text]) {
+        let all: Vec<String> = arguments.iter().map(|Text(text)| text.clone()).collect();
+        let mask = ServerConfig::new("", StdioServer::new("", all.clone())).secrets();
+        for (index, Text(text)) in arguments.iter_mut().enumerate() {
+            let key = format!("args[{index}]");
+            let flag = index.checked_sub(1).map(|before| all[before].as_str()).filter(|flag| flag.starts_with('-'));
+            let named = text.split_once('=').or_else(|| Some((flag?, text)));
+            let shown = match named {
+                _ if is_token(text) => HIDDEN.to_owned(),
+                Some((name, value)) if is_only_alike(name) && !is_secret("", value) => continue,
+                _ => mask.hide(text).into_owned(),
+            };
+            if !is_reference(text) {
+                self.hidden(text, &shown, flag, &key);
+            }
+        }
+    }
+}
+
+/// The variable for a secret of a server: `GITHUB_TOKEN`, and not `GITHUB_GITHUB_TOKEN`.
+fn variable(alias: &str, what: &str) -> String {
+    let upper = |text: &str| -> String {
+        let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        text.chars().map(legal).collect::<String>().trim_matches('_').to_owned()
+    };
+    let (alias, what) = (upper(alias), upper(what));
+    let what = what.strip_prefix("X_").unwrap_or(&what);
+    // `BRAVE_API_KEY` of `brave-search` tells well enough whose it is.
+    let first = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
+    let is_told = alias.is_empty() || (first(what) == first(&alias) && what.contains('_'));
+    let name = if is_told { what.to_owned() } else { format!("{alias}_{what}") };
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+/// Where secrets stand in one line of a file, whatever its format: values behind telling names, and tokens.
+pub(crate) fn in_line(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut name = String::new();
+    let pieces = pieces(line);
+    for (index, piece) in pieces.iter().enumerate() {
+        let text = &line[piece.clone()];
+        let rest = line[piece.end..].trim_start_matches(['"', '\'']).trim_start();
+        if rest.starts_with(':') || (rest.starts_with('=') && index + 1 < pieces.len()) {
+            name = text.to_owned();
+            continue;
+        }
+        // A flag names what follows it.
+        let named = std::mem::take(&mut name);
+        let telling = if named.eq_ignore_ascii_case("bearer") { "token" } else { named.as_str() };
+        let inner = text.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
+        if is_secret(telling, text) || is_token(text) || inner {
+            found.push(piece.clone());
+        }
+        if text.starts_with('-') {
+            name = text.to_owned();
+        }
+    }
+    found
+}
+
+/// One line of a file without the secrets in it.
+pub(crate) fn without(line: &str) -> String {
+    let mut shown = line.to_owned();
+    in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
+    shown
+}
+
+/// The words of a line: what stands in quotes, and what stands between signs.
+fn pieces(line: &str) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let mut start = None;
+    let mut quote = None;
+    for (at, c) in line.char_indices() {
+        let next = line[at + c.len_utf8()..].chars().next();
+        let ends = match quote {
+            Some(quote) => c == quote,
+            // A colon or an equals sign within a word, such as that of a URL, does not end it.
+            None => match c {
+                ':' => next.is_none_or(char::is_whitespace),
+                '=' => next.is_none_or(char::is_whitespace) || line[..at].ends_with(' '),
+                '"' | '\'' | ',' | '{' | '}' | '[' | ']' | '#' => true,
+                c => c.is_whitespace() && !is_within_value(line, start),
+            },
+        };
+        if !ends {
+            start.get_or_insert(at);
+            continue;
+        }
+        pieces.extend(start.take().map(|start| start..at));
+        quote = if quote.is_none() && matches!(c, '"' | '\'') { Some(c) } else { None };
+    }
+    pieces.extend(start.map(|start| start..line.len()));
+    pieces
+}
+
+/// `Authorization: Bearer abc`: the value goes on behind its scheme.
+fn is_within_value(line: &str, start: Option<usize>) -> bool {
+    start.is_some_and(|start| SCHEMES.iter().any(|scheme| line[start..].starts_with(scheme)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> ropeway::config::raw::Pairs<Text> {
+        ropeway::config::raw::Pairs(
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), Text::from(*value))).collect(),
+        )
+    }
+
+    fn names(taken: &[Taken]) -> Vec<(&str, &str, &str)> {
+        taken.iter().map(|taken| (taken.name.as_str(), taken.value.expose(), taken.key.as_str())).collect()
+    }
+
+    #[test]
+    fn secrets_that_are_written_out_become_references_and_nothing_else_does() {
+        let mut server = RawServer::new("git-hub");
+        server.env = pairs(&[
+            ("GIT_HUB_TOKEN", "t0ken-t0ken"),
+            ("API_KEY", "k3y$$k3y"),
+            ("OTHER_TOKEN", "${OTHER}"),
+            ("LEVEL", "debug"),
+            ("DATABASE_URL", "pg://ada:pass-w0rd@host/db"),
+            ("HARMLESS", "ghp_0123456789abcdef"),
+        ]);
+        server.args =
+            ["-y", "server", "--api-key", "a-secret-one", "--token=an0ther", "--mode=fast", "http://u:pass-w0rd@h/"]
+                .map(Text::from)
+                .to_vec();
+        let taken = take_out(&mut server, &mut Names::default());
+        assert_eq!(
+            names(&taken),
+            [
+                ("GIT_HUB_TOKEN", "t0ken-t0ken", "env.GIT_HUB_TOKEN"),
+                ("GIT_HUB_API_KEY", "k3y$k3y", "env.API_KEY"),
+                ("GIT_HUB_DATABASE_URL", "pg://ada:pass-w0rd@host/db", "env.DATABASE_URL"),
+                ("GIT_HUB_HARMLESS", "ghp_0123456789abcdef", "env.HARMLESS"),
+                ("GIT_HUB_API_KEY_2", "a-secret-one", "args[3]"),
+                ("GIT_HUB_TOKEN_2", "an0ther", "args[4]"),
+                ("GIT_HUB_PASSWORD", "pass-w0rd", "args[6]"),
+            ]
+        );
+        let env: Vec<&str> = server.env.0.iter().map(|(_, Text(value))| value.as_str()).collect();
+        let references = [
+            "${GIT_HUB_TOKEN}",
+            "${GIT_HUB_API_KEY}",
+            "${OTHER}",
+            "debug",
+            "${GIT_HUB_DATABASE_URL}",
+            "${GIT_HUB_HARMLESS}",
+        ];
+        assert_eq!(env, references);
+        let arguments: Vec<&str> = server.args.iter().map(|Text(text)| text.as_str()).collect();
+        assert_eq!(
+            arguments,
+            [
+                "-y",
+                "server",
+                "--api-key",
+                "${GIT_HUB_API_KEY_2}",
+                "--token=${GIT_HUB_TOKEN_2}",
+                "--mode=fast",
+                "http://u:${GIT_HUB_PASSWORD}@h/"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_only_sounds_like_a_secret_stays_as_it_is() {
+        let mut server = RawServer::new("a");
+        let harmless = [
+            ("AUTH_MODE", "oauth"),
+            ("PASSWORD_FILE", "/run/x"),
+            ("TOKENIZER", "cl100k"),
+            ("API_KEY_HEADER", "x-api-key"),
+            ("tokenUrl", "https://h/token"),
+            ("MONKEY", "business"),
+        ];
+        server.env = pairs(&harmless);
+        server.headers = pairs(&[("X-Auth-Type", "bearer-token")]);
+        let arguments = ["--auth-mode", "oauth", "--tokenizer=cl100k", "--keyboard", "qwerty"];
+        server.args = arguments.map(Text::from).to_vec();
+        let before = server.clone();
+        assert_eq!((take_out(&mut server, &mut Names::default()), &server), (Vec::new(), &before));
+        for name in ["PGPASSWORD", "apiKey", "X-Api-Key", "GITHUBTOKEN", "authorization", "DB_PASS", "Cookie"] {
+            assert!(is_surely_secret(name, "s3cret-s3cret"), "{name}");
+        }
+        assert!(is_surely_secret("TOKEN_URL", "https://ada:s3cret-s3cret@h/"));
+    }
+
+    #[test]
+    fn of_a_url_and_of_headers_only_the_secret_part_is_taken() {
+        let mut server = RawServer::new("a");
+        server.url = Some("https://h/mcp?api_key=t0ken-t0ken&x=y".into());
+        server.headers =
+            pairs(&[("Authorization", "Bearer t0ken-t0ken"), ("X-Api-Key", "k3y-k3y"), ("X-Mode", "fast")]);
+        let taken = take_out(&mut server, &mut Names::default());
+        assert_eq!(
+            names(&taken),
+            [
+                ("A_TOKEN", "t0ken-t0ken", "headers.Authorization"),
+                ("A_API_KEY", "k3y-k3y", "headers.X-Api-Key"),
+                ("A_API_KEY_2", "t0ken-t0ken", "url"),
+            ]
+        );
+        let headers: Vec<&str> = server.headers.0.iter().map(|(_, Text(value))| value.as_str()).collect();
+        assert_eq!(headers, ["Bearer ${A_TOKEN}", "${A_API_KEY}", "fast"]);
+        assert_eq!(server.url, Some("https://h/mcp?api_key=${A_API_KEY_2}&x=y".into()));
+        let mut twice = RawServer::new("a");
+        twice.url = Some("https://ada:pass-w0rd@h/?token=t0ken-t0ken".into());
+        take_out(&mut twice, &mut Names::default());
+        assert_eq!(twice.url, Some("${A_URL}".into()));
+    }
+
+    #[test]
+    fn one_value_has_one_name_and_a_name_one_value() {
+        let mut names = Names::taken([("A_TOKEN".to_owned(), None), ("B_TOKEN".to_owned(), Some("t0ken".into()))]);
+        assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
+        assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
+        assert_eq!(names.name("B_TOKEN", &"t0ken".into()), "B_TOKEN");
+        assert_eq!(names.name("B_TOKEN", &"other".into()), "B_TOKEN_2");
+    }
+
+    #[test]
+    fn a_variable_tells_whose_secret_it_is() {
+        for (alias, what, name) in [
+            ("github", "GITHUB_TOKEN", "GITHUB_TOKEN"),
+            ("brave-search", "BRAVE_API_KEY", "BRAVE_API_KEY"),
+            ("search", "API_KEY", "SEARCH_API_KEY"),
+            ("a", "API_KEY", "A_API_KEY"),
+            ("token", "token", "TOKEN_TOKEN"),
+            ("1st", "x-key", "_1ST_KEY"),
+            ("ü", "key", "KEY"),
+        ] {
+            assert_eq!(variable(alias, what), name, "{what} of {alias}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_any_format_hides_what_stands_behind_a_telling_name() {
+        for (line, secret) in [
+            ("      API_KEY: s3cret-s3cret", "s3cret-s3cret"),
+            ("      API_KEY: 's3cret, s3cret' # why", "s3cret, s3cret"),
+            ("      Authorization: Bearer s3cret-s3cret", "Bearer s3cret-s3cret"),
+            ("  \"apiKey\": \"s3cret-s3cret\",", "s3cret-s3cret"),
+            ("api_key = \"s3cret-s3cret\"", "s3cret-s3cret"),
+            ("  - {alias: a, auth: {bearer: s3cret-s3cret}, x: 1}", "s3cret-s3cret"),
+            ("    args: [--verbose, --token, s3cret-s3cret]", "s3cret-s3cret"),
+            ("    args: [\"--token=s3cret-s3cret\"]", "--token=s3cret-s3cret"),
+            ("    url: https://u:s3cret-s3cret@h/", "https://u:s3cret-s3cret@h/"),
+            ("    - ghp_0123456789abcdef", "ghp_0123456789abcdef"),
+        ] {
+            let found: Vec<&str> = in_line(line).into_iter().map(|range| &line[range]).collect();
+            assert_eq!(found, [secret], "{line}");
+        }
+        for line in [
+            "  - alias: github",
+            "    url: https://example.com/mcp",
+            "  TOKEN: ${TOKEN}",
+            "{\"a\": [1, 'b']}",
+            "it's",
+            "",
+        ] {
+            assert!(in_line(line).is_empty(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The veil over everything that is printed beside a tool's own answer: no secret shows through.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::sync::{PoisonError, RwLock};
+
+use ropeway::secret::{Redactor, StreamRedactor};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::terminal::text::{Cleaner, clean_json, escape_controls};
+
+/// The secrets of all servers that this command knows.
+static SECRETS: RwLock<Option<Redactor>> = RwLock::new(None);
+
+/// Hides these secrets from now on, besides those that are hidden already.
+pub(crate) fn hide(secrets: &Redactor) {
+    let mut all = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    *all = Some(all.take().unwrap_or_default().with(secrets));
+}
+
+/// What hides the secrets that are known by now.
+pub(crate) fn secrets() -> Redactor {
+    SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
+/// The text without secrets.
+pub(crate) fn over(text: &str) -> Cow<'_, str> {
+    secrets().hide(text)
+}
+
+/// Hides the secrets within the texts of a JSON value: once it is written, its escapes would hide them from us, and a
+/// number would no longer be one.
+pub(crate) fn over_json(value: &mut Value) {
+    secrets().hide_document(value);
+}
+
+/// A value as JSON that holds neither secrets nor what a terminal would obey: on one line, or on many for people.
+pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<String> {
+    let json = write_json(value, is_pretty)?;
+    let secrets = secrets();
+    // Most hold none, and stay as they are to the last digit.
+    if matches!(secrets.hide(&json), Cow::Borrowed(_)) {
+        return Ok(clean_json(&json));
+    }
+    let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
+        // It is nested too deeply to be read, but no secret is shown for that.
+        return Ok(clean_json(&secrets.hide(&json)));
+    };
+    secrets.hide_document(&mut value);
+    Ok(clean_json(&write_json(&value, is_pretty)?))
+}
+
+fn write_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<String> {
+    if is_pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }
+}
+
+/// Text from outside that comes piece by piece, made harmless and without secrets, wherever it is cut.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// None where no terminal sees it.
+    cleaner: Option<Cleaner>,
+    mask: StreamRedactor,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { cleaner: Some(Cleaner::default()), mask: StreamRedactor::default() }
+    }
+}
+
+impl Flow {
+    /// The same for a text that no terminal sees as it is: only secrets are hidden.
+    pub(crate) fn raw() -> Self {
+        Self { cleaner: None, mask: StreamRedactor::default() }
+    }
+
+    /// What can be shown now that there is another piece.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        let secrets = secrets();
+        let mut shown = String::new();
+        if *self.mask.mask() != secrets {
+            // There are new ones: what was held back by the old ones cannot go on as one of them.
+            shown = self.mask.finish();
+            self.mask = StreamRedactor::new(secrets);
+        }
+        shown
+            + &match &mut self.cleaner {
+                Some(cleaner) => self.mask.push(&cleaner.push(piece)),
+                None => self.mask.push(piece),
+            }
+    }
+
+    /// What is left to be shown when no more pieces come; then another text may begin.
+    pub(crate) fn end(&mut self) -> String {
+        let held = self.cleaner.as_mut().map(Cleaner::end).unwrap_or_default();
+        self.mask.push(&held) + &self.mask.finish()
+    }
+}
+
+/// A writer of whole lines for people, such as a log's, that lets neither secrets nor control characters through.
+pub(crate) struct Veiled<W> {
+    pub(crate) to: W,
+    /// The lines may have colours.
+    pub(crate) colours: bool,
+}
+
+impl<W: Write> Write for Veiled<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.to.write_all(escape_controls(&over(&text), self.colours).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A writer of lines of JSON that lets neither secrets nor control characters through. A line is written at once.
+pub(crate) struct VeiledJson<W>(pub(crate) W);
+
+impl<W: Write> Write for VeiledJson<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        match serde_json::from_str::<&serde_json::value::RawValue>(text.trim_end()) {
+            Ok(line) => self.0.write_all((json(&line, false)? + "\n").as_bytes())?,
+            // It is none of ours.
+            Err(_) => self.0.write_all(escape_controls(&over(&text), false).as_bytes())?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway::secret::Secret;
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_once_stays_hidden() {
+        hide(&Redactor::new([&Secret::new("a-token-of-the-veil")]));
+        hide(&Redactor::new([&Secret::new("another-of-the-veil")]));
+        let mut lines = Vec::new();
+        let mut veiled = Veiled { to: &mut lines, colours: true };
+        let line = "a-token-of-the-veil \u{1b}[1mand\u{1b}[0m another-of-the-veil\r\0\u{9b}\u{202e}\u{1b}[2J\n";
+        veiled.write_all(line.as_bytes()).expect("a line");
+        let expected = "*** \u{1b}[1mand\u{1b}[0m ***\\r\\u{0}\\u{9b}\\u{202e}\\u{1b}[2J\n";
+        assert_eq!(String::from_utf8(lines).expect("text"), expected);
+    }
+
+    #[test]
+    fn a_secret_that_comes_in_pieces_is_hidden() {
+        hide(&Redactor::new([&Secret::new("sk-of-a-flow")]));
+        let mut flow = Flow::default();
+        let pieces = ["it is s", "k-of-", "\u{1b}[3", "1ma-flo", "w, and sk", "y", " high\r", " s"];
+        let shown = pieces.map(|piece| flow.push(piece)).concat() + &flow.end();
+        assert_eq!(shown, "it is ***, and sky high\n s");
+        assert_eq!(flow.push("again ") + &flow.end(), "again ");
+    }
+
+    #[test]
+    fn json_is_still_json_whatever_the_secrets_are() {
+        let secrets =
+            ["1234", "true", "null", "\"", "\\", "e5", "description", "\"\"\"\"", "\\\\\\\\", "12.5e5", "{\"a\":"];
+        for secret in secrets {
+            let mask = Redactor::new([&Secret::new(secret)]);
+            let mut value = serde_json::json!({
+                "description": format!("a {secret} in words"), "default": 1234, "other": [412_345, true, null, 12.5e5],
+                "nested": {"text": secret, "json": serde_json::json!([secret]).to_string()},
+            });
+            mask.hide_document(&mut value);
+            let text = serde_json::to_string(&value).expect("JSON");
+            let again: Value = serde_json::from_str(&text).expect("still JSON");
+            assert_eq!(again["other"][1], Value::Bool(true));
+            for text in [&again["description"], &again["nested"]["text"], &again["nested"]["json"]] {
+                assert!(secret.len() < 4 || !text.as_str().expect("text").contains(secret), "{secret}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_numeric_secret_leaves_json_lines_whole() {
+        hide(&Redactor::new([&Secret::new("778899001122")]));
+        let mut lines = Vec::new();
+        let line = "{\"default\":778899001122,\"text\":\"\u{202e}778899001122\u{85}\"}\n";
+        VeiledJson(&mut lines).write_all(line.as_bytes()).expect("a line");
+        assert_eq!(String::from_utf8(lines).expect("text"), "{\"default\":\"***\",\"text\":\"\\u202e***\\u0085\"}\n");
+    }
+}
