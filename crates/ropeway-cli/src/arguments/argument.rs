@@ -1,4 +1,4 @@
-//! The arguments of a call as they are typed: `key=value`, `key:=json`, and whole objects.
+//! Tool arguments on the command line: `key=value`, `key:=json` and whole JSON objects.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -7,56 +7,53 @@ use ropeway::json;
 use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
-use crate::arguments::call_syntax::{Written, WrittenCall};
+use crate::arguments::call_syntax::{CallExpression, CallValue};
 use crate::arguments::suggest;
 use crate::describe::schema;
 use crate::failure::Failure;
 use crate::terminal::text::cut;
 
-/// How much of a broken object is shown again.
+/// Maximum columns of a quoted value in an error.
 const LONGEST_QUOTE: usize = 60;
 
-/// The arguments that a person typed, before anybody knows the tool's schema.
+/// Arguments from the command line, not yet converted by the tool's schema.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Typed {
-    /// The object that holds all of them.
+pub(crate) struct RawArguments {
     pub(crate) object: Option<Arguments>,
-    /// The pairs, in order.
     pub(crate) pairs: Vec<Pair>,
-    /// A value without a name: that of the only argument, or of the only required one.
+    /// A value without a name, for the only argument or the only required one.
     unnamed: Option<PairValue>,
 }
 
-/// What the word of an option begins with, and what separates its parts. No word of a command line can hold it.
+/// Starts the encoded word of an option and separates its parts. Command-line words never contain it.
 const OPTION: char = '\0';
 
-/// Returns the word for an option that is an argument of the tool: `name=value` or `name`, the word behind it that may be its value,
-/// and the option of the command that is spelled like it.
+/// Encodes an option that is a tool argument: `name=value` or `name`, the next word, which may be its value,
+/// and the most similar option of the command.
 pub(crate) fn option_word(body: &str, next: Option<&str>, nearest: Option<&str>) -> String {
     let next = next.map(|next| format!("={next}")).unwrap_or_default();
     format!("{OPTION}{body}{OPTION}{next}{OPTION}{}", nearest.unwrap_or_default())
 }
 
-/// What scripts see of arguments that make no sense.
+/// Error kind of invalid arguments in JSON output.
 const INVALID: &str = "invalid_arguments";
 
-/// What a word behind the tool may be, for whoever typed something else.
+/// Hint about the accepted forms of an argument.
 const POSSIBLE: &str =
-    "possible are `key=value`, `key:=json`, `--key value`, a JSON object '{…}', @FILE, or - for standard input";
+    "expected key=value, key:=JSON, --key value, a JSON object '{…}', @FILE, or - for standard input";
 
-/// One word behind the tool.
+/// One word after the tool name.
 #[derive(Clone, Debug, PartialEq)]
 enum Word {
-    /// An object of arguments: JSON, `@file`, or `-`.
+    /// A JSON object of arguments: a literal, `@file` or `-`.
     Object(String),
-    /// One argument.
     Pair(Pair),
-    /// The name of an option, and the word behind it.
+    /// An option and the word after it.
     Option(Pair),
 }
 
 impl Word {
-    /// Reads one word. What begins like an object or a file is one, whatever follows.
+    /// Parses one word. A word that starts like an object or a file is one.
     fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(option) = text.strip_prefix(OPTION) {
             return Pair::parse_option(option).map(Self::Option);
@@ -73,41 +70,40 @@ impl Word {
 pub(crate) struct Pair {
     name: String,
     value: PairValue,
-    /// It was written as `--name`.
+    /// Set for arguments in the form `--name`.
     option: Option<OptionSpelling>,
 }
 
-/// How an argument that is written as an option may be mistyped.
+/// Suggestions for a misspelled `--name`.
 #[derive(Clone, Debug, PartialEq)]
 struct OptionSpelling {
-    /// The option of the command that is spelled like it.
+    /// The most similar option of the command.
     nearest: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum PairValue {
-    /// Means what the tool's schema makes of it.
+    /// Converted by the tool's schema.
     Plain(String),
-    /// Means what it says.
+    /// Sent as is.
     Json(Value),
-    /// The word behind an option, which is its value unless the schema says that the option needs none.
+    /// The word after an option, which is its value unless the schema type is boolean.
     Next(Option<String>),
 }
 
-impl From<Written> for PairValue {
-    fn from(written: Written) -> Self {
+impl From<CallValue> for PairValue {
+    fn from(written: CallValue) -> Self {
         match written {
-            Written::Plain(text) => Self::Plain(text),
-            Written::Json(value) => Self::Json(value),
+            CallValue::Plain(text) => Self::Plain(text),
+            CallValue::Json(value) => Self::Json(value),
         }
     }
 }
 
 impl Pair {
-    /// Reads one pair.
     fn parse(text: &str) -> Result<Self, Failure> {
         let Some((name, value)) = text.split_once('=') else {
-            let failure = Failure::usage(format!("`{}` is no argument", cut(text, LONGEST_QUOTE)));
+            let failure = Failure::usage(format!("invalid argument `{}`", cut(text, LONGEST_QUOTE)));
             return Err(failure.kind(INVALID).hint(POSSIBLE));
         };
         let (name, value) = match name.strip_suffix(':') {
@@ -125,7 +121,7 @@ impl Pair {
         }
     }
 
-    /// Reads the parts of an option, as [`option_word`] puts them together.
+    /// Decodes an option encoded by [`option_word`].
     fn parse_option(text: &str) -> Result<Self, Failure> {
         let mut parts = text.split(OPTION);
         let (body, next, nearest) =
@@ -139,7 +135,7 @@ impl Pair {
     }
 }
 
-/// Reads an object of arguments: JSON, `@file`, or `-` for standard input.
+/// Reads a JSON object: a literal, `@file`, or `-` for standard input.
 fn read_object(text: &str) -> Result<Arguments, Failure> {
     let (json, from) = match text.strip_prefix('@') {
         Some(path) => {
@@ -158,15 +154,13 @@ fn read_object(text: &str) -> Result<Arguments, Failure> {
     };
     match json::from_str(&json) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(other) => {
-            Err(Failure::usage(format!("{from} is a JSON {}, and arguments are an object", schema::kind_of(&other))))
-        }
+        Ok(other) => Err(Failure::usage(format!("{from} is a JSON {}, expected an object", schema::json_type(&other)))),
         Err(error) => Err(Failure::usage(format!("{from} is not JSON")).caused_by(&error)),
     }
 }
 
-impl Typed {
-    /// Puts together what was typed: the words behind the tool, and the value of `--args`.
+impl RawArguments {
+    /// Parses the words after the tool name and the value of `--args`.
     pub(crate) fn read(words: &[String], args: Option<String>) -> Result<Self, Failure> {
         let mut object = args;
         let mut pairs = Vec::new();
@@ -174,8 +168,8 @@ impl Typed {
             match Word::parse(word)? {
                 Word::Pair(pair) | Word::Option(pair) => pairs.push(pair),
                 Word::Object(_) if object.is_some() => {
-                    let failure = Failure::usage("more than one object of arguments is given");
-                    return Err(failure.hint("one object holds all arguments; `key=value` overrules its keys"));
+                    let failure = Failure::usage("more than one JSON object of arguments");
+                    return Err(failure.hint("merge them into one object, or override its keys with key=value"));
                 }
                 Word::Object(text) => object = Some(text),
             }
@@ -184,8 +178,8 @@ impl Typed {
         Ok(Self { object, pairs, unnamed: None })
     }
 
-    /// Adds the arguments of a call that is written as code.
-    pub(crate) fn with_call(mut self, call: WrittenCall) -> Self {
+    /// Adds the arguments of a call expression.
+    pub(crate) fn with_call(mut self, call: CallExpression) -> Self {
         for (name, value) in call.arguments {
             match name {
                 Some(name) => self.pairs.push(Pair { name, value: value.into(), option: None }),
@@ -195,7 +189,7 @@ impl Typed {
         self
     }
 
-    /// What the tool is sent: pairs are converted by its schema, and win over the object.
+    /// Returns the arguments for a tool. Pairs are converted by its schema and override the object.
     pub(crate) fn for_tool(self, tool: &ToolDefinition) -> Result<Arguments, Failure> {
         let mut arguments = self.object.unwrap_or_default();
         let mut typed: Vec<String> = Vec::new();
@@ -223,8 +217,8 @@ impl Typed {
                 }
                 PairValue::Next(Some(text)) => convert(tool, &name, text)?,
                 PairValue::Next(None) => {
-                    let failure = Failure::usage(format!("argument `--{name}` needs a value")).kind(INVALID);
-                    return Err(failure.hint(format!("write --{name}=VALUE")).about(tool));
+                    let failure = Failure::usage(format!("argument `--{name}` requires a value")).kind(INVALID);
+                    return Err(failure.hint(format!("try --{name}=VALUE")).about(tool));
                 }
             };
             arguments.insert(name.clone(), value);
@@ -234,38 +228,38 @@ impl Typed {
     }
 }
 
-/// Returns true if an argument is a boolean: `--name` alone means that it is true.
+/// Returns `true` for a boolean argument, for which `--name` alone means `true`.
 fn is_switch(tool: &ToolDefinition, name: &str) -> bool {
     let property = schema::property(&tool.input_schema, name);
-    let kinds = property.map(|property| schema::kinds(property, &tool.input_schema)).unwrap_or_default();
+    let kinds = property.map(|property| schema::json_types(property, &tool.input_schema)).unwrap_or_default();
     kinds.iter().any(|kind| kind == "boolean") && kinds.iter().all(|kind| kind == "boolean" || kind == "null")
 }
 
-/// Returns the argument behind a switch, which has taken no value.
+/// Parses the word after a boolean option as an argument.
 fn behind_switch(name: &str, next: &str) -> Result<Pair, Failure> {
     match Word::parse(next)? {
         Word::Pair(pair) | Word::Option(pair) => Ok(pair),
-        Word::Object(_) => Err(Failure::usage(format!("`{}` is no value of `--{name}`", cut(next, LONGEST_QUOTE)))
+        Word::Object(_) => Err(Failure::usage(format!("`{}` is not a value of `--{name}`", cut(next, LONGEST_QUOTE)))
             .kind(INVALID)
-            .hint(format!("write --{name}=true before it"))),
+            .hint(format!("try --{name}=true before it"))),
     }
 }
 
-/// Returns the argument that a value without a name is for.
+/// Returns the name of the argument that an unnamed value sets.
 fn only_argument(tool: &ToolDefinition) -> Result<String, Failure> {
     let fields = schema::fields(&tool.input_schema);
     let required: Vec<&schema::Field> = fields.iter().filter(|field| field.required).collect();
     match (&fields[..], &required[..]) {
         ([only], _) => Ok(only.name.clone()),
         (_, [only]) => Ok(only.name.clone()),
-        _ => Err(Failure::usage(format!("tool `{}` has several arguments, and the value has no name", tool.name))
+        _ => Err(Failure::usage(format!("tool `{}` has several arguments; the value needs a name", tool.name))
             .kind(INVALID)
-            .hint("write name: value")
+            .hint("try name: value")
             .about(tool)),
     }
 }
 
-/// Returns the argument that an option names: exactly, or but for dashes, underscores and capitals.
+/// Returns the argument that an option names, ignoring dashes, underscores and case.
 fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> Result<String, Failure> {
     let fields = schema::fields(&tool.input_schema);
     if fields.iter().any(|field| field.name == name) {
@@ -282,21 +276,21 @@ fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> 
     let near = suggest::closest(name, fields.iter().map(|field| field.name.as_str()));
     let near: Vec<String> = near.into_iter().map(str::to_owned).chain(spelling.nearest.clone()).collect();
     let near: Vec<String> = near.into_iter().map(|name| format!("--{name}")).collect();
-    let question = suggest::ask(&near.iter().map(String::as_str).collect::<Vec<_>>());
+    let question = suggest::did_you_mean_one_of(&near.iter().map(String::as_str).collect::<Vec<_>>());
     Err(question.into_iter().fold(failure, Failure::hint).about(tool))
 }
 
-/// A plain value as the tool's schema wants it.
+/// Converts a plain value to the type in the tool's schema.
 fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
     let Some(property) = schema::property(root, name) else {
         let fields = schema::fields(root);
-        let question = suggest::question(name, fields.iter().map(|field| field.name.as_str()));
+        let question = suggest::did_you_mean(name, fields.iter().map(|field| field.name.as_str()));
         let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name)).kind(INVALID);
         return match question {
-            // Few schemas are closed, and what looks mistyped most likely is.
+            // Most schemas are open, but a name close to a known argument is most likely misspelled.
             Some(question) if schema::is_open(root) => {
-                let way = format!("`{name}:=…` with a JSON value sends it all the same");
+                let way = format!("to send it anyway, use `{name}:=JSON`");
                 Err(failure.hint(question).hint(way).about(tool))
             }
             None if schema::is_open(root) => Ok(Value::String(text)),
@@ -304,7 +298,7 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
             None => Err(failure.about(tool)),
         };
     };
-    let kinds = schema::kinds(property, root);
+    let kinds = schema::json_types(property, root);
     if kinds.is_empty() || kinds.iter().any(|kind| kind == "string") {
         return Ok(Value::String(text));
     }
@@ -316,36 +310,36 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
     }
     let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
     let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
-    let failure = Failure::usage(format!("argument `{name}` is `{wanted}`, and `{text}` is not")).kind(INVALID);
-    // A list of texts is written as JSON where an item is empty or holds a comma.
+    let failure =
+        Failure::usage(format!("invalid value `{text}` for argument `{name}`: expected `{wanted}`")).kind(INVALID);
+    // A list of strings needs JSON syntax if an item is empty or contains a comma.
     let alone = json!([text]).to_string();
     let list = shlex::try_quote(&alone).ok().filter(|_| wanted == "string[]");
-    Err(list.map(|list| format!("write {name}={list}")).into_iter().fold(failure, Failure::hint).about(tool))
+    Err(list.map(|list| format!("try {name}={list}")).into_iter().fold(failure, Failure::hint).about(tool))
 }
 
-/// Returns a text as JSON of one of these kinds.
+/// Parses a text as a JSON value of one of these types.
 fn scalar(kinds: &[String], text: &str) -> Option<Value> {
     let value = json::from_str::<Value>(text).ok()?;
     let is_integral = value.as_f64().is_some_and(|number| number.fract() == 0.0);
     let fits = kinds.iter().any(|kind| match kind.as_str() {
         "integer" => is_integral,
-        kind => kind == schema::kind_of(&value),
+        kind => kind == schema::json_type(&value),
     });
     fits.then_some(value)
 }
 
-/// Returns `1,2,3` as a list, where the schema wants a list and nothing else, and all its items are texts, numbers or booleans.
+/// Parses `1,2,3` as a list if the schema allows only lists of strings, numbers or booleans.
 fn list_of_scalars(property: &Value, root: &Value, kinds: &[String], text: &str) -> Option<Value> {
     let is_list =
         kinds.iter().any(|kind| kind == "array") && kinds.iter().all(|kind| kind == "array" || kind == "null");
-    // What begins like JSON was meant as JSON.
     if !is_list || text.trim_start().starts_with(['[', '{', '"']) {
         return None;
     }
     if text.is_empty() {
         return Some(json!([]));
     }
-    let item_kinds = schema::item_kinds(property, root);
+    let item_kinds = schema::item_types(property, root);
     let is_scalar = |kind: &String| matches!(kind.as_str(), "string" | "number" | "integer" | "boolean");
     if item_kinds.is_empty() || !item_kinds.iter().all(is_scalar) {
         return None;
@@ -359,7 +353,7 @@ fn list_of_scalars(property: &Value, root: &Value, kinds: &[String], text: &str)
     text.split(',').map(item).collect::<Option<Vec<_>>>().map(Value::Array)
 }
 
-/// Of arguments that are not given, which ones were given under another name: required ones first.
+/// Returns hints for unknown argument names that resemble missing arguments.
 pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<String> {
     let fields = schema::fields(&tool.input_schema);
     let is_known = |name: &str| fields.iter().any(|field| field.name == name);
@@ -368,7 +362,7 @@ pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<Stri
         fields.iter().filter(|field| !arguments.contains_key(&field.name)).map(|field| field.name.as_str()).collect();
     let question = |typed: &str| {
         let meant = suggest::closest(typed, missing.iter().copied()).into_iter().next()?;
-        Some(format!("`{typed}` is no argument of it, did you mean `{meant}`?"))
+        Some(format!("unknown argument `{typed}`; did you mean `{meant}`?"))
     };
     odd.filter_map(question).collect()
 }
@@ -395,7 +389,7 @@ mod tests {
 
     fn typed(pairs: &[&str]) -> Result<Value, String> {
         let pairs = pairs.iter().map(|pair| Pair::parse(pair).expect("a pair")).collect();
-        let arguments = Typed { pairs, ..Typed::default() }.for_tool(&tool());
+        let arguments = RawArguments { pairs, ..RawArguments::default() }.for_tool(&tool());
         arguments.map(Value::Object).map_err(|failure| failure.message().to_owned())
     }
 
@@ -448,7 +442,7 @@ mod tests {
 
     #[test]
     fn an_open_schema_takes_unknown_keys_as_text() {
-        let typed = Typed { pairs: vec![Pair::parse("x=1").expect("a pair")], ..Typed::default() };
+        let typed = RawArguments { pairs: vec![Pair::parse("x=1").expect("a pair")], ..RawArguments::default() };
         let arguments = typed.for_tool(&ToolDefinition::new("a")).expect("arguments");
         assert_eq!(Value::Object(arguments), json!({"x": "1"}));
     }
@@ -493,7 +487,7 @@ mod tests {
             "max_length": {"type": "integer"}, "startIndex": {"type": "integer"}, "raw": {"type": "boolean"},
             "url": {"type": "string"}}}));
         let sent = |words: &[String]| {
-            let typed = Typed::read(words, None).and_then(|typed| typed.for_tool(&tool));
+            let typed = RawArguments::read(words, None).and_then(|typed| typed.for_tool(&tool));
             typed.map(Value::Object).map_err(|failure| anstream::adapter::strip_str(&failure.render()).to_string())
         };
         let option = |body: &str, next: Option<&str>| option_word(body, next, None);
@@ -517,7 +511,7 @@ mod tests {
     fn a_value_without_a_name_is_that_of_the_only_argument() {
         let call = |text: &str| {
             let call = crate::arguments::call_syntax::parse(text).expect("a call")?;
-            Typed::default().with_call(call).for_tool(&tool())
+            RawArguments::default().with_call(call).for_tool(&tool())
         };
         assert_eq!(call("chart([1])").map(Value::Object).ok(), Some(json!({"values": [1]})));
         assert_eq!(call("chart(1)").map(Value::Object).ok(), Some(json!({"values": [1]})));
@@ -544,7 +538,7 @@ mod tests {
     #[test]
     fn an_open_schema_takes_no_key_that_looks_mistyped_unless_it_is_json() {
         let sent = |word: &str| {
-            let typed = Typed { pairs: vec![Pair::parse(word).expect("a pair")], ..Typed::default() };
+            let typed = RawArguments { pairs: vec![Pair::parse(word).expect("a pair")], ..RawArguments::default() };
             typed.for_tool(&open()).map(Value::Object).map_err(|failure| failure.message().to_owned())
         };
         assert_eq!(sent("haed=1"), Err("tool `read` has no argument `haed`".to_owned()));
@@ -564,7 +558,7 @@ mod tests {
 
     fn words(words: &[&str], args: Option<&str>) -> Result<Value, String> {
         let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
-        let typed = Typed::read(&words, args.map(str::to_owned)).and_then(|typed| typed.for_tool(&tool()));
+        let typed = RawArguments::read(&words, args.map(str::to_owned)).and_then(|typed| typed.for_tool(&tool()));
         typed.map(Value::Object).map_err(|failure| failure.message().to_owned())
     }
 

@@ -1,51 +1,51 @@
-//! Calls as code: `calculate(expression: "1+1")`.
+//! Call expressions: `calculate(expression: "1+1")`.
 
 use ropeway::json;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// The deepest nesting of lists and objects.
+/// Maximum nesting of lists and objects.
 const DEEPEST: usize = 64;
 
-/// A value as it is written in a call.
+/// A value in a call expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Written {
-    /// Without quotes or brackets: means what the tool's schema makes of it.
+pub(crate) enum CallValue {
+    /// Without quotes or brackets; converted by the tool's schema.
     Plain(String),
-    /// A string in quotes, a list or an object.
+    /// A quoted string, a list or an object.
     Json(Value),
 }
 
-/// A tool and its arguments, written as code.
+/// A tool name and its arguments.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WrittenCall {
+pub(crate) struct CallExpression {
     pub(crate) tool: String,
-    /// The arguments in order; one without a name stands alone.
-    pub(crate) arguments: Vec<(Option<String>, Written)>,
+    /// An argument without a name is the only one.
+    pub(crate) arguments: Vec<(Option<String>, CallValue)>,
 }
 
-/// Reads a call. Returns `None` for a word that is only the name of a tool.
-pub(crate) fn parse(text: &str) -> Option<Result<WrittenCall, Failure>> {
+/// Parses a call expression. Returns `None` for a plain tool name.
+pub(crate) fn parse(text: &str) -> Option<Result<CallExpression, Failure>> {
     let text = text.trim();
     let (tool, rest) = text.split_once('(')?;
     let tool = tool.trim_end();
     if tool.is_empty() || tool.contains(char::is_whitespace) {
         return None;
     }
-    let mut reader = Reader { text: rest, at: 0, start: text.len() - rest.len() };
-    Some(reader.arguments().map(|arguments| WrittenCall { tool: tool.to_owned(), arguments }))
+    let mut reader = Parser { text: rest, at: 0, start: text.len() - rest.len() };
+    Some(reader.arguments().map(|arguments| CallExpression { tool: tool.to_owned(), arguments }))
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Number of bytes before the text.
+    /// Offset of `text` in the whole word.
     start: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn arguments(&mut self) -> Result<Vec<(Option<String>, Written)>, Failure> {
+impl<'a> Parser<'a> {
+    fn arguments(&mut self) -> Result<Vec<(Option<String>, CallValue)>, Failure> {
         let mut arguments = Vec::new();
         loop {
             if self.takes(')') {
@@ -65,13 +65,13 @@ impl<'a> Reader<'a> {
             return Err(self.expected("nothing after `)`"));
         }
         if arguments.len() > 1 && arguments.iter().any(|(name, _)| name.is_none()) {
-            return Err(Failure::usage("a call with several arguments names each of them")
-                .hint("write name: value, for example 'chart(values: [1, 2], title: \"Two\")'"));
+            return Err(Failure::usage("several arguments need names")
+                .hint("try name: value, as in 'chart(values: [1, 2], title: \"Two\")'"));
         }
         Ok(arguments)
     }
 
-    /// The name before a `:` or `=`, if there is one.
+    /// Parses the name before a `:` or `=`, if present.
     fn name(&mut self) -> Result<Option<String>, Failure> {
         self.skip_blanks();
         let before = self.at;
@@ -86,12 +86,12 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    fn argument(&mut self) -> Result<Written, Failure> {
+    fn argument(&mut self) -> Result<CallValue, Failure> {
         self.skip_blanks();
         if let Some('"' | '\'' | '[' | '{') = self.peek() {
-            return self.value(DEEPEST).map(Written::Json);
+            return self.value(DEEPEST).map(CallValue::Json);
         }
-        // Up to the end of the argument; brackets in it, as in `1+(2*3)`, belong to it.
+        // The argument may contain parentheses, as in `1+(2*3)`.
         let mut open = 0usize;
         let end = self.rest().char_indices().find(|(_, c)| match c {
             '(' => {
@@ -111,10 +111,10 @@ impl<'a> Reader<'a> {
             return Err(self.expected("a value"));
         }
         self.at += plain.len();
-        Ok(Written::Plain(plain.to_owned()))
+        Ok(CallValue::Plain(plain.to_owned()))
     }
 
-    /// A value within a list or an object, or one of these.
+    /// Parses a value of a list or object, or one of these.
     fn value(&mut self, depth: usize) -> Result<Value, Failure> {
         self.skip_blanks();
         if depth == 0 {
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string in quotes of either kind, with the escapes of JSON.
+    /// Parses a string in single or double quotes with JSON escapes.
     fn string(&mut self) -> Result<String, Failure> {
         let quote = self.peek().unwrap_or('"');
         let mut is_escaped = false;
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         });
         let Some((end, _)) = end else { return Err(self.expected("the closing quote")) };
         let inner = &self.rest()[1..end];
-        // As JSON has it: a single quote needs no escape, a double one does, and a line break within is written as one.
+        // Converts to JSON syntax: single quotes need no escape, double quotes and line breaks do.
         let mut quoted = String::from("\"");
         let mut is_escaped = false;
         for c in inner.chars() {
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// The word at this place: what a name may be made of.
+    /// Consumes the characters of a name.
     fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.')));
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Takes a character, behind blanks.
+    /// Skips whitespace and consumes `wanted` if it follows.
     fn takes(&mut self, wanted: char) -> bool {
         let is_next = self.peek_after_blanks() == Some(wanted);
         self.at += if is_next { wanted.len_utf8() } else { 0 };
@@ -241,39 +241,39 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Vec<(Option<String>, Written)> {
+    fn read(text: &str) -> Vec<(Option<String>, CallValue)> {
         parse(text).expect("a call").unwrap_or_else(|failure| panic!("{text}: {}", failure.message())).arguments
     }
 
-    fn named(name: &str, value: Written) -> (Option<String>, Written) {
+    fn named(name: &str, value: CallValue) -> (Option<String>, CallValue) {
         (Some(name.to_owned()), value)
     }
 
-    fn plain(text: &str) -> Written {
-        Written::Plain(text.to_owned())
+    fn plain(text: &str) -> CallValue {
+        CallValue::Plain(text.to_owned())
     }
 
     #[test]
     fn a_call_is_read_as_it_is_written() {
-        assert_eq!(read(r#"calculate(expression: "1+1")"#), [named("expression", Written::Json(json!("1+1")))]);
+        assert_eq!(read(r#"calculate(expression: "1+1")"#), [named("expression", CallValue::Json(json!("1+1")))]);
         assert_eq!(
             read("server.tool(a: 1, b: [1,2], c: {x: true, 'y z': null, deep: {\"k\": ['s']},},)"),
             [
                 named("a", plain("1")),
-                named("b", Written::Json(json!([1, 2]))),
-                named("c", Written::Json(json!({"x": true, "y z": null, "deep": {"k": ["s"]}}))),
+                named("b", CallValue::Json(json!([1, 2]))),
+                named("c", CallValue::Json(json!({"x": true, "y z": null, "deep": {"k": ["s"]}}))),
             ]
         );
         assert_eq!(read("t(a=1+(2*3), b = x y )"), [named("a", plain("1+(2*3)")), named("b", plain("x y"))]);
         assert_eq!(read("t()"), []);
-        assert_eq!(read("t ( 'only' ) "), [(None, Written::Json(json!("only")))]);
+        assert_eq!(read("t ( 'only' ) "), [(None, CallValue::Json(json!("only")))]);
         assert_eq!(read("t(1+1)"), [(None, plain("1+1"))]);
     }
 
     #[test]
     fn strings_have_the_escapes_of_json_in_quotes_of_either_kind() {
         let text = |text: &str| match &read(text)[..] {
-            [(_, Written::Json(Value::String(text)))] => text.clone(),
+            [(_, CallValue::Json(Value::String(text)))] => text.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text(r#"t(a: "x\n\"y\" \u00e9 it's")"#), "x\n\"y\" é it's");
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn numbers_keep_their_digits() {
         let list = read("t(a: [18446744073709551616, 1.10])");
-        let [(_, Written::Json(value))] = &list[..] else { panic!("{list:?}") };
+        let [(_, CallValue::Json(value))] = &list[..] else { panic!("{list:?}") };
         assert_eq!(value.to_string(), "[18446744073709551616,1.10]");
     }
 

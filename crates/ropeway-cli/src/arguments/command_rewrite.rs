@@ -1,5 +1,5 @@
-//! Rewrites a command line before clap parses it: a bare URL or command becomes `--url` or `--stdio`, and options that the command
-//! does not have become arguments of the tool.
+//! Rewrites a command line for clap: a bare URL or command becomes `--url` or `--stdio`, and unknown options
+//! become arguments of the tool.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,14 +11,14 @@ use crate::arguments::argument::option_word;
 use crate::arguments::command_words::{CommandWords, Role};
 use crate::arguments::suggest;
 
-/// The commands whose first word may be a server.
+/// Commands whose first word may be a server.
 const TAKE_SERVER: [&str; 9] =
     ["tools", "call", "read", "resources", "prompts", "prompt", "health", "doctor", "events"];
 
-/// The commands whose first word is a tool or a prompt, or a server before one.
+/// Commands whose first word is a tool or prompt, optionally after a server.
 const TAKE_TOOL: [&str; 2] = ["call", "prompt"];
 
-/// Rewrites the words of a command line. No configured server has a name that is rewritten: it may hold neither `/` nor blanks.
+/// Rewrites the words of a command line. Names of configured servers contain neither `/` nor spaces and are never rewritten.
 pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let walk = CommandWords::new(root, &words);
     let name = walk.command.get_name();
@@ -57,7 +57,7 @@ pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
     rewritten
 }
 
-/// Can a word be the value of the option before it? One that begins with `-` is a value only if it is a number.
+/// Returns `true` if a word can be the value of the option before it. A word that starts with `-` must be a number.
 fn is_value(role: Role<'_>, word: &str) -> bool {
     match role {
         Role::Positional => word != "-",
@@ -71,12 +71,12 @@ fn nearest_option<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
     suggest::closest(name, names).into_iter().next()
 }
 
-/// Returns the option that a bare server stands for: `url` or `stdio`. Only a URL, a word with a blank and the path of a program
-/// are servers, so that a mistyped name runs nothing.
+/// Returns the option for a bare server: `url` or `stdio`. Only URLs, words with spaces and paths of programs
+/// qualify: a misspelled name must not run a program.
 fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static str> {
     let needs_another = TAKE_TOOL.contains(&command) || command == "read";
     if word.starts_with("http://") || word.starts_with("https://") {
-        // Alone, it is the URI of a resource.
+        // A single URL is the URI of a resource.
         return (command != "read" || next.is_some()).then_some("url");
     }
     let is_before_tool = next.is_some_and(|next| command == "read" || is_name(next));
@@ -87,12 +87,12 @@ fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static
     is_command.then_some("stdio")
 }
 
-/// Is a word written as a path? `files/read` is the name of a tool as well, and must not run what a folder holds.
+/// Returns `true` for an explicit path. `files/read` may be a tool name and must not run a program.
 fn is_path(word: &str) -> bool {
     ["/", "./", "../"].iter().any(|start| word.starts_with(start))
 }
 
-/// Can a word be the name of a tool?
+/// Returns `true` if a word can be a tool name.
 fn is_name(word: &str) -> bool {
     word != "-" && !word.contains('=') && !word.trim_start().starts_with(['{', '@'])
 }
@@ -101,7 +101,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns true if the words ask for JSON.
+/// Returns `true` if the words contain `--json`.
 pub(crate) fn asks_for_json(words: &[impl AsRef<OsStr>]) -> bool {
     words.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| word == "--json")
 }

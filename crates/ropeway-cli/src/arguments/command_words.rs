@@ -1,4 +1,4 @@
-//! The words of a command line and the role of each, without parsing them: what clap would make of them.
+//! The role of each word of a command line, as clap would parse it.
 
 use std::ffi::OsStr;
 
@@ -15,9 +15,9 @@ pub(crate) enum Role<'a> {
     Option(&'a Arg),
     /// The value of the option before it.
     Value(&'a Arg),
-    /// A word that begins like an option and is none.
+    /// An unknown option.
     Unknown,
-    /// `--`, which ends the options.
+    /// The `--` that ends the options.
     End,
     /// Any other word.
     Positional,
@@ -30,12 +30,12 @@ pub(crate) struct CommandWords<'a> {
     pub(crate) command: &'a Command,
     /// One role for each word.
     pub(crate) roles: Vec<Role<'a>>,
-    /// The option that the next word would be the value of.
+    /// The option that expects the next word as its value.
     pub(crate) pending: Option<&'a Arg>,
 }
 
 impl<'a> CommandWords<'a> {
-    /// Finds the role of each word. The command has to be [built](Command::build), so that subcommands know the global options.
+    /// Assigns a role to each word. The command must be [built](Command::build) to include global options in subcommands.
     pub(crate) fn new(root: &'a Command, words: &[impl AsRef<OsStr>]) -> Self {
         let mut walk = Self { command: root, roles: Vec::with_capacity(words.len()), pending: None };
         let (mut has_ended, mut has_positional) = (false, false);
@@ -93,12 +93,12 @@ impl<'a> CommandWords<'a> {
         role
     }
 
-    /// The places of the positional words.
+    /// Returns the indices of the positional words.
     pub(crate) fn positionals(&self) -> impl Iterator<Item = usize> {
         self.roles.iter().enumerate().filter(|(_, role)| matches!(role, Role::Positional)).map(|(at, _)| at)
     }
 
-    /// Returns true if one of these options is given.
+    /// Returns `true` if one of these options is present.
     pub(crate) fn has_option(&self, names: &[&str]) -> bool {
         self.roles.iter().any(|role| match role {
             Role::Option(option) => option.get_long().is_some_and(|long| names.contains(&long)),
@@ -106,7 +106,7 @@ impl<'a> CommandWords<'a> {
         })
     }
 
-    /// Returns the value of an option among the words that this was made of.
+    /// Returns the value of an option. `words` must be those passed to [`new`](Self::new).
     pub(crate) fn value<'w>(&self, name: &str, words: &'w [String]) -> Option<&'w str> {
         self.roles.iter().zip(words).find_map(|(role, word)| match role {
             Role::Value(option) if option.get_long() == Some(name) => Some(word.as_str()),
@@ -116,7 +116,7 @@ impl<'a> CommandWords<'a> {
     }
 }
 
-/// Returns the option of this long name.
+/// Returns the option with this long name.
 pub(crate) fn find_long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let is_named = |option: &&Arg| {
         option.get_long() == Some(name) || option.get_all_aliases().is_some_and(|all| all.contains(&name))

@@ -1,4 +1,4 @@
-//! The names of tools as people type them: `SERVER.TOOL`, without the prefix that models need.
+//! Tool names on the command line: `SERVER.TOOL`, without the prefix used for models.
 
 use std::collections::HashMap;
 
@@ -10,38 +10,38 @@ use crate::arguments::suggest;
 use crate::failure::Failure;
 use crate::terminal::text::clean_line;
 
-/// The most tools that are all named to somebody who asked for another.
+/// Maximum tools listed after an unknown tool name.
 const FEW: usize = 12;
 
-/// How the servers of a command name their tools.
+/// Maps tools to the names that people type.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
-    /// By server: what goes before the names of its tools, as it is written in the configuration.
+pub(crate) struct ToolNames {
+    /// The `prefix` of each server, as configured.
     prefixes: HashMap<Alias, String>,
 }
 
-impl Names {
+impl ToolNames {
     pub(crate) fn new(config: &Config) -> Self {
         Self { prefixes: config.servers.iter().map(|entry| (entry.alias.clone(), entry.prefix.clone())).collect() }
     }
 
-    /// A tool's name as it is shown beside its server, and typed after it.
+    /// Returns a tool's name without server and prefix.
     pub(crate) fn short<'a>(&self, definition: &'a ToolDefinition) -> &'a str {
         let Origin::Server { server, tool } = &definition.origin else { return &definition.name };
         let prefix = self.prefixes.get(server).map_or("", String::as_str);
-        // A name that was cut, or spelt otherwise for the models' sake, is shown as the server has it.
+        // A name that was shortened or sanitized for models is shown as the server defines it.
         if tool_name(prefix, server, tool) == definition.name {
             return tool;
         }
-        // It was renamed: the new name is what it goes by.
+        // A name set by `rename` is shown as is.
         definition
             .name
-            .strip_prefix(&filled(prefix, server))
+            .strip_prefix(&expand_prefix(prefix, server))
             .filter(|rest| !rest.is_empty())
             .unwrap_or(&definition.name)
     }
 
-    /// The same behind the server's name.
+    /// Returns `SERVER.TOOL`.
     pub(crate) fn dotted(&self, definition: &ToolDefinition) -> String {
         match server_of(definition) {
             Some(server) => format!("{server}.{}", self.short(definition)),
@@ -49,7 +49,7 @@ impl Names {
         }
     }
 
-    /// A tool under the name that people type: alone where models call it so too, else behind the server's name.
+    /// Returns the definition under the displayed name: the plain name if models use it, otherwise `SERVER.TOOL`.
     pub(crate) fn shown(&self, definition: &ToolDefinition) -> ToolDefinition {
         let mut shown = definition.clone();
         if self.short(definition) != definition.name {
@@ -58,7 +58,7 @@ impl Names {
         shown
     }
 
-    /// Returns true if a tool has this name, without that of its server: as models know it, as it is shown, or as its server has it.
+    /// Returns `true` if this is a name of the tool: for models, as displayed, or as defined by the server.
     pub(crate) fn is_called(&self, tool: &ToolDefinition, name: &str) -> bool {
         let own = match &tool.origin {
             Origin::Server { tool, .. } => Some(&**tool),
@@ -67,12 +67,12 @@ impl Names {
         tool.name == name || self.short(tool) == name || own == Some(name)
     }
 
-    /// Which tool a person means: by the name that models know, by the one that is shown, by the server's own, or by
-    /// any of them behind the server's name.
+    /// Returns the index of the tool with this name: its name for models, as displayed, as defined by the server, or any
+    /// of them after `SERVER.`.
     pub(crate) fn choose(&self, tools: &[&ToolDefinition], name: &str) -> Result<usize, Failure> {
         let is_called = |tool: &ToolDefinition, name: &str| self.is_called(tool, name);
         let all = || tools.iter().enumerate();
-        // What is written out in full wins over what is short for it.
+        // A full name takes precedence over a short one.
         let full: Vec<usize> = all().filter(|(_, tool)| tool.name == name).map(|(at, _)| at).collect();
         let dotted = all().filter(|(_, tool)| behind(tool, name).is_some_and(|rest| is_called(tool, rest)));
         let dotted: Vec<usize> = dotted.map(|(at, _)| at).collect();
@@ -83,8 +83,8 @@ impl Names {
             [] => Err(self.unknown(tools, name)),
             _ => {
                 let names: Vec<String> = found.iter().map(|at| format!("`{}`", self.dotted(tools[*at]))).collect();
-                let failure = Failure::usage(format!("there are {} tools `{name}`", names.len()));
-                Err(failure.hint(format!("say which one: {}", names.join(", "))))
+                let failure = Failure::usage(format!("tool `{name}` is ambiguous"));
+                Err(failure.hint(format!("name the server: {}", names.join(", "))))
             }
         }
     }
@@ -95,17 +95,18 @@ impl Names {
         let asked = tools.iter().find_map(|tool| behind(tool, name)).unwrap_or(name);
         let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned(), nearest: Vec::new() });
         let short = || tools.iter().map(|tool| clean_line(self.short(tool)));
-        // Of many servers a name alone would not say where it is.
+        // With several servers, a plain name would be ambiguous.
         let (whose, names): (String, Vec<String>) = match servers[..] {
-            [server] => (format!("server `{server}` has"), short().collect()),
-            _ => ("there are".to_owned(), tools.iter().map(|tool| clean_line(&self.dotted(tool))).collect()),
+            [server] => (format!("tools of server `{server}`"), short().collect()),
+            _ => ("available tools".to_owned(), tools.iter().map(|tool| clean_line(&self.dotted(tool))).collect()),
         };
         let alone: Vec<String> = short().collect();
         let near = suggest::closest(asked, alone.iter().map(String::as_str));
         let near = alone.iter().zip(&names).filter(|(alone, _)| near.contains(&alone.as_str()));
         let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MOST).collect();
-        let question = suggest::ask(&near).or_else(|| suggest::question(asked, names.iter().map(String::as_str)));
-        // Where no tool is like it, a server may be.
+        let question = suggest::did_you_mean_one_of(&near)
+            .or_else(|| suggest::did_you_mean(asked, names.iter().map(String::as_str)));
+        // Without a similar tool, the server may be misspelled.
         let server = asked.split_once('.').map(|(server, _)| server);
         let server =
             server.and_then(|name| suggest::closest(name, servers.iter().map(|it| it.as_str())).into_iter().next());
@@ -113,24 +114,23 @@ impl Names {
             Some(question) => failure.hint(question),
             None if names.is_empty() => failure,
             None if names.len() <= FEW => failure.hint(format!("{whose}: {}", names.join(", "))),
-            None => failure
-                .hint(format!("`ropeway tools` lists all {}, and `ropeway tools --find WORDS` finds one", names.len())),
+            None => failure.hint(format!("try `ropeway tools --find QUERY` to search {} tools", names.len())),
         }
     }
 }
 
-/// What goes before the names of a server's tools, as models know it.
-pub(crate) fn filled(prefix: &str, server: &Alias) -> String {
+/// Returns the prefix of a server's tool names, as models see it.
+pub(crate) fn expand_prefix(prefix: &str, server: &Alias) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     prefix.replace("{alias}", server.as_str()).chars().map(legal).collect()
 }
 
-/// What stands behind the name of the tool's server.
+/// Returns the part after `SERVER.`, if the tool belongs to that server.
 fn behind<'a>(tool: &ToolDefinition, name: &'a str) -> Option<&'a str> {
     name.strip_prefix(server_of(tool)?.as_str())?.strip_prefix('.')
 }
 
-/// The server of a tool.
+/// Returns the server of a tool.
 pub(crate) fn server_of(definition: &ToolDefinition) -> Option<&Alias> {
     match &definition.origin {
         Origin::Server { server, .. } => Some(server),
@@ -145,11 +145,11 @@ mod tests {
     use super::*;
 
     /// Of these servers, all of which have the usual prefix; `demo` has none.
-    fn names() -> Names {
+    fn names() -> ToolNames {
         let server = |name: &str| ServerConfig::new(name, StdioServer::new("x", [""; 0]));
         let mut config = Config::new(["demo", "web", "files", "v1.2"].map(server));
         config.servers[0].prefix = String::new();
-        Names::new(&config)
+        ToolNames::new(&config)
     }
 
     fn tool(server: &str, own: &str, name: &str) -> ToolDefinition {

@@ -1,12 +1,12 @@
-//! Suggestions for mistyped names.
+//! Suggestions for misspelled names.
 
-/// No more than so many are suggested.
+/// Maximum number of suggestions.
 pub(crate) const MOST: usize = 3;
 
-/// Nobody types a name that is longer than this, in characters.
+/// Maximum characters of a name that is compared.
 const LONGEST: usize = 200;
 
-/// The names that somebody who typed `word` may have meant, best first.
+/// Returns the names most similar to `word`, best first.
 pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_lowercase();
     let length = word.chars().count();
@@ -18,7 +18,7 @@ pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
         .into_iter()
         .filter_map(|name| {
             let lower = name.to_lowercase();
-            // The distance is at least the difference in length: a name that is much longer is not compared letter by letter.
+            // The distance is at least the difference in length, so much longer names need no comparison.
             let longer = lower.chars().count().abs_diff(length);
             let distance = if longer > most { longer } else { strsim::damerau_levenshtein(&word, &lower) };
             let near = distance <= most;
@@ -30,13 +30,13 @@ pub(crate) fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     ranked.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
-/// "did you mean `a` or `b`?", when there is anything to suggest.
-pub(crate) fn question<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    ask(&closest(word, names))
+/// Returns "did you mean `a` or `b`?" if any name is similar to `word`.
+pub(crate) fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    did_you_mean_one_of(&closest(word, names))
 }
 
-/// "did you mean `a` or `b`?", when there is anybody to ask about.
-pub(crate) fn ask(names: &[&str]) -> Option<String> {
+/// Returns "did you mean `a` or `b`?" for these names, if any.
+pub(crate) fn did_you_mean_one_of(names: &[&str]) -> Option<String> {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let (last, first) = names.split_last()?;
     Some(match first {
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(closest("chrat", NAMES), ["chart"]);
         assert_eq!(closest("Calculat", NAMES), ["calculate"]);
         assert_eq!(closest("weather", NAMES), ["get_weather"]);
-        assert_eq!(question("tmie", NAMES).as_deref(), Some("did you mean `time`?"));
+        assert_eq!(did_you_mean("tmie", NAMES).as_deref(), Some("did you mean `time`?"));
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_name_like_no_other_suggests_nothing() {
-        assert_eq!(question("xylophone", NAMES), None);
-        assert_eq!(question("", NAMES), None);
+        assert_eq!(did_you_mean("xylophone", NAMES), None);
+        assert_eq!(did_you_mean("", NAMES), None);
     }
 }

@@ -8,11 +8,11 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::names::server_of;
-use crate::connect::advice::{is_absent, line, tools as count};
-use crate::connect::servers::Source;
+use crate::connect::advice::{is_unavailable, status_line, tool_count as count};
+use crate::connect::servers::ServerSource;
 use crate::connect::session::Session;
 use crate::describe::signature::{arguments, brief, hints, signature_as};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean, clean_line, cut, first_sentence, wrap};
 
@@ -26,7 +26,7 @@ pub(crate) const MOST_FOUND: usize = 10;
 const LONGEST_SENTENCE: usize = 200;
 
 /// The tools by server, or those that some words describe, for people.
-pub(crate) fn text(session: &Session, source: &Source, words: &str, width: usize) -> String {
+pub(crate) fn text(session: &Session, source: &ServerSource, words: &str, width: usize) -> String {
     let listing = session.listing();
     match words {
         "" => list(session, &listing, source, false, width),
@@ -63,9 +63,15 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
 }
 
 /// The tools by server, for people: of one server all that is said about them, of many what they are.
-pub(crate) fn list(session: &Session, listing: &ToolListing, source: &Source, whole: bool, width: usize) -> String {
+pub(crate) fn list(
+    session: &Session,
+    listing: &ToolListing,
+    source: &ServerSource,
+    whole: bool,
+    width: usize,
+) -> String {
     match &listing.verdicts[..] {
-        [] => session.help.nobody(),
+        [] => session.advice.no_servers(),
         [verdict] => one_server(session, listing, verdict, source, whole, width),
         verdicts => {
             let server = |verdict: &ServerStatus| group(session, listing, verdict, width);
@@ -79,7 +85,7 @@ pub(crate) fn one_server(
     session: &Session,
     listing: &ToolListing,
     verdict: &ServerStatus,
-    source: &Source,
+    source: &ServerSource,
     whole: bool,
     width: usize,
 ) -> String {
@@ -95,7 +101,7 @@ pub(crate) fn one_server(
             text.push_str(&arguments(tool, width, 4));
         }
     }
-    if let Some(advice) = session.help.advice(verdict) {
+    if let Some(advice) = session.advice.for_status(verdict) {
         text.push_str(&wrap(&advice, width, 4));
     }
     text + &note(verdict, width)
@@ -105,12 +111,12 @@ pub(crate) fn one_server(
 pub(crate) fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
     let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
     if !there {
-        return session.help.trouble(verdict, width);
+        return session.advice.problem_text(verdict, width);
     }
     let info = session.server_info(&verdict.server);
     let about = info.as_deref().map(about).unwrap_or_default();
     let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
-    let mut text = session.help.heading(verdict, &about) + &tools.collect::<String>();
+    let mut text = session.advice.heading(verdict, &about) + &tools.collect::<String>();
     if let Some(hidden) = hidden(listing, verdict) {
         text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
     }
@@ -124,9 +130,9 @@ pub(crate) fn remembered_group(
     tools: &[ToolDefinition],
     width: usize,
 ) -> String {
-    let words = format!("still connecting; {}, remembered", count(tools.len()));
+    let words = format!("still connecting; {} (cached)", count(tools.len()));
     let tools = tools.iter().map(|tool| among_many(session, tool, width));
-    line(Mark::Half, &verdict.server, &words, "") + &tools.collect::<String>()
+    status_line(StatusIcon::Half, &verdict.server, &words, "") + &tools.collect::<String>()
 }
 
 /// Why the list of a server is not complete, if it is not.
@@ -143,12 +149,12 @@ fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
 fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
     let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
     let others: Vec<&Alias> = listing.verdicts.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
-    let (are, names) = if hidden == 1 { ("is", "a tool of the same name") } else { ("are", "tools of the same names") };
+    let (tools, names) = if hidden == 1 { ("tool", "the same tool name") } else { ("tools", "the same tool names") };
     let who = match others[..] {
         [other] => format!("`{}` has", clean_line(other.as_str())),
-        _ => "others have".to_owned(),
+        _ => "other servers have".to_owned(),
     };
-    format!("{hidden} of its tools {are} hidden: {who} {names} ({})", session.help.collisions())
+    format!("{hidden} {tools} hidden: {who} {names}; see {}", session.advice.collision_command())
 }
 
 /// What a server calls itself, and its version.
@@ -157,16 +163,16 @@ fn about(info: &ServerInfo) -> String {
 }
 
 /// A server that is alone: by our name for it if we gave it one, else by the name that it gives itself.
-fn title(session: &Session, verdict: &ServerStatus, source: &Source) -> String {
+fn title(session: &Session, verdict: &ServerStatus, source: &ServerSource) -> String {
     let info = session.server_info(&verdict.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
     match (info, source) {
-        (Some(info), Source::File(_)) => {
+        (Some(info), ServerSource::File(_)) => {
             let more = [about(&info), protocol.unwrap_or_default()];
             let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
-            session.help.heading(verdict, &more.join(" · "))
+            session.advice.heading(verdict, &more.join(" · "))
         }
-        (None, _) => session.help.heading(verdict, ""),
+        (None, _) => session.advice.heading(verdict, ""),
         (Some(info), _) => {
             let name = if info.name.is_empty() { verdict.server.as_str() } else { &info.name };
             let title = clean_line(&format!("{name} {}", info.version));
@@ -205,19 +211,14 @@ pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width
     let hits = listing.registry.search(words, MOST_FOUND);
     let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
     if hits.is_empty() {
-        let all = match listing.registry.len() {
-            0 => "There are no tools".to_owned(),
-            1 => "The only tool is not".to_owned(),
-            many => format!("None of the {many} tools is"),
-        };
-        text = format!("{all} about `{}`.\n", clean_line(words));
+        text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
     }
     // What is not there cannot be found.
-    let mut absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).peekable();
+    let mut absent = listing.verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(
             "\n{}",
-            faint(&wrap(&format!("Not searched: {}", session.help.names(absent)), width, 0))
+            faint(&wrap(&format!("Not searched: {}", session.advice.unavailable_names(absent)), width, 0))
         ));
     }
     text

@@ -169,12 +169,12 @@ fn meant(pattern: &ToolPattern, tools: &[&ToolDefinition]) -> Option<String> {
     let names = tools.iter().map(|tool| tool.name.as_str());
     let own = tools.iter().zip(&dotted).find(|(tool, _)| tool.own_name() == text).map(|(_, dotted)| dotted.as_str());
     match own {
-        Some(own) => suggest::ask(&[own]),
+        Some(own) => suggest::did_you_mean_one_of(&[own]),
         None => {
             let all = servers.iter().map(String::as_str).chain(dotted.iter().map(String::as_str)).chain(names);
             let mut near: Vec<String> = suggest::closest(text, all).into_iter().map(as_typed).collect();
             near.dedup();
-            suggest::ask(&near.iter().map(String::as_str).collect::<Vec<_>>())
+            suggest::did_you_mean_one_of(&near.iter().map(String::as_str).collect::<Vec<_>>())
         }
     }
 }

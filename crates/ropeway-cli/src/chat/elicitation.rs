@@ -10,7 +10,7 @@ use url::Url;
 use super::line::{Editor, Typed};
 use super::tell;
 use crate::terminal::style::faint;
-use crate::terminal::text::{clean, clean_line, cut, escape_unseen, width, wrap};
+use crate::terminal::text::{clean, clean_line, cut, escape_invisible, width, wrap};
 
 const NAME: Style = Style::new().bold();
 
@@ -42,7 +42,7 @@ pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<El
                     return Some(ElicitationAnswer::Decline);
                 }
             };
-            tell(&format!("\n  {NAME}URL:{NAME:#}  {}\n  {NAME}Host:{NAME:#} {host}\n", escape_unseen(url)));
+            tell(&format!("\n  {NAME}URL:{NAME:#}  {}\n  {NAME}Host:{NAME:#} {host}\n", escape_invisible(url)));
             agreed(editor, "Open the URL in a browser. Continue? [y]es / [n]o: ")
                 .await
                 .map_or_else(|unsent| unsent, |()| Some(ElicitationAnswer::Accept(Map::new())))
@@ -62,7 +62,7 @@ fn web_host(url: &str) -> Result<String, String> {
     let parsed = Url::parse(url).map_err(|error| format!("the URL is not valid: {error}"))?;
     match (parsed.scheme(), parsed.host_str()) {
         ("http" | "https", Some(host)) if parsed.username().is_empty() && parsed.password().is_none() => {
-            Ok(escape_unseen(host))
+            Ok(escape_invisible(host))
         }
         ("http" | "https", Some(_)) => Err("the URL has a user name, which can hide its host".to_owned()),
         (scheme, _) => Err(format!("`{}` URLs are not opened, only http and https", clean_line(scheme))),

@@ -356,7 +356,7 @@ impl<'a> Chat<'a> {
 
     /// Follows a turn to its end, and keeps what was said.
     async fn follow(&mut self, mut turn: Turn, person: Option<&mut Person>) -> Result<Next, Failure> {
-        self.session.tell_differences();
+        self.session.warn_differences();
         self.asked.clear();
         let cut = self.watch(&mut turn, person).await?;
         if cut.is_some() {
@@ -400,7 +400,7 @@ impl<'a> Chat<'a> {
             let outcome = match came {
                 Came::Step(None) => return Ok(is_cancelled.then_some(Cut::Interrupt)),
                 Came::Step(Some(step)) => {
-                    self.screen.step(&step, &self.session.help, &self.session.status)?;
+                    self.screen.step(&step, &self.session.advice, &self.session.status)?;
                     self.advise(&step);
                     if self.screen.is_unread() {
                         turn.cancel();
@@ -558,7 +558,7 @@ fn server_of(origin: &Origin) -> String {
 /// Says something to a person at a terminal, wherever notes go: what is asked must be read.
 pub(crate) fn tell(text: &str) {
     // A terminal that is gone has nobody before it.
-    let _ = write(&redaction::over(text));
+    let _ = write(&redaction::redact(text));
 }
 
 /// A command that Ctrl-C has ended.

@@ -36,7 +36,9 @@ impl Chat<'_> {
                 let verdicts = self.session.bridge.verdicts();
                 let text = match &verdicts[..] {
                     [] => "There are no servers.\n".to_owned(),
-                    verdicts => verdicts.iter().map(|verdict| self.session.help.trouble(verdict, width())).collect(),
+                    verdicts => {
+                        verdicts.iter().map(|verdict| self.session.advice.problem_text(verdict, width())).collect()
+                    }
                 };
                 self.note(&text);
             }
@@ -116,7 +118,7 @@ impl Chat<'_> {
             return Ok(found.to_owned());
         }
         let failure = Failure::usage(format!("the provider has no model `{name}`"));
-        let suggestion = suggest::question(&name, models.iter().map(String::as_str));
+        let suggestion = suggest::did_you_mean(&name, models.iter().map(String::as_str));
         let failure = suggestion.into_iter().fold(failure, |failure, question| failure.hint(clean_line(&question)));
         Err(failure.hint(format!("`/model` lists its models; `/model {name} --force` uses this one anyway")))
     }

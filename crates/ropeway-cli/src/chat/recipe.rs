@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Question;
 use super::approval::Rules;
-use crate::connect::servers::Source;
+use crate::connect::servers::ServerSource;
 use crate::failure::Failure;
 
 /// What an agent is made of.
@@ -29,7 +29,7 @@ pub(crate) struct Recipe {
     /// The configuration file beside which approvals are kept, when there is one.
     pub(crate) lock: Option<PathBuf>,
     /// Where the servers come from.
-    pub(crate) source: Source,
+    pub(crate) source: ServerSource,
 }
 
 impl Recipe {

@@ -46,7 +46,7 @@ pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversa
 pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Failure> {
     writable(path)?;
     let json = serde_json::to_value(conversation).and_then(|mut value| {
-        redaction::over_json(&mut value);
+        redaction::redact_json(&mut value);
         serde_json::to_string_pretty(&value)
     });
     let json = json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))?;
@@ -56,7 +56,7 @@ pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Fail
 /// Returns a conversation without its secrets, as one line of JSON.
 pub(super) fn compact(conversation: &Conversation) -> Result<String, Failure> {
     let json = serde_json::to_value(conversation).and_then(|mut value| {
-        redaction::over_json(&mut value);
+        redaction::redact_json(&mut value);
         serde_json::to_string(&value)
     });
     json.map_err(|error| Failure::usage("the conversation is not JSON").caused_by(&error))
@@ -126,7 +126,7 @@ mod tests {
     fn no_secret_is_written_down_even_where_json_escapes_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("talk.json");
-        redaction::hide(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
+        redaction::add_secrets(&Redactor::new([&Secret::new("a \"quoted\" key of the record")]));
         write(&path, &Conversation::new().with("it is a \"quoted\" key of the record, is it?")).expect("written");
         assert_eq!(read(&path).expect("a conversation"), Conversation::new().with("it is ***, is it?"));
     }

@@ -6,7 +6,7 @@ use ropeway::duration::format_duration;
 use ropeway::envelope::Envelope;
 
 use crate::failure::{self, Failure};
-use crate::output::render_result::show;
+use crate::output::render_result::render;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean, size};
 
@@ -37,8 +37,8 @@ struct ToolResult {
 impl Results {
     /// Keeps the result of a call of the tool with this name.
     pub(super) fn add(&mut self, name: &str, envelope: &Envelope) {
-        let mut text = match (&envelope.error, show(envelope, None)) {
-            (Some(error), _) => clean(&failure::line(error.as_ref())),
+        let mut text = match (&envelope.error, render(envelope, None)) {
+            (Some(error), _) => clean(&failure::chain_text(error.as_ref())),
             (None, Ok(shown)) => shown.text,
             (None, Err(failure)) => clean(&failure.line()),
         };

@@ -15,14 +15,14 @@ use serde::Serialize;
 use super::markdown::Markdown;
 use super::results::Results;
 use super::show;
-use crate::connect::advice::{Help, is_absent, is_on_its_way, line};
+use crate::connect::advice::{ServerAdvice, is_pending, is_unavailable, status_line};
 use crate::failure::Failure;
-use crate::output::print::{Reader, say, write};
-use crate::output::render_result::{Folder, show_files};
-use crate::secrets::redaction::{self, Flow};
+use crate::output::print::{ReaderState, say, write};
+use crate::output::render_result::{SaveFolder, render_files};
+use crate::secrets::redaction::{self, StreamFilter};
 use crate::terminal::status::{self, Status};
-use crate::terminal::status_icon::Mark;
-use crate::terminal::text::{clean_line, screen_columns, terminal_width, without_prefix};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::text::{clean_line, screen_columns, strip_model_prefix, terminal_width};
 
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
@@ -36,9 +36,9 @@ pub(crate) struct Screen {
     /// Where files of answers are put.
     folder: Option<PathBuf>,
     /// What the model says.
-    text: Flow,
+    text: StreamFilter,
     /// What the model thinks.
-    thoughts: Flow,
+    thoughts: StreamFilter,
     /// Renders both, where a terminal shows them.
     markdown: Option<Renderers>,
     /// Behind what the cursor stands.
@@ -52,7 +52,7 @@ pub(crate) struct Screen {
     /// How the servers stood when it was told last.
     told: Vec<ServerStatus>,
     results: Results,
-    reader: Reader,
+    reader: ReaderState,
 }
 
 /// The renderers of the model's words, each for the stream that these go to.
@@ -119,19 +119,22 @@ pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
 /// A value as a line for scripts.
 fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let json =
-        redaction::json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+        redaction::to_json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
     Ok(json + "\n")
 }
 
 impl Screen {
     /// A screen for scripts.
     pub(crate) fn for_scripts(folder: Option<PathBuf>) -> Self {
-        Self::new(Form::Json, folder, Flow::raw)
+        Self::new(Form::Json, folder, StreamFilter::raw)
     }
 
     /// A screen for people.
     pub(crate) fn for_people(thoughts: bool, folder: Option<PathBuf>) -> Self {
-        Self { markdown: Renderers::for_terminal(), ..Self::new(Form::People { thoughts }, folder, Flow::default) }
+        Self {
+            markdown: Renderers::for_terminal(),
+            ..Self::new(Form::People { thoughts }, folder, StreamFilter::default)
+        }
     }
 
     /// Shows the model's text as it came, or rendered where the terminal can.
@@ -150,7 +153,7 @@ impl Screen {
         &self.results
     }
 
-    fn new(form: Form, folder: Option<PathBuf>, flow: fn() -> Flow) -> Self {
+    fn new(form: Form, folder: Option<PathBuf>, flow: fn() -> StreamFilter) -> Self {
         Self {
             form,
             folder,
@@ -163,13 +166,13 @@ impl Screen {
             last: None,
             told: Vec::new(),
             results: Results::default(),
-            reader: Reader::Stays,
+            reader: ReaderState::Open,
         }
     }
 
     /// Has the reader of what is written left?
     pub(crate) fn is_unread(&self) -> bool {
-        self.reader == Reader::Left
+        self.reader == ReaderState::Closed
     }
 
     /// Waits for the next step, and shows what is waited for where that disturbs nothing.
@@ -192,12 +195,12 @@ impl Screen {
     /// Wipes what a terminal shows of Ctrl-C, where it stands alone.
     pub(crate) fn wipe_echo(&self) {
         if self.open == Open::Nothing {
-            status::wipe();
+            status::clear_line();
         }
     }
 
     /// Shows a step.
-    pub(crate) fn step(&mut self, step: &Step, help: &Help, status: &Status) -> Result<(), Failure> {
+    pub(crate) fn step(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
         match (&self.form, step) {
             (_, Step::Text { text }) => {
                 self.end_of(Open::Thoughts)?;
@@ -221,7 +224,7 @@ impl Screen {
     }
 
     /// Shows a step that is not text, to people.
-    fn event(&mut self, step: &Step, help: &Help, status: &Status) -> Result<(), Failure> {
+    fn event(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
         match step {
             Step::Servers { verdicts } => {
                 self.end()?;
@@ -264,23 +267,25 @@ impl Screen {
 
     /// The files of an answer, each in a line, put into the folder where there is one.
     fn files(&self, envelope: &Envelope) -> Result<Vec<String>, Failure> {
-        let folder = self.folder.as_ref().map(|path| Folder::new(path, &envelope.tool));
-        show_files(envelope.meta.content.iter(), folder.as_ref())
+        let folder = self.folder.as_ref().map(|path| SaveFolder::new(path, &envelope.tool));
+        render_files(envelope.meta.content.iter(), folder.as_ref())
     }
 
     /// Shows the servers that should be there and are not, unless that is known.
-    pub(crate) fn verdicts(&mut self, verdicts: &[ServerStatus], help: &Help) {
+    pub(crate) fn verdicts(&mut self, verdicts: &[ServerStatus], help: &ServerAdvice) {
         if matches!(self.form, Form::Json) {
             return;
         }
         for verdict in verdicts.iter().filter(|verdict| !self.told.contains(verdict)) {
             let was_connecting = || {
                 let before = self.told.iter().find(|told| told.server == verdict.server);
-                before.is_some_and(|told| is_on_its_way(&told.outcome))
+                before.is_some_and(|told| is_pending(&told.outcome))
             };
             match &verdict.outcome {
-                outcome if is_on_its_way(outcome) => say(&line(Mark::Half, &verdict.server, "still connecting", "")),
-                outcome if is_absent(outcome) => say(&help.trouble(verdict, width())),
+                outcome if is_pending(outcome) => {
+                    say(&status_line(StatusIcon::Half, &verdict.server, "still connecting", ""))
+                }
+                outcome if is_unavailable(outcome) => say(&help.problem_text(verdict, width())),
                 _ if was_connecting() => say(&help.heading(verdict, "")),
                 _ => continue,
             }
@@ -292,7 +297,7 @@ impl Screen {
     /// Says that something is odd.
     pub(crate) fn warn(&mut self, message: &str) {
         self.last = None;
-        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&without_prefix(message))));
+        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&strip_model_prefix(message))));
     }
 
     /// Tells scripts what a turn came to.

@@ -9,7 +9,7 @@ use ropeway::tool::Origin;
 use serde_json::Value;
 
 use crate::failure;
-use crate::terminal::text::{clean, clean_line, columns, cut, is_unseen};
+use crate::terminal::text::{clean, clean_line, columns, cut, is_invisible};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -55,7 +55,7 @@ fn word(name: &str) -> String {
 /// Text of one line in which everything can be seen: what a terminal would obey, or not show, is written as JSON escapes it.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
-        match is_unseen(c) {
+        match is_invisible(c) {
             true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}"))),
             false => seen.push(c),
         }
@@ -118,7 +118,7 @@ fn summary(envelope: &Envelope) -> String {
             Origin::Server { tool, .. } => tool,
             Origin::Local => "",
         };
-        let words = failure::line(error.as_ref());
+        let words = failure::chain_text(error.as_ref());
         // The model's name for a tool is not what people call it.
         return clean_line(&match envelope.tool == own {
             true => words,

@@ -146,7 +146,8 @@ fn read(word: &str, rest: &str) -> Result<Slash, Failure> {
         "/quit" | "/exit" => alone(Slash::Quit),
         _ => {
             let failure = Failure::usage(format!("there is no command `{word}`"));
-            let question = suggest::question(word, names()).unwrap_or_else(|| "`/help` shows all of them".to_owned());
+            let question =
+                suggest::did_you_mean(word, names()).unwrap_or_else(|| "`/help` shows all of them".to_owned());
             Err(failure.hint(question))
         }
     }

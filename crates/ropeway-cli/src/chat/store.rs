@@ -349,7 +349,7 @@ fn now() -> String {
 /// The working folder, as conversations are filed under it.
 pub(crate) fn working_folder() -> String {
     let folder = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
-    redaction::over(&folder.to_string_lossy()).into_owned()
+    redaction::redact(&folder.to_string_lossy()).into_owned()
 }
 
 /// A conversation that is saved after each turn.
@@ -459,7 +459,7 @@ fn title(conversation: &Conversation) -> String {
     let text = first.unwrap_or_default();
     // Only the beginning is looked at, however long a prompt is.
     let start = &text[..text.floor_char_boundary(MAX_TITLE * 16)];
-    let line = clean_line(&redaction::over(start)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = clean_line(&redaction::redact(start)).split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_TITLE) {
         Some((at, _)) => format!("{}…", line[..at].trim_end()),
         None => line,

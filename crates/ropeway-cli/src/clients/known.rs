@@ -5,7 +5,7 @@ use ropeway::config::edit::{self, EditError};
 use ropeway::config::raw::RawServer;
 
 use super::MergedServer;
-use crate::secrets::literal::{self, Names, Taken};
+use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 
 /// What became of the secrets of known servers.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct KnownSecrets {
     /// The file, with references in place of literals.
     pub(crate) text: String,
     /// The variables that `.env` lacks, with their values.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<ExtractedSecret>,
     /// What a person should know.
     pub(crate) notes: Vec<String>,
 }
@@ -24,7 +24,7 @@ impl KnownSecrets {
         text: &str,
         known: &[MergedServer],
         kept: &[(String, Option<Secret>)],
-        names: &mut Names,
+        names: &mut SecretNames,
     ) -> Result<Self, EditError> {
         let mut found = Self { text: text.to_owned(), ..Self::default() };
         let written = if known.is_empty() { Vec::new() } else { edit::servers_of(text)? };
@@ -37,10 +37,16 @@ impl KnownSecrets {
         Ok(found)
     }
 
-    fn add(&mut self, ours: &RawServer, theirs: &MergedServer, kept: &[(String, Option<Secret>)], names: &mut Names) {
+    fn add(
+        &mut self,
+        ours: &RawServer,
+        theirs: &MergedServer,
+        kept: &[(String, Option<Secret>)],
+        names: &mut SecretNames,
+    ) {
         let alias = &ours.alias;
         let mut changed = ours.clone();
-        let taken = literal::take_out(&mut changed, names);
+        let taken = literal::extract(&mut changed, names);
         if !taken.is_empty() {
             match edit::update(&self.text, &changed) {
                 Ok(text) => {
@@ -57,7 +63,7 @@ impl KnownSecrets {
         }
         // The names are only placeholders here.
         let mut read = theirs.server.clone();
-        for Taken { name, value, key } in literal::take_out(&mut read, &mut Names::default()) {
+        for ExtractedSecret { name, value, key } in literal::extract(&mut read, &mut SecretNames::default()) {
             let (Some(ours), Some(theirs_text)) = (literal::text_at(&changed, &key), literal::text_at(&read, &key))
             else {
                 continue;
@@ -68,7 +74,7 @@ impl KnownSecrets {
             match mine.or(kept) {
                 None => {
                     names.learn(variable, &value);
-                    self.taken.push(Taken { name: variable.to_owned(), value, key });
+                    self.taken.push(ExtractedSecret { name: variable.to_owned(), value, key });
                 }
                 Some(Some(same)) if *same == value => {}
                 Some(_) => {

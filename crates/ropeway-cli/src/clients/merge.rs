@@ -6,7 +6,7 @@ use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
 use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
 use super::Found;
-use crate::secrets::literal::{self, Names, Taken};
+use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 
 /// The servers of many files.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct MergedServer {
     /// What is said above it.
     pub(crate) comments: Vec<String>,
     /// The secrets that were written out in the other file.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<ExtractedSecret>,
     /// As it was read, but for its name.
     read: RawServer,
     pub(super) title: &'static str,
@@ -43,7 +43,7 @@ pub(crate) struct Ours<'a> {
 }
 
 /// Puts the servers of all files together. What would make no sense in our file is left out, and told.
-pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mut Names) -> Merged {
+pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mut SecretNames) -> Merged {
     let mut merging = Merging { ours, names, servers: Vec::new(), notes: Vec::new() };
     for file in found {
         let Ok(foreign) = &file.servers else { continue };
@@ -57,7 +57,7 @@ pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mu
 /// A merge on its way.
 struct Merging<'a> {
     ours: Ours<'a>,
-    names: &'a mut Names,
+    names: &'a mut SecretNames,
     servers: Vec<MergedServer>,
     notes: Vec<String>,
 }
@@ -81,7 +81,7 @@ impl Merging<'_> {
         if is_nothing(ours.tools.as_ref()) {
             ours.tools = None;
         }
-        let taken = if self.is_known(&ours) { Vec::new() } else { literal::take_out(&mut ours, self.names) };
+        let taken = if self.is_known(&ours) { Vec::new() } else { literal::extract(&mut ours, self.names) };
         let comments = std::iter::once(format!("from {title}")).chain(server.notes.clone()).collect();
         self.servers.push(MergedServer { server: ours, comments, taken, read, title });
     }
@@ -224,7 +224,7 @@ mod tests {
             file(Client::Cursor, GIT),
             file(Client::ClaudeCode, same),
         ];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Cursor, Windsurf")]);
         assert_eq!(merged.notes, ["`Versions` of Claude Code is the same as `git`, and taken once"]);
     }
@@ -233,7 +233,7 @@ mod tests {
     fn a_name_with_other_settings_gets_the_name_of_its_client() {
         let third = r#""git": {"command": "third"}, "git-cursor": {"command": "x"}"#;
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT), file(Client::Cursor, third)];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         let names: Vec<&str> = aliases(&merged).into_iter().map(|(alias, _)| alias).collect();
         assert_eq!(names, ["git", "git-cursor", "git-2", "git-cursor-cursor"]);
         assert_eq!(
@@ -246,17 +246,17 @@ mod tests {
     fn what_is_in_the_file_already_is_left_alone_however_often_it_is_imported() {
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT)];
         let known = ["git".to_owned(), "git-cursor".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut Names::default());
+        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), []);
         assert_eq!(merged.notes, ["in the file already, and left alone: `git`, `git-cursor`"]);
-        let merged = merge(&found, ours(&known[..1]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&known[..1]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git-cursor", "from Cursor")]);
     }
 
     #[test]
     fn only_those_that_are_named_are_taken() {
         let found = [file(Client::Cursor, &format!("{GIT}, \"web\": {{\"url\": \"http://h/\"}}"))];
-        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("web", "from Cursor")]);
     }
 
@@ -265,7 +265,7 @@ mod tests {
         let odd = r#""odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "far": {"url": "example.com/mcp"}"#;
         let without = r#""without": {"command": "x", "envFile": "/no/such/file"}"#;
         let found = [file(Client::ClaudeCode, &format!("{odd}, {GIT}")), file(Client::Cursor, without)];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Claude Code"), ("without", "from Cursor")]);
         assert_eq!(merged.servers[1].server.env_file, None);
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
         );
         // What somebody has corrected by hand is in the file, and no longer told.
         let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut Names::default());
+        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
         assert_eq!(merged.notes, ["in the file already, and left alone: `odd`, `far`, `without`"]);
     }
 
@@ -291,7 +291,7 @@ mod tests {
         let hidden =
             r#""hidden": {"command": "sh", "env": {"N": "${FINE:-\u0000}"}}, "far": {"url": "${WHERE:-nourl}"}"#;
         let found = [file(Client::ClaudeCode, &format!("{hidden}, {GIT}"))];
-        let merged = merge(&found, Ours { secrets: &secrets, ..ours(&[]) }, &[], &mut Names::default());
+        let merged = merge(&found, Ours { secrets: &secrets, ..ours(&[]) }, &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Claude Code")]);
         for (note, name) in merged.notes.iter().zip(["hidden", "far"]) {
             assert!(note.starts_with(&format!("`{name}` of Claude Code is left out: ")), "{note}");

@@ -223,7 +223,7 @@ fn servers(text: &str, path: &Path, around: &Around, workspace: &mut Workspace<'
 /// The first problem of a file, and how many more there are.
 fn words(error: &ConfigError) -> String {
     match &error.problems[..] {
-        [] => failure::line(error),
+        [] => failure::chain_text(error),
         [problem, more @ ..] => {
             let place = if problem.line > 0 { format!("{}:{}: ", problem.line, problem.column) } else { String::new() };
             let more = match more.len() {

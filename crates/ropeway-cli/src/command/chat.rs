@@ -15,18 +15,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::conversations;
-use crate::arguments::names::filled;
+use crate::arguments::names::expand_prefix;
 use crate::chat::approval::{Rules, unmatched};
 use crate::chat::attachment::Attachment;
 use crate::chat::line::Editor;
 use crate::chat::stdin::read_beside_prompt;
 use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
 use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
-use crate::connect::advice::{is_absent, tools};
+use crate::connect::advice::{is_unavailable, tool_count};
 use crate::connect::arrival;
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
@@ -47,7 +47,7 @@ const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shown at the end of `--help`.
+/// Shown at the end of `--advice`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway chat
@@ -61,98 +61,97 @@ Examples:
   ropeway chat --resume talk.json --save talk.json
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
-Only what the model says goes to standard output. With --json every step is a line of JSON there, of
-which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
+Output: standard output contains only the text of the model. With --json it contains one JSON object
+per step; the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
 Markdown is rendered on a terminal, unless --plain is given or TERM is dumb.
 
-Without -p, and where standard input or output is not a terminal, each line of standard input is a
-message, or a command such as /prompt; /save and /load are refused there.
+Input: without -p, and if standard input or output is not a terminal, each line of standard input is a
+message or a command such as /prompt; /save and /load are not available. With -p TEXT, piped or
+redirected standard input is appended to the message, up to 10 MiB of UTF-8 text. Terminals, devices
+such as /dev/null, and sockets that send nothing for 3 s are not read. -p - reads the whole message
+from standard input.
 
-With -p TEXT, what is piped or redirected to standard input is read to its end and added to the
-message, up to 10 MiB of UTF-8 text. A terminal and devices such as /dev/null are not read, nor is a
-socket that sends nothing for 3 s. `< /dev/null` leaves standard input out; -p - takes the whole
-message from it.
+Attachments: @FILE at the start of a word attaches a text, image or PDF file: @notes.txt, @~/photo.png,
+@\"my file.txt\". The type is detected from the content. A word that names no file stays text. Files are
+attached only to typed messages and -p TEXT.
 
-@FILE at the beginning of a word attaches a text, an image or a PDF: @notes.txt, @~/photo.png,
-@\"my file.txt\". The content decides, not the name. What is no file stays text. Only typed messages
-and -p TEXT attach files.
+Saving: conversations are saved after each turn to ~/.local/state/ropeway/conversations (see
+XDG_STATE_HOME), readable by the user only and with known secrets redacted, unless --no-save is given.
+ROPEWAY_CONVERSATIONS_DIR sets another folder; an empty value disables saving. The latest 200
+conversations are kept, up to 1 GiB in total. A conversation continued in two terminals is saved as
+two. A resumed conversation keeps its model and provider unless options override them.
 
-Every chat is saved after each turn in ~/.local/state/ropeway/conversations (see XDG_STATE_HOME),
-readable by the user only and without known secrets, unless --no-save is given. The variable
-ROPEWAY_CONVERSATIONS_DIR names another folder; empty, it turns saving off. The latest 200
-conversations are kept, up to 1 GiB in all. One that is continued in two terminals at once is saved
-as two. A resumed conversation keeps its model and provider; options win.
+Approval: each tool call needs approval. Without a terminal, and with -p, calls are denied unless
+--allow or --yes permits them. Read-only tools need no approval if the server has `trust_hints: true`
+in its entry or --trust-hints is given. --deny takes precedence over --ask, and --ask over --allow.
+Options override the configuration file, except its `deny`. \"Always\" applies to the current
+definition of a tool; a changed tool needs approval again.
 
-Each tool call needs approval. Without a terminal, and with -p, calls are refused unless --allow or
---yes permits them. Read-only tools need no approval if the server has `trust_hints: true` in its
-entry, or --trust-hints is given. --deny wins over --ask, and --ask over --allow; options win over the
-file, except over its `deny`. \"Always\" holds for the tool as it is: one that the server changes is
-asked about again, with what changed.
-
-A GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses: mcp_files_read, or
-mcp_files_* for all tools of a server. A wildcard never reaches from the server into the tool: for some
-tools of server my, write my.files_*, not mcp_my_files_*. --ask and --deny match those, too, to be safe.";
+Patterns: a GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses, such as
+mcp_files_read, or mcp_files_* for all tools of a server. A wildcard does not cross from the server into
+the tool: for some tools of server my, use my.files_*, not mcp_my_files_*. --ask and --deny also match
+the latter, as a precaution.";
 
 /// How many questions wait for a person; further ones wait where they come from.
 const MOST_WAITING: usize = 64;
 
-/// The exit codes, for `--help`.
+/// The exit codes, for `--advice`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0    done
-  1    the turn came to a limit, or the model did not finish its answer
-  2    usage: what was typed makes no sense, or the provider does not take it
-  3    server or provider unreachable, or the provider is overloaded or broken (429, 500)
+  0    success
+  1    the turn reached a limit, or the answer is incomplete
+  2    invalid usage or configuration, or the provider rejected the request
+  3    server or provider unreachable or overloaded (429, 5xx)
   4    server or provider needs authentication
   5    timeout
-  130  left with Ctrl-C";
+  130  interrupted with Ctrl-C";
 
-/// Talk to a model that uses the tools of the servers
+/// Chat with a model that uses the tools of the servers
 #[derive(Debug, clap::Args)]
 pub(super) struct Chat {
-    /// Only these servers
+    /// Only use these servers
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
-    /// Say this, print the answer, and end; - reads it from standard input
+    /// Send one message, print the answer and exit; - reads it from standard input
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// What the model is told to be and to do
+    /// System prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// How often the model is asked in one turn
+    /// Maximum model requests per turn
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
-    /// Give the model no tools
+    /// Disable tools
     #[arg(long, conflicts_with_all = ["servers", "stdio", "url"])]
     no_tools: bool,
-    /// Attach a text, an image or a PDF to the first message (repeatable)
+    /// Attach a text, image or PDF file to the first message (repeatable)
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// Continue the latest conversation of this folder
+    /// Continue the latest conversation in this folder
     #[arg(long = "continue", conflicts_with = "resume")]
     continues: bool,
-    /// Continue a saved conversation: the beginning of its id, or a file of --save
+    /// Continue a saved conversation, by the start of its id or by a file of --save
     #[arg(long, value_name = "ID|FILE")]
     resume: Option<PathBuf>,
-    /// List the saved conversations
+    /// List saved conversations
     #[arg(long, conflicts_with_all = ["prompt", "continues", "resume", "save", "attach", "models"])]
     list: bool,
     /// Do not save the conversation
     #[arg(long, conflicts_with = "save")]
     no_save: bool,
-    /// Also write the conversation to this file after each turn; --resume FILE continues it
+    /// Also save the conversation to FILE after each turn; continue it with --resume FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Keep images, sounds and other files of answers in this folder
+    /// Save images, audio and other files of results to this folder
     #[arg(long, value_name = "DIR")]
     save_files: Option<PathBuf>,
-    /// Let servers ask the model, too
+    /// Allow servers to send sampling requests to the model
     #[arg(long, conflicts_with = "no_tools")]
     allow_sampling: bool,
-    /// Show what the model thinks
+    /// Show the reasoning of the model
     #[arg(long)]
     reasoning: bool,
-    /// Show the model's text as it comes, without rendering Markdown
+    /// Print text without rendering Markdown
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
@@ -174,14 +173,14 @@ impl Chat {
             && std::io::stdout().is_terminal()
     }
 
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if self.list {
-            return conversations::list(&setting);
+            return conversations::list(&context);
         }
-        if !self.is_interactive(setting.json) {
-            let json = setting.json;
-            let done = match self.server.servers(&setting) {
-                Ok(servers) => self.converse(setting, servers, None, &Cell::new(false)).await,
+        if !self.is_interactive(context.json) {
+            let json = context.json;
+            let done = match self.server.servers(&context) {
+                Ok(servers) => self.converse(context, servers, None, &Cell::new(false)).await,
                 Err(failure) => Err(failure),
             };
             if let (true, Err(failure)) = (json, &done) {
@@ -190,7 +189,7 @@ impl Chat {
             return done;
         }
         // Whether a project file is trusted is asked before anything else reads keys or listens for Ctrl-C.
-        let servers = self.server.servers(&setting)?;
+        let servers = self.server.servers(&context)?;
         // Ctrl-C ends a turn, but before the first one the whole command.
         let mut early = interrupts()?;
         let person = Person { editor: Editor::start(!self.no_save && store::is_on())?, interrupts: interrupts()? };
@@ -208,7 +207,7 @@ impl Chat {
         tokio::select! {
             biased;
             () = left => Ok(Exit::Interrupted),
-            done = self.converse(setting, servers, Some(person), &is_ready) => done,
+            done = self.converse(context, servers, Some(person), &is_ready) => done,
         }
     }
 
@@ -236,7 +235,7 @@ impl Chat {
 
     async fn converse(
         self,
-        setting: Setting,
+        context: CommandContext,
         servers: Servers,
         person: Option<Person>,
         is_ready: &Cell<bool>,
@@ -252,21 +251,21 @@ impl Chat {
         let is_text = self.prompt.as_deref() != Some("-");
         let message = self.prompt.as_deref().map(message).transpose()?;
         if message.is_some() && is_text && !self.model.models {
-            let input = read_beside_prompt(setting.deadline.as_ref()).await?;
+            let input = read_beside_prompt(context.deadline.as_ref()).await?;
             attachments.extend(input.map(Attachment::standard_input));
         }
         let named = servers.only_these(&self.servers);
         // Whoever names no server may have meant to say something.
         let hint = |failure: Failure| match self.prompt {
-            None => failure.hint("`-p TEXT` says something to the model"),
+            None => failure.hint("use `-p TEXT` to send a message to the model"),
             Some(_) => failure,
         };
-        let mut servers = named.map_err(hint)?.lasting().lists_servers().uses_chat();
+        let mut servers = named.map_err(hint)?.reconnecting().lists_servers().uses_chat();
         let chat = servers.config.chat.clone().unwrap_or_default();
         let file = servers.file.as_ref();
         if self.model.models {
             let models = self.model.list(Some(&chat), file).await?;
-            match setting.json {
+            match context.json {
                 true => print_json(&models)?,
                 false => models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?,
             }
@@ -281,7 +280,7 @@ impl Chat {
             Some(header) => {
                 let ResumedChoice { choice, saved, note } =
                     self.model.choose_resumed(&header.model, &chat, file).await.map_err(warned)?;
-                if let Some(note) = note.filter(|_| !setting.json) {
+                if let Some(note) = note.filter(|_| !context.json) {
                     say(&faint(&format!("{note}\n")));
                 }
                 (choice, saved)
@@ -299,11 +298,11 @@ impl Chat {
         }
         if self.rules.trust_hints {
             match servers.source {
-                Source::Line | Source::Demo => {
+                ServerSource::Line | ServerSource::Demo => {
                     servers.config.servers.iter_mut().for_each(|entry| entry.trust_hints = true)
                 }
-                Source::File(_) => {
-                    let failure = Failure::usage("--trust-hints is for a server given with --stdio or --url");
+                ServerSource::File(_) => {
+                    let failure = Failure::usage("--trust-hints requires --stdio or --url");
                     return Err(failure.hint("set `trust_hints: true` in the server's entry of the configuration file"));
                 }
             }
@@ -312,7 +311,7 @@ impl Chat {
             .config
             .servers
             .iter()
-            .map(|entry| (entry.alias.clone(), filled(&entry.prefix, &entry.alias)))
+            .map(|entry| (entry.alias.clone(), expand_prefix(&entry.prefix, &entry.alias)))
             .collect();
         // A server that asks, leaves and asks again finds no room here for more.
         let (asks, questions) = mpsc::channel(MOST_WAITING);
@@ -321,13 +320,13 @@ impl Chat {
         if self.allow_sampling {
             handlers = handlers.on_sampling(SamplingHandler::new(provider.clone(), &model).handler());
         }
-        let servers = servers.answered_by(handlers);
+        let servers = servers.with_handlers(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let config_lock = servers.config.lock;
-        let mut screen = match setting.json {
+        let mut screen = match context.json {
             true => Screen::for_scripts(self.save_files.clone()),
-            false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
+            false => Screen::for_people(self.reasoning || context.verbose, self.save_files.clone()),
         };
         if self.plain {
             screen.set_plain(true);
@@ -347,7 +346,7 @@ impl Chat {
             bridge: None,
             desk,
             lock: match &source {
-                Source::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
+                ServerSource::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
                 _ => None,
             },
             source: source.clone(),
@@ -367,22 +366,20 @@ impl Chat {
         }
         let work = async |session: &Session| {
             match &person {
-                Some(_) => arrival::within(session, OPENING).await?,
-                None => arrival::most(session, patience).await?,
+                Some(_) => arrival::wait_within(session, OPENING).await?,
+                None => arrival::wait_for_most(session, patience).await?,
             }
             session.waiting.clear();
             if let Some(locked) = &session.locked {
                 recipe.approvals = locked.approvals();
                 if locked.has_foreign_approvals() && !no_tools {
-                    say(&faint(
-                        "ropeway.lock allows tools that were not allowed on this machine: you are asked about them\n",
-                    ));
+                    say(&faint("ignoring approvals in ropeway.lock that were not given on this machine\n"));
                 }
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
-            screen.verdicts(&session.bridge.verdicts(), &session.help);
-            if !setting.json && !no_tools && source == Source::Demo {
+            screen.verdicts(&session.bridge.verdicts(), &session.advice);
+            if !context.json && !no_tools && source == ServerSource::Demo {
                 say(&demo_note());
             }
             let listing = session.listing();
@@ -390,8 +387,10 @@ impl Chat {
                 let tools: Vec<_> = listing.registry.definitions().collect();
                 // Of a server whose tools are hidden not all are known either.
                 let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
-                let absent =
-                    listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome) || hides(&verdict.server));
+                let absent = listing
+                    .verdicts
+                    .iter()
+                    .filter(|verdict| is_unavailable(&verdict.outcome) || hides(&verdict.server));
                 let unseen: Vec<_> = absent
                     .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))
@@ -412,12 +411,12 @@ impl Chat {
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
-                        say(&faint("each line is a message; nobody is asked about calls\n"));
+                        say(&faint("each line is a message; calls are not prompted for\n"));
                     }
                     chat.lines().await
                 }
                 (None, Some(person)) => {
-                    say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
+                    say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
                     if let Some(resumed) = resumed {
                         say(&faint(&resumed));
                     }
@@ -426,9 +425,9 @@ impl Chat {
             }
         };
         if is_interactive {
-            return Session::with_early(servers, &setting, work).await;
+            return Session::with_early(servers, &context, work).await;
         }
-        Session::with(servers, &setting, work).await
+        Session::with(servers, &context, work).await
     }
 }
 
@@ -485,7 +484,7 @@ fn message(prompt: &str) -> Result<String, Failure> {
             .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
     }
     match text.trim() {
-        "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
+        "" => Err(Failure::usage("the message is empty").hint("try -p 'What time is it?'")),
         _ => Ok(text),
     }
 }
@@ -509,7 +508,7 @@ fn options(chat: &ChatSettings) -> ModelOptions {
 /// That the demo server stands in for real ones, and how there will be some.
 fn demo_note() -> String {
     let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
-    let note = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a \
-        real one, `--stdio COMMAND` or `--url URL` takes one at once.";
+    let note = "No servers configured; using the built-in demo server. Add one with `ropeway add NAME -- COMMAND`, or use \
+        `--stdio COMMAND` or `--url URL`.";
     faint(&wrap(note, width, 0))
 }

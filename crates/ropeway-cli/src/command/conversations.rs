@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::chat::store::{Entry, Header, Store};
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{print, print_json, say};
 use crate::terminal::style::warning;
@@ -18,7 +18,7 @@ const NARROWEST_TABLE: usize = 72;
 /// A conversation for scripts.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Listed<'a> {
+enum ConversationRecord<'a> {
     Whole {
         id: &'a str,
         title: &'a str,
@@ -37,7 +37,7 @@ enum Listed<'a> {
     },
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ConversationRecord<'a> {
     fn new(entry: &'a Entry) -> Self {
         match &entry.header {
             Ok(header) => Self::Whole {
@@ -57,15 +57,15 @@ impl<'a> Listed<'a> {
 }
 
 /// Prints the conversations, the latest first. A file that cannot be used is a warning.
-pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
+pub(super) fn list(context: &CommandContext) -> Result<Exit, Failure> {
     let entries = Store::required()?.list()?;
-    if setting.json {
-        print_json(&entries.iter().map(Listed::new).collect::<Vec<_>>())?;
+    if context.json {
+        print_json(&entries.iter().map(ConversationRecord::new).collect::<Vec<_>>())?;
         return Ok(Exit::Done);
     }
     let headers: Vec<&Header> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
     match terminal_width(&std::io::stdout()) {
-        _ if headers.is_empty() => say("No conversations are saved.\n"),
+        _ if headers.is_empty() => say("No saved conversations.\n"),
         Some(width) if width < NARROWEST_TABLE => print(&stacked(&headers, width))?,
         width => print(&table(&headers).render(width, 0))?,
     }

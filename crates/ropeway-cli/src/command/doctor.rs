@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::config::problems_text;
 use crate::config::config_file::ConfigFile;
 use crate::connect::abreast::abreast;
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
 use crate::output::print::{print, print_json};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
@@ -28,7 +28,7 @@ const MARGIN: Duration = Duration::from_millis(200);
 /// How many servers are examined at once.
 const AT_ONCE: usize = 8;
 
-/// Find out why servers do not work, and what helps
+/// Diagnose server problems and suggest fixes
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
     /// Only these servers
@@ -39,22 +39,22 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if let Some(file) = self.server.config_file()? {
-            file.admit(setting.trust)?;
-            return configured(file, &self.names, setting).await;
+            file.admit(context.trust)?;
+            return configured(file, &self.names, context).await;
         }
-        let mut servers = self.server.servers(&setting)?;
+        let mut servers = self.server.servers(&context)?;
         for name in &self.names {
             servers = servers.only(name)?;
         }
         let config = self.server.config()?;
-        let limit = patience(&setting);
+        let limit = patience(&context);
         let label = format!("examining {}", config.alias);
         let around = Surroundings::of_process();
         let examined = examine(&config, &around, limit);
-        let report = setting.status.during(&label, examined).await;
-        match setting.json {
+        let report = context.status.during(&label, examined).await;
+        match context.json {
             true => print_json(&json!({"servers": [report.json()]}))?,
             false => print(&report.render(terminal_width(&std::io::stdout())))?,
         }
@@ -63,30 +63,30 @@ impl Doctor {
 }
 
 /// Returns what is left of `--timeout` for a server; without one it gets the time of its entry.
-pub(super) fn patience(setting: &Setting) -> Option<Duration> {
-    let deadline = setting.deadline.as_ref()?;
+pub(super) fn patience(context: &CommandContext) -> Option<Duration> {
+    let deadline = context.deadline.as_ref()?;
     Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
 }
 
 /// Examines the servers of a file.
-async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Result<Exit, Failure> {
+async fn configured(file: ConfigFile, names: &[String], context: CommandContext) -> Result<Exit, Failure> {
     let config = match file.parse() {
         Ok(config) => config,
-        Err(error) if error.problems.is_empty() || setting.json => return Err(Failure::config(&error)),
+        Err(error) if error.problems.is_empty() || context.json => return Err(Failure::config(&error)),
         Err(error) => {
             print(&problems_text(&error))?;
             return Ok(Exit::Usage);
         }
     };
     let file = file.path.as_path();
-    let servers = Servers::new(config, Source::File(file.to_owned())).awake().lists_servers();
-    servers.hide_secrets();
+    let servers = Servers::new(config, ServerSource::File(file.to_owned())).eager().lists_servers();
+    servers.redact_secrets();
     servers.show_warnings();
     let entries = chosen(&servers, names)?;
     // Of one server alone it is a problem that it is off, as for `ropeway tools`.
     let is_alone = entries.len() == 1;
     let around = Surroundings::of_process();
-    let limit = patience(&setting);
+    let limit = patience(&context);
     let look = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
         ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
@@ -98,8 +98,8 @@ async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Res
         entries => format!("examining {} servers", entries.len()),
     };
     let reports = abreast(AT_ONCE, entries.iter().map(look));
-    let reports: Vec<Report> = setting.status.during(&label, reports).await;
-    match setting.json {
+    let reports: Vec<Report> = context.status.during(&label, reports).await;
+    match context.json {
         true => {
             let records: Vec<Value> = reports.iter().map(Report::json).collect();
             print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
@@ -120,10 +120,10 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
 
 fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report {
     let fix = match config.leaves_out(&entry.alias) {
-        true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
-        false => "`enabled: true` switches it on".to_owned(),
+        true => format!("add `{}` to `enabled_servers`", entry.alias),
+        false => "set `enabled: true`".to_owned(),
     };
-    let words = "it is switched off";
+    let words = "the server is disabled";
     let found = match is_alone {
         true => Finding::problem("settings", Exit::Usage, words),
         false => Finding::note("settings", words),
@@ -135,7 +135,7 @@ fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report 
 /// A server whose entry has a key that is not supported.
 fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
     let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
-        .fix("correct or remove the key, or write the server into a ropeway.yaml with keys that Ropeway knows");
+        .fix("correct or remove the key, or define the server in a ropeway.yaml");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 
@@ -143,7 +143,7 @@ fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
 fn without(secrets: &[String], entry: &ServerEntry, config: &Config) -> Report {
     let files: Vec<String> = config.files.iter().map(|file| format!("`{}`", file.display())).collect();
     let finding = |name: &String| {
-        let found = format!("`{name}` is not set: neither in the environment nor in {}", files.join(", "));
+        let found = format!("`{name}` is not set in the environment or in {}", files.join(", "));
         let line = files.first().map(|file| format!(", or a line `{name}=…` in {file}")).unwrap_or_default();
         Finding::problem("secrets", Exit::Usage, found).fix(format!("`export {name}=…`{line}"))
     };
@@ -154,19 +154,24 @@ fn show(file: &Path, reports: &[Report]) -> String {
     let width = terminal_width(&std::io::stdout());
     let mut text = reports.iter().map(|report| report.render(width)).collect::<Vec<_>>().join("\n");
     match reports {
-        [] => text = format!("{FAINT}no server is configured in {}{FAINT:#}\n", file.display()),
+        [] => text = format!("{FAINT}no servers configured in {}{FAINT:#}\n", file.display()),
         [_] => {}
         many => {
             let count = |wanted: fn(&Report) -> bool| many.iter().filter(|report| wanted(report)).count();
             let ill = count(|report| report.exit() != Exit::Done);
             let noted = count(|report| report.exit() == Exit::Done && !report.is_flawless());
             let well = many.len() - ill - noted;
-            let mark = if ill > 0 { Mark::Bad } else { Mark::Good };
-            let parts = [(well, "well"), (noted, "with notes"), (ill, "with problems")];
+            let mark = if ill > 0 { StatusIcon::Bad } else { StatusIcon::Good };
+            let parts = [(well, "ok"), (noted, "with notes"), (ill, "with problems")];
             let parts: Vec<String> =
                 parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
             let style = mark.style();
-            text.push_str(&format!("\n{style}{}{style:#} {} servers: {}\n", mark.sign(), many.len(), parts.join(", ")));
+            text.push_str(&format!(
+                "\n{style}{}{style:#} {} servers: {}\n",
+                mark.symbol(),
+                many.len(),
+                parts.join(", ")
+            ));
         }
     }
     text

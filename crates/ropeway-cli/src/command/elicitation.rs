@@ -123,7 +123,7 @@ impl CallQuestions {
         let words: Vec<String> = declined
             .iter()
             .map(|server| {
-                format!("server `{server}` asked for input, which was declined: it needs a terminal, without --json")
+                format!("declined a request for input from server `{server}`: input needs a terminal and no --json")
             })
             .collect();
         match done {

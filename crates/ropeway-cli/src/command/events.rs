@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
-use crate::connect::advice::Help;
-use crate::connect::command_context::Setting;
+use crate::connect::advice::ServerAdvice;
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::Source;
+use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{Reader, reader_left, write};
+use crate::output::print::{ReaderState, reader_closed, write};
 use crate::secrets::redaction;
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 use crate::trust::Follower;
 
@@ -35,13 +35,13 @@ const WIDEST_SERVER: usize = 20;
 /// Words are not cut to less than this.
 const NARROWEST: usize = 20;
 
-/// Follow what happens on the servers, until Ctrl-C
+/// Start the servers and print their events until Ctrl-C
 ///
-/// The servers are started, kept running and started again when they end. A changed configuration file is followed,
-/// unless only one of its servers is; a project file that changed is taken over once it is trusted again.
+/// Servers that stop are restarted. Changes of the configuration file are applied, unless a single server is named; a
+/// changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
-    /// Only this server
+    /// Only start this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -49,17 +49,17 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.maybe_only(self.name.as_deref())?;
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         let bridge =
-            Bridge::builder(servers.config.clone()).events(setting.events.clone()).build().map_err(Failure::start)?;
+            Bridge::builder(servers.config.clone()).events(context.events.clone()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
-        if let (Source::File(file), None) = (&source, &self.name) {
+        if let (ServerSource::File(file), None) = (&source, &self.name) {
             // A project file that changed is taken over only when the person has accepted it.
             match &servers.file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
-                    let follower = Follower::new(path, text, setting.trust);
+                    let follower = Follower::new(path, text, context.trust);
                     bridge.watch_accepted(file, Secrets::from_env(), move |text| follower.accepts(text));
                 }
                 _ => bridge.watch(file, Secrets::from_env()),
@@ -67,21 +67,21 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
-        let tell = |event: &Event| match setting.json {
+        let tell = |event: &Event| match context.json {
             true => write(&json_line(event, SystemTime::now())),
-            false => write(&redaction::over(&layout.show(event, began.elapsed()))),
+            false => write(&redaction::redact(&layout.show(event, began.elapsed()))),
         };
-        let help = Help::new(source, None);
+        let advice = ServerAdvice::new(source, None);
         // Nothing ever happens to these, and the bridge does not warn of them.
         let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
         for ServerStatus { server, outcome, .. } in
             bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
         {
-            tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
+            tell(&Event::Warning { server: Some(server), message: advice.status_text(&outcome) })?;
         }
         let follow = async {
             while let Some(event) = events.next().await {
-                if tell(&event)? == Reader::Left {
+                if tell(&event)? == ReaderState::Closed {
                     break;
                 }
             }
@@ -94,7 +94,7 @@ impl Follow {
             }
         };
         let over = async {
-            match &setting.deadline {
+            match &context.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
                 None => std::future::pending().await,
             }
@@ -105,7 +105,7 @@ impl Follow {
             // It was asked for so much and no more.
             () = over => Ok(Exit::Done),
             // Nothing may happen for long after that, so it is not left to the next line.
-            () = reader_left() => Ok(Exit::Done),
+            () = reader_closed() => Ok(Exit::Done),
         };
         bridge.stop().await;
         done
@@ -118,7 +118,7 @@ fn json_line(event: &Event, at: SystemTime) -> String {
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
         line.extend(event);
     }
-    redaction::json(&line, false).unwrap_or_default() + "\n"
+    redaction::to_json(&line, false).unwrap_or_default() + "\n"
 }
 
 /// How events are laid out: the servers' names have one width.
@@ -137,7 +137,7 @@ impl Layout {
     /// One event in one line.
     fn show(&self, event: &Event, at: Duration) -> String {
         let (mark, words) = (mark(event), event.to_string());
-        let (style, sign) = (mark.style(), mark.sign());
+        let (style, sign) = (mark.style(), mark.symbol());
         let server = cut(&clean_line(event.server().map_or(OURSELVES, Alias::as_str)), self.server);
         let space = " ".repeat(self.server - columns(&server));
         let at = format!("{:8.3}s", at.as_secs_f64());
@@ -148,16 +148,16 @@ impl Layout {
 }
 
 /// How an event is marked.
-fn mark(event: &Event) -> Mark {
+fn mark(event: &Event) -> StatusIcon {
     match event {
-        Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => Mark::Good,
+        Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => StatusIcon::Good,
         Event::Down { .. }
         | Event::NeedsAuth { .. }
         | Event::ToolCalled { .. }
         | Event::ToolFailed { .. }
-        | Event::Lagged { .. } => Mark::Bad,
-        Event::Closed { .. } | Event::Log { .. } => Mark::Off,
-        _ => Mark::Half,
+        | Event::Lagged { .. } => StatusIcon::Bad,
+        Event::Closed { .. } | Event::Log { .. } => StatusIcon::Off,
+        _ => StatusIcon::Half,
     }
 }
 

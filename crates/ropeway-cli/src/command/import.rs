@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use crate::arguments::suggest;
 use crate::clients::{self, Around, Client, Found, KnownSecrets, Merged, Ours};
-use crate::config::config_target::Target;
-use crate::connect::command_context::Setting;
+use crate::config::config_target::ConfigTarget;
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
 use crate::files::file;
-use crate::output::print::{print, print_answer, print_json, say};
+use crate::output::print::{print, print_json, print_unredacted, say};
 use crate::secrets::dotenv;
 use crate::secrets::gitignore;
-use crate::secrets::literal::{Names, Taken};
-use crate::terminal::status_icon::Mark;
+use crate::secrets::literal::{ExtractedSecret, SecretNames};
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::{clean_line, terminal_width, wrap};
 use crate::trust;
@@ -42,46 +42,46 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// How often a folder is asked for.
 const MOST_QUESTIONS: usize = 3;
 
-/// Take over the servers of other clients
+/// Import servers from other MCP clients
 ///
-/// Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed, and writes their servers into one
-/// ropeway.yaml. Secrets that are written out there become references; no secret is ever printed. You are asked about files that
-/// belong to the project in the current folder, unless they are named.
+/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed and adds their servers to
+/// ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current folder need
+/// approval, unless they are named.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// Read these files, and look for no others
+    /// Files to import, instead of searching for them
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only the servers of this client (repeatable)
+    /// Only import from this client (repeatable)
     #[arg(long, value_name = "CLIENT")]
     from: Vec<Client>,
-    /// Only these servers
+    /// Only import these servers
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// Write to this file
+    /// File to write
     #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
     to: Option<PathBuf>,
-    /// Write to the user's own file, for every folder
+    /// Write to the user configuration file
     #[arg(long, help_heading = "File")]
     global: bool,
-    /// Folder for `${workspaceFolder}` in files that belong to no project; without it, servers that refer to it are left out
+    /// Value of `${workspaceFolder}` in files outside of a project; without it, servers that use it are skipped
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Write secrets to the .env beside the file, also those of servers that the file has already
+    /// Write secrets to the .env next to the file, including those of servers already in the file
     #[arg(long, help_heading = "File")]
     secrets: bool,
-    /// Only print what would be written
+    /// Print the result without writing it
     #[arg(long, help_heading = "File")]
     dry_run: bool,
 }
 
 impl Import {
-    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
+    pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         if let Some(folder) = self.workspace.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
         }
-        let found = self.find(setting)?;
-        let target = Target::find(self.to.clone(), self.global)?.admitted(setting.trust)?.sound()?;
+        let found = self.find(context)?;
+        let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
         // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
         let projects: Vec<(&Found, &String)> =
@@ -90,20 +90,20 @@ impl Import {
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
-        let mut names = Names::taken(kept.clone());
+        let mut names = SecretNames::taken(kept.clone());
         if !self.dry_run {
             for (found, text) in &projects {
                 let review = || {
                     let review = review_all(found, &target.path, names.clone());
                     review.map(|review| TrustReview::of(&found.path, &review, Vec::new()))
                 };
-                trust::admit_as(&found.path, text, setting.trust, review)?;
+                trust::admit_as(&found.path, text, context.trust, review)?;
             }
         }
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
         let known = match target.is_new() {
             true => Config::default(),
-            false => target.meaning(target.text()).unwrap_or_default(),
+            false => target.parse(target.text()).unwrap_or_default(),
         };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
@@ -111,29 +111,29 @@ impl Import {
         let mut merged = clients::merge(&found, ours, &self.only, &mut names);
         let KnownSecrets { text: base, taken: of_known, notes } =
             KnownSecrets::find(target.text(), &merged.known, &kept, &mut names)
-                .map_err(|error| target.refused(error))?;
+                .map_err(|error| target.edit_failure(error))?;
         let base = if self.secrets { base } else { target.text().to_owned() };
         match self.secrets {
             true => merged.notes.extend(notes),
             false if of_known.is_empty() => {}
             false => merged.notes.push(format!(
-                "{} of servers that are in the file already can be moved to .env with --secrets",
+                "{} of servers already in the file can be moved to .env with --secrets",
                 secrets_in_words(&of_known)
             )),
         }
         if found.iter().any(|found| self.left_out(found).next().is_some()) {
-            merged.notes.push("--workspace DIR says which folder `${workspaceFolder}` stands for".to_owned());
+            merged.notes.push("--workspace DIR sets `${workspaceFolder}`".to_owned());
         }
         let text = written(&target, &base, &merged)?;
         let is_changed = !merged.servers.is_empty() || base != target.text();
-        let meaning = |text: &str| if is_unread { target.meaning_unread(text) } else { target.meaning(text) };
+        let meaning = |text: &str| if is_unread { target.parse_unread(text) } else { target.parse(text) };
         if is_changed {
             meaning(&text)?;
             target.check_review(&text)?;
         }
         let of_known = if self.secrets { of_known } else { Vec::new() };
         let taken = merged.servers.iter().flat_map(|server| server.taken.clone()).chain(of_known.clone());
-        let taken: Vec<Taken> = taken.collect();
+        let taken: Vec<ExtractedSecret> = taken.collect();
         let writes_secrets = self.secrets && !taken.is_empty();
         if !self.dry_run {
             if writes_secrets {
@@ -144,7 +144,7 @@ impl Import {
                 target.write(&text)?;
             }
         }
-        let outcome = Outcome {
+        let outcome = ImportReport {
             missing: match is_changed || writes_secrets {
                 true => missing(&meaning(&text)?, &merged, self.secrets),
                 false => BTreeMap::new(),
@@ -159,13 +159,13 @@ impl Import {
             found: &found,
             merged: &merged,
         };
-        match (setting.json, self.dry_run) {
+        match (context.json, self.dry_run) {
             (true, _) => print_json(&outcome.json(&text))?,
             // What would be written is the result, and all else is beside it.
             (false, true) => {
                 say(&outcome.show(terminal_width(&std::io::stderr())));
                 if is_changed {
-                    print_answer(&text)?;
+                    print_unredacted(&text)?;
                 }
             }
             (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,
@@ -182,16 +182,16 @@ impl Import {
     }
 
     /// The folder that `${workspaceFolder}` stands for in a file that belongs to no project: as given, or as a person says.
-    fn workspace_of(&self, setting: &Setting, file: &Path, servers: &[String]) -> Option<PathBuf> {
+    fn workspace_of(&self, context: &CommandContext, file: &Path, servers: &[String]) -> Option<PathBuf> {
         let wanted = |name: &&String| self.only.is_empty() || self.only.contains(name);
         let servers: Vec<String> =
             servers.iter().filter(wanted).map(|name| format!("`{}`", clean_line(name))).collect();
-        if servers.is_empty() || self.workspace.is_some() || setting.json || !trust::can_ask() {
+        if servers.is_empty() || self.workspace.is_some() || context.json || !trust::can_ask() {
             return self.workspace.clone();
         }
         let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
         let words = format!(
-            "{} refers to ${{workspaceFolder}} for {}, but belongs to no project.",
+            "{} uses ${{workspaceFolder}} for {}, but is outside of a project.",
             clean_line(&short(file)),
             servers.join(", ")
         );
@@ -199,12 +199,12 @@ impl Import {
         ask_folder()
     }
 
-    fn find(&self, setting: &Setting) -> Result<Vec<Found>, Failure> {
+    fn find(&self, context: &CommandContext) -> Result<Vec<Found>, Failure> {
         let around = Around::of_process();
-        let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(setting, file, servers);
+        let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(context, file, servers);
         if !self.files.is_empty() {
             if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
-                return Err(Failure::usage(format!("there is no file `{}`", missing.display())));
+                return Err(Failure::usage(format!("`{}` does not exist", missing.display())));
             }
             let client = self.from.first().copied();
             let open = |path: &PathBuf| clients::open(path, client, &around, &mut workspace);
@@ -230,11 +230,11 @@ impl Import {
         match self.only.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
-                let failure = Failure::usage(format!("no file has a server `{name}`"));
-                Err(match suggest::question(name, all.iter().copied()) {
+                let failure = Failure::usage(format!("unknown server `{name}`"));
+                Err(match suggest::did_you_mean(name, all.iter().copied()) {
                     Some(question) => failure.hint(question),
-                    None if all.is_empty() => failure.hint("no servers were found at all"),
-                    None => failure.hint(format!("there are: {}", all.join(", "))),
+                    None if all.is_empty() => failure.hint("no servers found"),
+                    None => failure.hint(format!("available servers: {}", all.join(", "))),
                 })
             }
         }
@@ -243,7 +243,7 @@ impl Import {
 
 /// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
 /// remembered for the whole file. Nothing that the file names is read.
-fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<ConfigReview, Failure> {
+fn review_all(found: &Found, path: &Path, mut names: SecretNames) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
     let ours = Ours { path, known: &[], secrets: &secrets };
     let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
@@ -258,7 +258,7 @@ fn new_file(merged: &Merged) -> String {
 /// Asks for a folder until one is named that is there; nothing leaves the servers out.
 fn ask_folder() -> Option<PathBuf> {
     for _ in 0..MOST_QUESTIONS {
-        say("Folder [leave them out]: ");
+        say("Folder [skip these servers]: ");
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         let answer = answer.trim();
@@ -279,18 +279,18 @@ fn ask_folder() -> Option<PathBuf> {
 }
 
 /// The variables of secrets, in words.
-fn secrets_in_words(taken: &[Taken]) -> String {
+fn secrets_in_words(taken: &[ExtractedSecret]) -> String {
     let names: BTreeSet<String> = taken.iter().map(|taken| format!("`{}`", taken.name)).collect();
     Vec::from_iter(names).join(", ")
 }
 
 /// The file with all servers in it.
-fn written(target: &Target, base: &str, merged: &Merged) -> Result<String, Failure> {
+fn written(target: &ConfigTarget, base: &str, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(new_file(merged));
     }
     let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
-    merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.refused(error))
+    merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.edit_failure(error))
 }
 
 /// The variables that have to be set before the new servers work, and who wants them.
@@ -309,16 +309,16 @@ fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<Strin
 }
 
 /// The variables that are set here, but not to what the other client had.
-fn other_values(taken: &[Taken]) -> Vec<String> {
-    let differs = |taken: &&Taken| {
+fn other_values(taken: &[ExtractedSecret]) -> Vec<String> {
+    let differs = |taken: &&ExtractedSecret| {
         std::env::var_os(&taken.name).is_some_and(|value| value.to_str() != Some(taken.value.expose()))
     };
     taken.iter().filter(differs).map(|taken| taken.name.clone()).collect()
 }
 
 /// What an import came to.
-struct Outcome<'a> {
-    target: &'a Target,
+struct ImportReport<'a> {
+    target: &'a ConfigTarget,
     found: &'a [Found],
     merged: &'a Merged,
     missing: BTreeMap<String, Vec<String>>,
@@ -326,14 +326,14 @@ struct Outcome<'a> {
     /// Where secrets went.
     secrets_file: Option<PathBuf>,
     /// The secrets of servers that the file had already.
-    of_known: Vec<Taken>,
+    of_known: Vec<ExtractedSecret>,
     /// Why that file is not safe there.
     warning: Option<String>,
     is_changed: bool,
     dry_run: bool,
 }
 
-impl Outcome<'_> {
+impl ImportReport<'_> {
     fn show(&self, width: Option<usize>) -> String {
         let wide = width.unwrap_or(usize::MAX);
         let mut text = self.table(width);
@@ -352,19 +352,19 @@ impl Outcome<'_> {
             count => format!("{count} servers"),
         };
         let words = match (self.merged.servers.is_empty(), self.dry_run) {
-            (true, true) if self.is_changed => format!("{file} would get references in place of secrets:"),
-            (true, false) if self.is_changed => format!("{file} has references in place of secrets now"),
-            (true, _) => format!("{file} stays as it is: {count}"),
-            (false, true) => format!("{file} would get {count}:"),
+            (true, true) if self.is_changed => format!("Would replace secrets in {file} by references:"),
+            (true, false) if self.is_changed => format!("Replaced secrets in {file} by references"),
+            (true, _) => format!("{file} is unchanged: {count}"),
+            (false, true) => format!("Would add {count} to {file}:"),
             (false, false) => format!("Added {count} to {file}"),
         };
         let mut end = String::new();
         if let Some(file) = &self.secrets_file {
             let verb = if self.dry_run { "would be" } else { "are" };
             let file = clean_line(&file.display().to_string());
-            end.push_str(&wrap(&format!("The secrets {verb} in {file}, which only you can read."), wide, 0));
+            end.push_str(&wrap(&format!("Secrets {verb} stored in {file}, readable by you only."), wide, 0));
             if !self.of_known.is_empty() {
-                let words = format!("Also of servers that were there: {}", secrets_in_words(&self.of_known));
+                let words = format!("Including servers already in the file: {}", secrets_in_words(&self.of_known));
                 end.push_str(&wrap(&words, wide, 0));
             }
         }
@@ -377,7 +377,7 @@ impl Outcome<'_> {
         if !missing.is_empty() {
             let advice = match self.merged.servers.iter().any(|server| !server.taken.is_empty()) {
                 true if self.secrets_file.is_none() => {
-                    "Set these variables; --secrets writes those that were found to a .env beside the file:"
+                    "Set these variables, or use --secrets to write the values found to a .env next to the file:"
                 }
                 _ => "Set these variables:",
             };
@@ -389,7 +389,7 @@ impl Outcome<'_> {
             end.push_str(&table.render(width, 2));
         }
         for name in &self.other {
-            end.push_str(&note(&format!("`{name}` is set here, but not to what the other client has")));
+            end.push_str(&note(&format!("`{name}` is set to another value than in the other client")));
         }
         if !end.is_empty() {
             text.push_str(&format!("\n{end}"));
@@ -409,7 +409,7 @@ impl Outcome<'_> {
     fn table(&self, width: Option<usize>) -> String {
         if self.found.is_empty() {
             let titles: Vec<&str> = Client::value_variants().iter().map(|client| client.title()).collect();
-            let words = format!("No file of another client was found ({}).", titles.join(", "));
+            let words = format!("No configuration files of other clients found ({}).", titles.join(", "));
             return wrap(&words, width.unwrap_or(usize::MAX), 0);
         }
         let mut table = Table::new(&["CLIENT", "FILE", "SERVERS"], Overflow::Wrap);
@@ -421,8 +421,8 @@ impl Outcome<'_> {
                     Cell::new(&names.join(", "))
                 }
                 Err(error) => {
-                    let bad = Mark::Bad;
-                    Cell::new(&format!("{} {error}", bad.sign())).styled(bad.style()).hanging(2)
+                    let bad = StatusIcon::Bad;
+                    Cell::new(&format!("{} {error}", bad.symbol())).styled(bad.style()).hanging(2)
                 }
             };
             table.row([Cell::new(found.title()), Cell::new(&short(&found.path)).styled(FAINT), servers]);

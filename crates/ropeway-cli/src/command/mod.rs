@@ -42,13 +42,13 @@ use self::examples::with_exit_codes;
 use crate::arguments::command_rewrite::{asks_for_json, rewrite};
 use crate::chat::line;
 use crate::completion;
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::Deadline;
 use crate::demo;
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::output::print::{has_written, print_answer, print_json, say};
+use crate::output::print::{has_written, print_json, print_unredacted, say};
 use crate::output::verbose_log;
-use crate::secrets::redaction::VeiledJson;
+use crate::secrets::redaction::RedactingJsonWriter;
 use crate::terminal::duration;
 use crate::terminal::pager;
 use crate::terminal::status;
@@ -63,8 +63,8 @@ const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
 ///
-/// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
-/// of a built-in demo server are shown.
+/// Without a command, lists the configured servers and common commands. Without a configuration, shows the tools of the
+/// built-in demo server.
 #[derive(Debug, Parser)]
 #[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::ROPEWAY))]
 pub(crate) struct CommandLine {
@@ -78,10 +78,10 @@ pub(crate) struct CommandLine {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 struct Options {
-    /// Print the result as JSON, for scripts
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Time limit of the whole command, including the start of servers: 500ms, 5s, 2m
+    /// Time limit for the whole command, including server startup (500ms, 5s, 2m)
     #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
     /// Verbose output on standard error; -vv logs every message
@@ -90,10 +90,10 @@ struct Options {
     /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Log also what tools are called with, and what they answer
+    /// Include tool arguments and results in the log file
     #[arg(long, global = true, requires = "log_file")]
     log_payloads: bool,
-    /// Trust the project's ropeway.yaml for this run only; nothing is remembered
+    /// Trust the project's ropeway.yaml for this run only
     #[arg(long, global = true)]
     trust: bool,
 }
@@ -134,7 +134,7 @@ enum Command {
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    /// Be the demo server: speak MCP on standard input and output
+    /// Run the built-in demo server on standard input and output
     #[command(after_help = examples::DEMO_SERVER)]
     DemoServer,
 }
@@ -180,16 +180,16 @@ impl CommandLine {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        let mut setting = Setting::new(json, timeout, verbose > 0, trust);
-        let pager = setting.pager.clone();
+        let mut context = CommandContext::new(json, timeout, verbose > 0, trust);
+        let pager = context.pager.clone();
         if log_payloads {
-            setting.events = setting.events.with_payloads();
+            context.events = context.events.with_payloads();
         }
-        let log = match log_file.map(|file| open_log(&file, &setting.events, log_payloads)).transpose() {
+        let log = match log_file.map(|file| open_log(&file, &context.events, log_payloads)).transpose() {
             Ok(log) => log,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        if let Some(deadline) = &setting.deadline {
+        if let Some(deadline) = &context.deadline {
             watch(deadline.clone(), is_document);
         }
         if verbose > 0 {
@@ -210,7 +210,7 @@ impl CommandLine {
             }),
         };
         let done = runtime().map(|runtime| {
-            let done = runtime.block_on(run(self.command, setting));
+            let done = runtime.block_on(run(self.command, context));
             // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
             end_children();
             end_descendants();
@@ -250,11 +250,11 @@ fn page(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
     }
-    let Some(words) = pager::wanted(text) else { return print_answer(text) };
+    let Some(words) = pager::wanted(text) else { return print_unredacted(text) };
     ignore_interrupts(true);
     let is_shown = pager::show(&words, text);
     ignore_interrupts(false);
-    if is_shown { Ok(()) } else { print_answer(text) }
+    if is_shown { Ok(()) } else { print_unredacted(text) }
 }
 
 /// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
@@ -266,7 +266,7 @@ fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Fa
         }
         Ok(file)
     });
-    file.and_then(|file| EventLog::start(events, VeiledJson(file)))
+    file.and_then(|file| EventLog::start(events, RedactingJsonWriter(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
 
@@ -276,25 +276,25 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure> {
+async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, Failure> {
     match command {
-        None => welcome::run(setting).await,
-        Some(Command::Tools(command)) => command.run(setting).await,
-        Some(Command::Call(command)) => command.run(setting).await,
-        Some(Command::Chat(command)) => command.run(setting).await,
-        Some(Command::Resources(command)) => command.run(setting).await,
-        Some(Command::Read(command)) => command.run(setting).await,
-        Some(Command::Prompts(command)) => command.run(setting).await,
-        Some(Command::Prompt(command)) => command.run(setting).await,
-        Some(Command::Health(command)) => command.run(setting).await,
-        Some(Command::Events(command)) => command.run(setting).await,
-        Some(Command::Doctor(command)) => command.run(setting).await,
-        Some(Command::Add(command)) => command.run(setting).await,
-        Some(Command::Remove(command)) => command.run(&setting),
-        Some(Command::Import(command)) => command.run(&setting),
-        Some(Command::Trust(command)) => command.run(&setting),
-        Some(Command::Lock(command)) => command.run(setting).await,
-        Some(Command::Config(command)) => command.run(setting).await,
+        None => welcome::run(context).await,
+        Some(Command::Tools(command)) => command.run(context).await,
+        Some(Command::Call(command)) => command.run(context).await,
+        Some(Command::Chat(command)) => command.run(context).await,
+        Some(Command::Resources(command)) => command.run(context).await,
+        Some(Command::Read(command)) => command.run(context).await,
+        Some(Command::Prompts(command)) => command.run(context).await,
+        Some(Command::Prompt(command)) => command.run(context).await,
+        Some(Command::Health(command)) => command.run(context).await,
+        Some(Command::Events(command)) => command.run(context).await,
+        Some(Command::Doctor(command)) => command.run(context).await,
+        Some(Command::Add(command)) => command.run(context).await,
+        Some(Command::Remove(command)) => command.run(&context),
+        Some(Command::Import(command)) => command.run(&context),
+        Some(Command::Trust(command)) => command.run(&context),
+        Some(Command::Lock(command)) => command.run(context).await,
+        Some(Command::Config(command)) => command.run(context).await,
         Some(Command::Completions(command)) => command.run(),
         // It needs no runtime and was answered before.
         Some(Command::DemoServer) => Ok(Exit::Done),

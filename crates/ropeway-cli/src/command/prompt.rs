@@ -5,28 +5,28 @@ use ropeway::content::ContentPart;
 use ropeway::mcp::PromptMessage;
 use serde_json::Value;
 
-use crate::arguments::argument::Typed;
+use crate::arguments::argument::RawArguments;
 use crate::catalog::get_prompt;
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{ExactOutput, TextMode, exact_parts};
-use crate::output::print::{json_text, print_answer, print_bytes};
-use crate::output::render_result::show_parts;
+use crate::output::print::{json_text, print_bytes, print_unredacted};
+use crate::output::render_result::render_parts;
 
 const ROLE: Style = AnsiColor::Cyan.on_default().bold();
 
 /// Get a prompt
 #[derive(Debug, clap::Args)]
 pub(super) struct GetPrompt {
-    /// The prompt, as `ropeway prompts` shows it
+    /// Prompt name, or SERVER.PROMPT
     #[arg(value_name = "PROMPT")]
     prompt: String,
-    /// Arguments: key=value, a JSON object '{…}', @FILE with one, or - for one on standard input
+    /// Arguments: key=value, or one JSON object: '{…}', @FILE, or - for standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
-    /// Print only the text of the messages, byte for byte
+    /// Print only the message text, byte for byte
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
@@ -34,18 +34,20 @@ pub(super) struct GetPrompt {
 }
 
 impl GetPrompt {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.awake();
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.eager();
         servers.check_owner(&self.prompt)?;
-        let servers = servers.only_for(&self.prompt);
-        let typed = Typed::read(&self.words, None)?;
-        Session::with(servers, &setting, async |session| {
+        let servers = servers.only_owners_of(&self.prompt);
+        let typed = RawArguments::read(&self.words, None)?;
+        Session::with(servers, &context, async |session| {
             let result = get_prompt(session, &self.prompt, typed).await?;
             let mode = TextMode::new(self.raw);
-            if setting.json {
-                print_answer(&json_text(&result)?)?;
+            if context.json {
+                print_unredacted(&json_text(&result)?)?;
             } else if mode == TextMode::Clean {
-                print_answer(&result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"))?;
+                print_unredacted(
+                    &result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
+                )?;
             } else {
                 print_bytes(&exact_messages(&result.messages, self.raw, mode)?)?;
             }
@@ -79,6 +81,6 @@ fn role(message: &PromptMessage) -> String {
 fn message(message: &PromptMessage) -> Result<String, Failure> {
     let role = role(message);
     let content: [&ContentPart; 1] = [&message.content];
-    let shown = show_parts(&mut content.into_iter(), None)?;
+    let shown = render_parts(&mut content.into_iter(), None)?;
     Ok(format!("{ROLE}{role}:{ROLE:#}\n{}", shown.text))
 }

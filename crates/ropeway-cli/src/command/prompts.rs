@@ -5,8 +5,8 @@ use ropeway::mcp::Prompt;
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use crate::connect::command_context::Setting;
-use crate::connect::fan_out::{Each, each};
+use crate::connect::command_context::CommandContext;
+use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
@@ -16,10 +16,10 @@ use crate::terminal::text::{clean, clean_line, width, wrap};
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// List the prompts of the servers
+/// List prompts
 #[derive(Debug, clap::Args)]
 pub(super) struct Prompts {
-    /// Only the prompts of this server
+    /// Only list prompts of this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -27,11 +27,11 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
-        Session::with_list(servers, &setting, async |session| {
-            let found = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
-            match setting.json {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        Session::with_list(servers, &context, async |session| {
+            let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+            match context.json {
                 true => print_json(&found.json(|prompts| json!({"prompts": prompts})))?,
                 false => print(&list(&found))?,
             }
@@ -41,15 +41,15 @@ impl Prompts {
     }
 }
 
-fn list(found: &Each<Vec<Prompt>>) -> String {
+fn list(found: &Replies<Vec<Prompt>>) -> String {
     let mut text: String = found
-        .there()
+        .answered()
         .flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width())))
         .collect();
     if text.is_empty() {
-        text = found.nothing("prompts");
+        text = found.none_text("prompts");
     }
-    text + &found.absent()
+    text + &found.problems_text()
 }
 
 /// One prompt as code behind its server's name, and what it is for.

@@ -5,23 +5,23 @@ use ropeway::mcp::{Resource, ResourceTemplate};
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use crate::connect::advice::line;
-use crate::connect::command_context::Setting;
-use crate::connect::fan_out::{Each, each};
+use crate::connect::advice::status_line;
+use crate::connect::command_context::CommandContext;
+use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{print, print_json};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean, clean_line, columns, size, width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// List the resources of the servers
+/// List resources
 #[derive(Debug, clap::Args)]
 pub(super) struct Resources {
-    /// Only the resources of this server
+    /// Only list resources of this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -29,21 +29,21 @@ pub(super) struct Resources {
 }
 
 /// What one server has to read.
-struct Found {
+struct ServerResources {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
 }
 
 impl Resources {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
-        Session::with_list(servers, &setting, async |session| {
-            let found = each(session, "listing the resources of", async |server| {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        Session::with_list(servers, &context, async |session| {
+            let found = fan_out(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);
-                Ok(Found { resources, templates })
+                Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
-            match setting.json {
+            match context.json {
                 true => print_json(&json(&found))?,
                 false => print(&list(&found, session.single().is_some(), width()))?,
             }
@@ -53,26 +53,26 @@ impl Resources {
     }
 }
 
-fn json(found: &Each<Found>) -> serde_json::Value {
+fn json(found: &Replies<ServerResources>) -> serde_json::Value {
     found.json(|found| json!({"resources": found.resources, "templates": found.templates}))
 }
 
-fn list(found: &Each<Found>, whole: bool, width: usize) -> String {
-    let server = |(server, found): (&Alias, &Found)| {
+fn list(found: &Replies<ServerResources>, whole: bool, width: usize) -> String {
+    let server = |(server, found): (&Alias, &ServerResources)| {
         let resources = found.resources.iter().map(|it| Entry::of_resource(it).show(whole, width));
         let templates = found.templates.iter().map(|it| Entry::of_template(it).show(whole, width));
         let entries: String = resources.chain(templates).collect();
         match entries.as_str() {
             "" => None,
-            _ => Some(line(Mark::Good, server, &count(found), "") + &entries),
+            _ => Some(status_line(StatusIcon::Good, server, &count(found), "") + &entries),
         }
     };
-    let servers: Vec<String> = found.there().filter_map(server).collect();
-    let text = if servers.is_empty() { found.nothing("resources") } else { servers.join("\n") };
-    text + &found.absent()
+    let servers: Vec<String> = found.answered().filter_map(server).collect();
+    let text = if servers.is_empty() { found.none_text("resources") } else { servers.join("\n") };
+    text + &found.problems_text()
 }
 
-fn count(found: &Found) -> String {
+fn count(found: &ServerResources) -> String {
     let some = |count: usize, what: &str| match count {
         0 => None,
         1 => Some(format!("1 {what}")),

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
 use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group};
-use crate::connect::advice::{is_absent, is_on_its_way, is_there};
+use crate::connect::advice::{is_available, is_pending, is_unavailable};
 use crate::connect::arrival;
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::RememberedTools;
 use crate::connect::selector::Selector;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::Source;
+use crate::connect::servers::ServerSource;
 use crate::connect::session::Session;
 use crate::describe::describe;
 use crate::failure::{Exit, Failure};
@@ -29,16 +29,16 @@ const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 /// List tools, or describe one in full
 #[derive(Debug, clap::Args)]
 pub(super) struct Tools {
-    /// Only list the tools of these servers, with everything that is said about them; or describe these tools in full
+    /// Only list tools of these servers, or describe these tools in full
     #[arg(value_name = "SERVER[.TOOL]")]
     selected: Vec<String>,
-    /// Only tools that these words describe, the best first
-    #[arg(long, value_name = "WORDS")]
+    /// Search names, descriptions and arguments; best matches first
+    #[arg(long, value_name = "QUERY")]
     find: Option<String>,
-    /// Print one SERVER.TOOL per line, for scripts
+    /// Print one tool name per line
     #[arg(long)]
     names: bool,
-    /// Print long output without a pager; ROPEWAY_PAGER or PAGER names another one than less
+    /// Do not page long output (ROPEWAY_PAGER or PAGER selects the pager)
     #[arg(long)]
     no_pager: bool,
     /// The selectors are tools, as `ropeway call` takes them.
@@ -49,37 +49,37 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Describes one tool, as `ropeway call TOOL --help` asks.
+    /// Describes one tool, as `ropeway call TOOL --advice` asks.
     pub(super) fn describing(tool: String, server: ServerOptions, no_pager: bool) -> Self {
         Self { selected: vec![tool], find: None, names: false, no_pager, is_call: true, server }
     }
 
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if self.find.as_deref().is_some_and(|words| words.trim().is_empty()) {
-            return Err(Failure::usage("there are no words to find").hint("give some: --find 'read a file'"));
+            return Err(Failure::usage("--find needs a query").hint("try --find 'read a file'"));
         }
-        let servers = self.server.servers(&setting)?.lists_servers();
+        let servers = self.server.servers(&context)?.lists_servers();
         let (servers, selectors) = match &self.selected[..] {
             [tool] if self.is_call => {
                 servers.check_owner(tool)?;
-                (servers.only_for(tool), vec![Selector::Tool(tool.clone())])
+                (servers.only_owners_of(tool), vec![Selector::Tool(tool.clone())])
             }
             typed => servers.select(typed)?,
         };
         let source = servers.source.clone();
         let remembered = RememberedTools::new(&servers);
-        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&setting.pager, text) };
+        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&context.pager, text) };
         if selectors.iter().any(|selector| matches!(selector, Selector::Tool(_))) {
             if self.find.is_some() {
                 return Err(
-                    Failure::usage("--find searches servers, and a tool is named").hint("name its server instead")
+                    Failure::usage("--find cannot be combined with a tool name").hint("try the name of its server")
                 );
             }
-            return Session::with(servers, &setting, async |session| {
-                session.arrive().await?;
+            return Session::with(servers, &context, async |session| {
+                session.wait_for_servers().await?;
                 let listing = session.listing();
                 let found = select(session, &selectors)?;
-                match (self.names, setting.json) {
+                match (self.names, context.json) {
                     (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
                     (false, true) => print_json(&selected_json(session, &listing, &found))?,
                     (false, false) => {
@@ -91,41 +91,41 @@ impl Tools {
             })
             .await;
         }
-        Session::with_list(servers, &setting, async |session| {
-            match (&self.find, setting.json) {
+        Session::with_list(servers, &context, async |session| {
+            match (&self.find, context.json) {
                 (words, json) if self.names => {
                     if words.is_none() && !json {
                         print_names_as_they_arrive(session, &remembered).await?;
                     } else {
-                        session.arrive().await?;
+                        session.wait_for_servers().await?;
                         print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
                     }
                     let listing = session.listing();
-                    let absent = listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome));
-                    absent.for_each(|verdict| say(&session.help.trouble(verdict, width())));
+                    let absent = listing.verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome));
+                    absent.for_each(|verdict| say(&session.advice.problem_text(verdict, width())));
                 }
                 (Some(words), is_json) => {
-                    arrival::most(session, SEARCH_PATIENCE).await?;
+                    arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
                     let listing = session.listing();
                     match is_json {
                         true => print_json(&found_json(&listing, words))?,
                         false => output(&found(session, &listing, words, width()))?,
                     }
                     // A server that is still connecting does not spoil what the others have.
-                    let is_any_there = listing.verdicts.iter().any(|verdict| is_there(&verdict.outcome));
+                    let is_any_there = listing.verdicts.iter().any(|verdict| is_available(&verdict.outcome));
                     return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.verdicts) });
                 }
                 (None, true) => {
-                    session.arrive().await?;
+                    session.wait_for_servers().await?;
                     print_json(&list_json(session, &session.listing()))?;
                 }
                 (None, false) if session.single().is_none() && session.listing().verdicts.len() > 1 => {
                     print_as_they_arrive(session, &remembered, output).await?;
                 }
                 (None, false) => {
-                    session.arrive().await?;
+                    session.wait_for_servers().await?;
                     // Whoever names a server wants to know all about it.
-                    let whole = !selectors.is_empty() || source == Source::Line;
+                    let whole = !selectors.is_empty() || source == ServerSource::Line;
                     output(&list(session, &session.listing(), &source, whole, width()))?;
                 }
             }
@@ -143,17 +143,17 @@ async fn print_as_they_arrive(
 ) -> Result<(), Failure> {
     let mut is_first = true;
     let is_remembered = |at: usize| remembered.get(at).is_some();
-    arrival::each_as_it_arrives(session, is_remembered, |servers| {
+    arrival::for_each_ready(session, is_remembered, |servers| {
         let listing = session.listing();
         let show = |at: &usize| {
             let verdict = listing.verdicts.get(*at)?;
-            Some(match remembered.get(*at).filter(|_| is_on_its_way(&verdict.outcome)) {
+            Some(match remembered.get(*at).filter(|_| is_pending(&verdict.outcome)) {
                 Some(tools) => remembered_group(session, verdict, tools, width()),
                 None => group(session, &listing, verdict, width()),
             })
         };
         let groups: Vec<String> = servers.iter().filter_map(show).collect();
-        status::wipe();
+        status::clear_line();
         // Only what is complete fits a pager.
         match (std::mem::take(&mut is_first), groups.len() == listing.verdicts.len()) {
             (true, true) => print_whole(&groups.join("\n")),
@@ -167,11 +167,11 @@ async fn print_as_they_arrive(
 /// Prints the names of the tools of each server as soon as it is ready.
 async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTools) -> Result<(), Failure> {
     let is_remembered = |at: usize| remembered.get(at).is_some();
-    arrival::each_as_it_arrives(session, is_remembered, |servers| {
+    arrival::for_each_ready(session, is_remembered, |servers| {
         let listing = session.listing();
         let names = servers.iter().filter_map(|at| Some((listing.verdicts.get(*at)?, remembered.get(*at))));
         let names: Vec<String> = names
-            .flat_map(|(verdict, remembered)| match remembered.filter(|_| is_on_its_way(&verdict.outcome)) {
+            .flat_map(|(verdict, remembered)| match remembered.filter(|_| is_pending(&verdict.outcome)) {
                 Some(tools) => tools.iter().map(|tool| session.names.dotted(tool)).collect::<Vec<_>>(),
                 None => {
                     let tools = listing.registry.of_server(&verdict.server);
@@ -179,7 +179,7 @@ async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTo
                 }
             })
             .collect();
-        status::wipe();
+        status::clear_line();
         print_names(&names, false)
     })
     .await
@@ -204,7 +204,7 @@ fn selected_text(
     session: &Session,
     listing: &ToolListing,
     selected: &[Selected],
-    source: &Source,
+    source: &ServerSource,
     options: &[String],
 ) -> String {
     let one = |selected: &Selected| match selected {
@@ -212,8 +212,8 @@ fn selected_text(
             let tool = tool.definition();
             // The name of a server that is given on the spot is not typed.
             let name = match source {
-                Source::Line => session.names.short(tool).to_owned(),
-                Source::File(_) | Source::Demo => session.names.dotted(tool),
+                ServerSource::Line => session.names.short(tool).to_owned(),
+                ServerSource::File(_) | ServerSource::Demo => session.names.dotted(tool),
             };
             describe(&name, tool, options, width())
         }

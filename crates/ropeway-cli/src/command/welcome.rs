@@ -7,10 +7,10 @@ use ropeway::tool::Alias;
 use serde_json::json;
 
 use crate::catalog::list_json;
-use crate::connect::advice::Help;
-use crate::connect::command_context::Setting;
+use crate::connect::advice::ServerAdvice;
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::connect::session::Session;
 use crate::describe::signature::signature;
 use crate::failure::{Exit, Failure};
@@ -36,35 +36,35 @@ const REAL: [&str; 4] = [
 ];
 
 const DO: [(&str, &str); 5] = [
-    ("tools", "list their tools"),
-    ("tools --find WORDS", "find a tool"),
-    ("call SERVER.TOOL key=value", "call one"),
-    ("health", "see how they do"),
+    ("tools", "list tools"),
+    ("tools --find QUERY", "find a tool"),
+    ("call SERVER.TOOL key=value", "call a tool"),
+    ("health", "show server status"),
     ("add NAME -- COMMAND", "add a server"),
 ];
 
-pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
+pub(super) async fn run(context: CommandContext) -> Result<Exit, Failure> {
     let options = ServerOptions::default();
     if let Some(file) = options.config_file()? {
         // Nothing is started here, so that nobody has to be asked.
-        let is_trusted = file.is_trusted(setting.trust);
+        let is_trusted = file.is_trusted(context.trust);
         let config = if is_trusted { file.parse() } else { file.parse_unread() };
         let config = config.map_err(|error| Failure::config(&error))?;
-        let servers = Servers::new(config, Source::File(file.path.clone()));
-        servers.hide_secrets();
+        let servers = Servers::new(config, ServerSource::File(file.path.clone()));
+        servers.redact_secrets();
         servers.show_all_warnings();
-        return configured(&file.path, &servers, is_trusted, &setting);
+        return configured(&file.path, &servers, is_trusted, &context);
     }
-    let servers = options.servers(&setting)?;
-    Session::with(servers, &setting, async |session| {
-        session.arrive().await?;
+    let servers = options.servers(&context)?;
+    Session::with(servers, &context, async |session| {
+        session.wait_for_servers().await?;
         let listing = session.listing();
-        if setting.json {
+        if context.json {
             print_json(&list_json(session, &listing))?;
             return Ok(Exit::Done);
         }
         let (width, program) = (width(), program());
-        let mut text = wrap("Ropeway brings the tools of any MCP server to your terminal. No server was given, so here are the tools of the built-in demo server.", width, 0);
+        let mut text = wrap("Ropeway lists and calls the tools of MCP servers. No servers are configured, so these are the tools of the built-in demo server.", width, 0);
         for tool in listing.registry.definitions() {
             text.push_str(&format!("\n{}\n", signature(tool, width)));
             let description = tool.description.as_deref().map(clean).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
             text.push_str(&format!("\n{HEADING}{heading}{HEADING:#}\n"));
             lines.iter().for_each(|line| text.push_str(&format!("  {program} {line}\n")));
         }
-        text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
+        text.push_str(&format!("\n{FAINT}See {program} --help for all commands.{FAINT:#}\n"));
         print(&text)?;
         Ok(Exit::Done)
     })
@@ -82,38 +82,38 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
 }
 
 /// With a configuration, what can be done with it.
-fn configured(file: &Path, servers: &Servers, is_trusted: bool, setting: &Setting) -> Result<Exit, Failure> {
+fn configured(file: &Path, servers: &Servers, is_trusted: bool, context: &CommandContext) -> Result<Exit, Failure> {
     let names: Vec<&str> = servers.names().into_iter().map(Alias::as_str).collect();
-    if setting.json {
+    if context.json {
         print_json(&json!({"config": file, "servers": names, "trusted": is_trusted}))?;
         return Ok(Exit::Done);
     }
     if names.is_empty() {
-        print(&Help::new(servers.source.clone(), None).nobody())?;
+        print(&ServerAdvice::new(servers.source.clone(), None).no_servers())?;
         return Ok(Exit::Done);
     }
     let (width, program) = (width(), program());
     let mut text =
-        wrap(&format!("{} of {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
+        wrap(&format!("{} in {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
     if !is_trusted {
-        let note = format!("The file is not trusted yet: `{program} trust` shows what it would run, and accepts it.");
+        let note = format!("The file is not trusted. Review and accept it with `{program} trust`.");
         text.push_str(&format!("\n{}", wrap(&note, width, 0)));
     }
-    text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
+    text.push_str(&format!("\n{HEADING}Commands{HEADING:#}\n"));
     let mut table = Table::new(&[], Overflow::Wrap);
     for (command, what) in DO {
         table.row([Cell::new(&format!("{program} {command}")), Cell::new(what).styled(FAINT)]);
     }
     text.push_str(&table.render(Some(width), 2));
-    text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
+    text.push_str(&format!("\n{FAINT}See {program} --help for all commands.{FAINT:#}\n"));
     print(&text)?;
     Ok(Exit::Done)
 }
 
 fn count(servers: usize) -> String {
     match servers {
-        1 => "The server".to_owned(),
-        count => format!("The {count} servers"),
+        1 => "1 server".to_owned(),
+        count => format!("{count} servers"),
     }
 }
 

@@ -8,19 +8,19 @@ use ropeway::tool::ToolDefinition;
 
 use super::Candidate;
 use crate::arguments::command_words::CommandWords;
-use crate::arguments::names::Names;
+use crate::arguments::names::ToolNames;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
-use crate::config::config_paths::found;
+use crate::config::config_paths::find_with_origin;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::trust::{Mode, VARIABLE};
 
 /// The servers of a command line.
 #[derive(Default)]
 pub(super) struct KnownServers {
     entries: Vec<ServerEntry>,
-    names: Option<Names>,
+    names: Option<ToolNames>,
     /// Where tools are remembered; `None` where only the names of servers may be used.
     memory: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl KnownServers {
         let file = match &options.config {
             Some(path) => Some(ConfigFile::read(path, Origin::Named).ok()?),
             None if options.stdio.is_some() || options.url.is_some() => None,
-            None => match found() {
+            None => match find_with_origin() {
                 Some((path, origin)) => Some(ConfigFile::read(&path, origin).ok()?),
                 None => None,
             },
@@ -58,10 +58,10 @@ impl KnownServers {
                 Config::default().with_server(entry)
             }
         };
-        let servers = Servers::new(config, Source::Line);
-        servers.hide_secrets();
+        let servers = Servers::new(config, ServerSource::Line);
+        servers.redact_secrets();
         let entries: Vec<ServerEntry> = servers.config.servers.iter().filter(|entry| entry.enabled).cloned().collect();
-        let names = Some(Names::new(&servers.config));
+        let names = Some(ToolNames::new(&servers.config));
         Some(Self { entries, names, memory: default_memory().filter(|_| is_trusted) })
     }
 

@@ -125,7 +125,7 @@ fn offer(root: &Command, words: &[String]) -> Offer {
         candidates.retain(|candidate| candidate.value.starts_with(current.as_str()) && is_safe(&candidate.value));
         candidates.truncate(MOST);
         for candidate in candidates {
-            candidate.description = clean_line(&redaction::over(&candidate.description));
+            candidate.description = clean_line(&redaction::redact(&candidate.description));
         }
     }
     offer
@@ -133,7 +133,7 @@ fn offer(root: &Command, words: &[String]) -> Offer {
 
 /// Returns true if a value can be inserted: it has no control character, and no secret.
 fn is_safe(value: &str) -> bool {
-    !value.chars().any(crate::terminal::text::is_unseen) && redaction::over(value) == value
+    !value.chars().any(crate::terminal::text::is_invisible) && redaction::redact(value) == value
 }
 
 /// A command line that is not finished.

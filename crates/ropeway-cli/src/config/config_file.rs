@@ -8,7 +8,7 @@ use crate::config::config_paths::Origin;
 use crate::failure::Failure;
 use crate::trust;
 
-/// A configuration file that was read once; its text is what is reviewed, accepted and parsed.
+/// A configuration file, read once. The same text is reviewed, accepted and parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
@@ -17,13 +17,12 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads a file.
     pub(crate) fn read(path: &Path, origin: Origin) -> Result<Self, Failure> {
         let text = read_text(path).map_err(|error| Failure::config(&error))?;
         Ok(Self { path: path.to_owned(), text, origin })
     }
 
-    /// Lets the file pass: a project file only if the person has accepted it, or accepts it now.
+    /// Checks that the file may be used. A project file must be trusted; on a terminal, asks the user.
     pub(crate) fn admit(&self, mode: trust::Mode) -> Result<(), Failure> {
         match self.origin {
             Origin::Named | Origin::Own => Ok(()),
@@ -31,18 +30,18 @@ impl ConfigFile {
         }
     }
 
-    /// Returns true if the file can be used without a question.
+    /// Returns `true` if the file can be used without asking.
     pub(crate) fn is_trusted(&self, mode: trust::Mode) -> bool {
         let is_known = || trust::Store::open().is_ok_and(|store| store.is_trusted(&self.path, &self.text));
         self.origin != Origin::Project || mode == trust::Mode::Given || is_known()
     }
 
-    /// The meaning of the file, with the environment of this process.
+    /// Parses the file with the environment of this process.
     pub(crate) fn parse(&self) -> Result<Config, ConfigError> {
         Config::parse(&self.text, &self.path, &Secrets::from_env())
     }
 
-    /// The meaning of the file as far as it is known without reading other files or variables.
+    /// Parses the file without reading other files or variables.
     pub(crate) fn parse_unread(&self) -> Result<Config, ConfigError> {
         Config::parse(&self.text, &self.path, &Secrets::unread())
     }

@@ -1,4 +1,4 @@
-//! The `ropeway.yaml` that a command changes.
+//! The configuration file that a command edits.
 
 use std::path::{Path, PathBuf};
 
@@ -12,89 +12,86 @@ use crate::files::file;
 use crate::files::user_folders::user_folder;
 use crate::trust::{self, Store, TrustReview};
 
-/// The file that is about to be changed, and what it says so far.
+/// The file to edit and its current text.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ConfigTarget {
     pub(crate) path: PathBuf,
     before: Option<String>,
     origin: Origin,
 }
 
-impl Target {
-    /// The file that is named, the user's own, the one that is used, or a new one in this folder.
+impl ConfigTarget {
+    /// Selects the named file, the user configuration file, the file in use, or a new file in the current folder.
     pub(crate) fn find(named: Option<PathBuf>, global: bool) -> Result<Self, Failure> {
         let (path, origin) = match (named, global) {
             (Some(path), _) => (path, Origin::Named),
             (None, true) => {
-                let folder =
-                    user_folder().ok_or_else(|| Failure::usage("there is no home folder: `HOME` is not set"))?;
-                (config_paths::file_in(&folder), Origin::Own)
+                let folder = user_folder().ok_or_else(|| Failure::usage("no home folder: `HOME` is not set"))?;
+                (config_paths::path_in(&folder), Origin::Own)
             }
-            (None, false) => {
-                config_paths::found().unwrap_or_else(|| (config_paths::file_in(Path::new("")), Origin::Project))
-            }
+            (None, false) => config_paths::find_with_origin()
+                .unwrap_or_else(|| (config_paths::path_in(Path::new("")), Origin::Project)),
         };
         let is_foreign = path.extension().is_some_and(|end| matches!(end.to_str(), Some("json" | "jsonc" | "toml")));
         if is_foreign {
             let shown = path.display();
-            return Err(Failure::usage(format!("`{shown}` belongs to another client, and is not changed"))
-                .hint(format!("`ropeway import {shown} --to ropeway.yaml` takes its servers over")));
+            return Err(Failure::usage(format!("cannot edit `{shown}`: it is the file of another client"))
+                .hint(format!("try `ropeway import {shown} --to ropeway.yaml`")));
         }
         let before = file::read(&path)?;
         if before.as_deref().is_some_and(|before| is_manifest(before, &path)) {
             let shown = path.display();
-            return Err(Failure::usage(format!("`{shown}` is a manifest, and is not changed: edit it by hand"))
-                .hint(format!("`ropeway import {shown} --to FILE.yaml` makes a ropeway.yaml from it")));
+            return Err(Failure::usage(format!("cannot edit `{shown}`: it is a manifest"))
+                .hint(format!("edit it by hand, or convert it with `ropeway import {shown} --to FILE.yaml`")));
         }
         if before.as_deref().is_some_and(|before| read_foreign(before, &path).is_ok()) {
             let shown = path.display();
-            return Err(Failure::usage(format!("`{shown}` is written as another client's, and is not changed"))
-                .hint(format!("`ropeway import {shown} --to FILE.yaml` makes a file of ours from it")));
+            return Err(Failure::usage(format!("cannot edit `{shown}`: it has the format of another client"))
+                .hint(format!("convert it with `ropeway import {shown} --to FILE.yaml`")));
         }
         Ok(Self { before, path, origin })
     }
 
-    /// Lets the file be read and changed: to add to a project file is not to trust the rest of it.
-    pub(crate) fn admitted(self, mode: trust::Mode) -> Result<Self, Failure> {
+    /// Checks that the file is trusted. Editing a project file does not imply trust in its other entries.
+    pub(crate) fn trusted(self, mode: trust::Mode) -> Result<Self, Failure> {
         if let (Some(before), Origin::Project) = (&self.before, self.origin) {
             trust::admit(&self.path, before, mode)?;
         }
         Ok(self)
     }
 
-    /// Refuses a file that is broken already: that is told before what would be.
-    pub(crate) fn sound(self) -> Result<Self, Failure> {
+    /// Refuses a file that is already invalid.
+    pub(crate) fn validated(self) -> Result<Self, Failure> {
         let before = self.before.as_deref().filter(|before| !is_empty(before));
-        match before.map(|before| self.meaning(before)) {
+        match before.map(|before| self.parse(before)) {
             Some(Err(failure)) => {
-                Err(failure
-                    .hint(format!("nothing was changed: `ropeway config check {}` shows more", self.path.display())))
+                Err(failure.hint(format!("nothing was changed; see `ropeway config check {}`", self.path.display())))
             }
             Some(Ok(_)) | None => Ok(self),
         }
     }
 
-    /// What the file says so far.
+    /// Returns the current text.
     pub(crate) fn text(&self) -> &str {
         self.before.as_deref().unwrap_or_default()
     }
 
-    /// Is there no such file yet?
+    /// Returns `true` if the file does not exist yet.
     pub(crate) fn is_new(&self) -> bool {
         self.before.is_none()
     }
 
-    /// What a text would mean in the place of the file.
-    pub(crate) fn meaning(&self, text: &str) -> Result<Config, Failure> {
+    /// Parses a new text of the file.
+    pub(crate) fn parse(&self, text: &str) -> Result<Config, Failure> {
         Config::parse(text, &self.path, &Secrets::from_env()).map_err(|error| Failure::config(&error))
     }
 
-    /// The same as far as it is known without reading other files or variables.
-    pub(crate) fn meaning_unread(&self, text: &str) -> Result<Config, Failure> {
+    /// Parses a new text without reading other files or variables.
+    pub(crate) fn parse_unread(&self, text: &str) -> Result<Config, Failure> {
         Config::parse(text, &self.path, &Secrets::unread()).map_err(|error| Failure::config(&error))
     }
 
-    /// Refuses a text that cannot be reviewed, unless the file could not be reviewed before: `ropeway remove` may repair it.
+    /// Refuses a text that cannot be reviewed, unless the current text cannot be either: `ropeway remove` may repair it.
     pub(crate) fn check_review(&self, text: &str) -> Result<(), Failure> {
         let before = self.before.as_deref().filter(|before| !is_empty(before));
         let was_broken = before.is_some_and(|before| review(before, &self.path).is_err());
@@ -104,7 +101,7 @@ impl Target {
         }
     }
 
-    /// Writes a text in the place of what was there. A new file, and one that was trusted before, is trusted afterwards.
+    /// Replaces the text of the file. A new file and a file that was trusted before are trusted afterwards.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         self.check_review(text)?;
         let was_trusted = match &self.before {
@@ -113,7 +110,7 @@ impl Target {
         };
         file::replace(&self.path, self.before.as_deref(), text, file::SHARED)?;
         if let Some(target) = file::link_target(&self.path) {
-            trust::warning(&format!("`{}` is a link: `{}` was changed", self.path.display(), target.display()));
+            trust::warning(&format!("`{}` is a symbolic link; changed `{}`", self.path.display(), target.display()));
         }
         if was_trusted && self.origin != Origin::Own {
             self.renew_trust(text);
@@ -130,20 +127,20 @@ impl Target {
         }
     }
 
-    /// Why the file could not be changed.
-    pub(crate) fn refused(&self, error: EditError) -> Failure {
+    /// Converts an edit error to a failure.
+    pub(crate) fn edit_failure(&self, error: EditError) -> Failure {
         let shown = self.path.display();
         match error {
             EditError::Taken { alias, line } => {
-                Failure::usage(format!("{shown}:{line}: there is a server `{alias}` already"))
-                    .hint(format!("take another name, or `ropeway remove {alias}` first"))
+                Failure::usage(format!("{shown}:{line}: server `{alias}` already exists"))
+                    .hint(format!("choose another name, or try `ropeway remove {alias}` first"))
             }
             EditError::StillNamed { alias, line } => {
-                Failure::usage(format!("{shown}:{line}: `enabled_servers` names `{alias}` too"))
-                    .hint("take it out there first")
+                Failure::usage(format!("{shown}:{line}: `enabled_servers` includes `{alias}`"))
+                    .hint("remove it there first")
             }
             EditError::ByHand { what, lines } => {
-                let failure = Failure::usage(format!("`{shown}` has to be changed by hand: {what}"));
+                let failure = Failure::usage(format!("cannot edit `{shown}`: {what}; edit it by hand"));
                 lines.lines().fold(failure, Failure::hint)
             }
             error => Failure::usage(format!("`{shown}` was not changed: {error}")).caused_by_source(&error),
@@ -155,8 +152,8 @@ fn is_empty(text: &str) -> bool {
     text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
 }
 
-/// The lines of a text that another one, which has lines more, does not have.
-pub(crate) fn difference<'a>(less: &str, more: &'a str) -> Vec<&'a str> {
+/// Returns the lines that `more` has in addition to `less`.
+pub(crate) fn added_lines<'a>(less: &str, more: &'a str) -> Vec<&'a str> {
     let less: Vec<&str> = less.lines().collect();
     let more: Vec<&str> = more.lines().collect();
     let start = less.iter().zip(&more).take_while(|(a, b)| a == b).count();
@@ -174,20 +171,20 @@ mod tests {
         let path = folder.path().join("ropeway.yaml");
         let text = "servers: [{alias: a, url: '${HOME:-nourl}'}]\n";
         for origin in [Origin::Own, Origin::Named] {
-            let target = Target { path: path.clone(), before: None, origin };
+            let target = ConfigTarget { path: path.clone(), before: None, origin };
             assert!(target.write(text).is_err());
             assert!(!path.exists());
         }
-        let broken = Target { path, before: Some(text.to_owned()), origin: Origin::Own };
+        let broken = ConfigTarget { path, before: Some(text.to_owned()), origin: Origin::Own };
         assert!(broken.check_review(text).is_ok(), "it was so before");
     }
 
     #[test]
     fn the_lines_that_were_added_are_found_wherever_they_are() {
-        assert_eq!(difference("", "a\nb\n"), ["a", "b"]);
-        assert_eq!(difference("a\nc\n", "a\nb\nc\n"), ["b"]);
-        assert_eq!(difference("a\na\n", "a\na\na\n"), ["a"]);
-        assert_eq!(difference("a\n", "a\n"), [""; 0]);
-        assert_eq!(difference("servers: []\n", "servers:\n- a\n"), ["servers:", "- a"]);
+        assert_eq!(added_lines("", "a\nb\n"), ["a", "b"]);
+        assert_eq!(added_lines("a\nc\n", "a\nb\nc\n"), ["b"]);
+        assert_eq!(added_lines("a\na\n", "a\na\na\n"), ["a"]);
+        assert_eq!(added_lines("a\n", "a\n"), [""; 0]);
+        assert_eq!(added_lines("servers: []\n", "servers:\n- a\n"), ["servers:", "- a"]);
     }
 }

@@ -12,11 +12,11 @@ use ropeway::mcp::ConnectionState;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 
-use crate::config::config_paths::find;
-use crate::connect::servers::Source;
+use crate::config::config_paths::find_path;
+use crate::connect::servers::ServerSource;
 use crate::doctor::{Given, remedy};
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean_line, width, wrap};
 
@@ -25,15 +25,15 @@ const FAINT: Style = Style::new().dimmed();
 
 /// What there is to know about a command's servers when one of them is not there.
 #[derive(Clone, Debug)]
-pub(crate) struct Help {
-    source: Source,
+pub(crate) struct ServerAdvice {
+    source: ServerSource,
     patience: Option<Duration>,
     /// The connections and their settings, which tell more about a failure than a verdict does.
     servers: Option<(Bridge, Arc<[ServerConfig]>)>,
 }
 
 /// How many tools, in words.
-pub(crate) fn tools(count: usize) -> String {
+pub(crate) fn tool_count(count: usize) -> String {
     match count {
         0 => "no tools".to_owned(),
         1 => "1 tool".to_owned(),
@@ -41,9 +41,9 @@ pub(crate) fn tools(count: usize) -> String {
     }
 }
 
-impl Help {
+impl ServerAdvice {
     /// For servers from there, of which none is waited for any longer than this.
-    pub(crate) fn new(source: Source, patience: Option<Duration>) -> Self {
+    pub(crate) fn new(source: ServerSource, patience: Option<Duration>) -> Self {
         Self { source, patience, servers: None }
     }
 
@@ -62,8 +62,8 @@ impl Help {
         let connection = self.servers.as_ref()?.0.server(server)?;
         let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
         let given = match self.source {
-            Source::File(_) => Given::File,
-            Source::Line | Source::Demo => Given::Line,
+            ServerSource::File(_) => Given::File,
+            ServerSource::Line | ServerSource::Demo => Given::Line,
         };
         remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
     }
@@ -80,12 +80,14 @@ impl Help {
     }
 
     /// How a server stands, in a few words.
-    pub(crate) fn words(&self, outcome: &ServerState) -> String {
+    pub(crate) fn status_text(&self, outcome: &ServerState) -> String {
         match (outcome, self.patience) {
-            (ServerState::Ready { tools: count }, _) => tools(*count),
-            (ServerState::Cached { tools: count }, _) => format!("{}, remembered; a call starts it", tools(*count)),
+            (ServerState::Ready { tools: count }, _) => tool_count(*count),
+            (ServerState::Cached { tools: count }, _) => {
+                format!("{} (cached; starts on the first call)", tool_count(*count))
+            }
             (ServerState::Connecting | ServerState::NotStarted, Some(patience)) => {
-                format!("no answer within {}", format_duration(patience))
+                format!("no response within {}", format_duration(patience))
             }
             (ServerState::Connecting, None) => "connecting".to_owned(),
             (ServerState::NeedsAuth, _) => "needs authentication".to_owned(),
@@ -95,72 +97,72 @@ impl Help {
                 format!("skipped: `{}` {are} not set", secrets.join("`, `"))
             }
             (ServerState::Invalid { reason }, _) => format!("not started: {reason}"),
-            (ServerState::FilteredToZero { of: 1 }, _) => "its only tool is not wanted".to_owned(),
-            (ServerState::FilteredToZero { of }, _) => format!("none of its {} is wanted", tools(*of)),
-            (ServerState::Hidden { of }, _) => format!("{} hidden until `ropeway lock` accepts them", tools(*of)),
+            (ServerState::FilteredToZero { of: 1 }, _) => "its only tool is filtered out".to_owned(),
+            (ServerState::FilteredToZero { of }, _) => format!("all {} are filtered out", tool_count(*of)),
+            (ServerState::Hidden { of }, _) => format!("{} hidden until accepted with `ropeway lock`", tool_count(*of)),
             (ServerState::Disabled, _) => "disabled".to_owned(),
             (other, _) => other.to_string(),
         }
     }
 
     /// What can be done about it, when it is not as it should be.
-    pub(crate) fn advice(&self, verdict: &ServerStatus) -> Option<String> {
+    pub(crate) fn for_status(&self, verdict: &ServerStatus) -> Option<String> {
         let server = &verdict.server;
         let file = match &self.source {
-            Source::File(path) => Some((path.as_path(), file_name(path))),
-            Source::Line | Source::Demo => None,
+            ServerSource::File(path) => Some((path.as_path(), file_name(path))),
+            ServerSource::Line | ServerSource::Demo => None,
         };
         match (&verdict.outcome, file) {
             (ServerState::Skipped { secrets }, Some((_, name))) => {
                 let secret = secrets.first().map_or("", String::as_str);
-                let what = if secrets.len() == 1 { "set it" } else { "set them" };
-                Some(format!("{what} in the environment, or in a file .env beside {name}: {secret}=…"))
+                let them = if secrets.len() == 1 { "it" } else { "them" };
+                Some(format!("set {them} in the environment, or in a .env next to {name}: {secret}=…"))
             }
             (ServerState::NeedsAuth, file) if self.sends_token(server) => Some(match file {
-                Some((_, name)) => format!("give another token in {name}: this one may have expired, or lack a scope"),
-                None => "give another token with --bearer: this one may have expired, or lack a scope".to_owned(),
+                Some((_, name)) => format!("the token may be expired or lack a scope; replace it in {name}"),
+                None => "the token may be expired or lack a scope; pass another one with --bearer".to_owned(),
             }),
             (ServerState::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
-                true => format!("give it a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
-                false => format!("give it a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
+                true => format!("set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
+                false => format!("set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
             }),
-            (ServerState::NeedsAuth, None) => Some("give a token with --bearer, or a header with --header".to_owned()),
+            (ServerState::NeedsAuth, None) => Some("pass a token with --bearer, or a header with --header".to_owned()),
             (ServerState::Down { .. }, Some((path, _))) => {
-                Some(format!("{} looks for the cause", command(&format!("doctor {server}"), path)))
+                Some(format!("try {}", suggested_command(&format!("doctor {server}"), path)))
             }
-            (ServerState::Down { .. }, None) if self.source == Source::Line => {
-                Some("`ropeway doctor` with the same options looks for the cause".to_owned())
+            (ServerState::Down { .. }, None) if self.source == ServerSource::Line => {
+                Some("try `ropeway doctor` with the same options".to_owned())
             }
             (ServerState::Connecting | ServerState::NotStarted, _) if self.patience.is_some() => {
-                Some("a longer --timeout waits for it".to_owned())
+                Some("try a longer --timeout".to_owned())
             }
             (ServerState::FilteredToZero { .. }, Some((_, name))) => {
-                Some(format!("{name} says which are: `tools` or `tool_allowlist` of `{server}`"))
+                Some(format!("see `tools` and `tool_allowlist` of `{server}` in {name}"))
             }
-            (ServerState::Invalid { .. }, Some((_, name))) => Some(format!(
-                "correct or remove the key in {name}, or write the server into a ropeway.yaml with keys that Ropeway knows"
-            )),
+            (ServerState::Invalid { .. }, Some((_, name))) => {
+                Some(format!("correct or remove the key in {name}, or define the server in a ropeway.yaml"))
+            }
             (ServerState::Disabled, Some((_, name))) => {
-                Some(format!("{name} switches it off: `enabled` of `{server}`, or `enabled_servers`"))
+                Some(format!("see `enabled` of `{server}` and `enabled_servers` in {name}"))
             }
             _ => None,
         }
     }
 
     /// That there are no servers at all, and how there will be some.
-    pub(crate) fn nobody(&self) -> String {
+    pub(crate) fn no_servers(&self) -> String {
         let place = match &self.source {
-            Source::File(path) => format!(" in {}", path.display()),
-            Source::Line | Source::Demo => String::new(),
+            ServerSource::File(path) => format!(" in {}", path.display()),
+            ServerSource::Line | ServerSource::Demo => String::new(),
         };
-        let way = "`ropeway add NAME -- COMMAND` adds one, `ropeway import` takes over those of other clients.";
-        format!("No server is configured{place}.\n{}", faint(&wrap(way, width(), 0)))
+        let way = "Add one with `ropeway add NAME -- COMMAND`, or import those of other clients with `ropeway import`.";
+        format!("No servers configured{place}.\n{}", faint(&wrap(way, width(), 0)))
     }
 
     /// What to type to see which tools have the same names.
-    pub(crate) fn collisions(&self) -> String {
+    pub(crate) fn collision_command(&self) -> String {
         match &self.source {
-            Source::File(path) if find().as_ref() != Some(path) => {
+            ServerSource::File(path) if find_path().as_ref() != Some(path) => {
                 format!("`ropeway config check --connect {}`", path.display())
             }
             _ => "`ropeway config check --connect`".to_owned(),
@@ -168,41 +170,41 @@ impl Help {
     }
 
     /// Servers that are not there, by name, and what says why.
-    pub(crate) fn names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
+    pub(crate) fn unavailable_names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
         let health = match &self.source {
-            Source::File(path) => command("health", path),
-            Source::Line | Source::Demo => "`ropeway health` with the same options".to_owned(),
+            ServerSource::File(path) => suggested_command("health", path),
+            ServerSource::Line | ServerSource::Demo => "`ropeway health` with the same options".to_owned(),
         };
-        format!("{} ({health} says why)", clean_line(&names.join(", ")))
+        format!("{} (see {health})", clean_line(&names.join(", ")))
     }
 
     /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
     /// when it is all of them.
-    pub(crate) fn blame(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
-        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_absent(&verdict.outcome)).collect();
+    pub(crate) fn add_unavailable(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
+        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).collect();
         let failure = match &absent[..] {
             [] => failure,
             [verdict] => failure.hint(verdict.to_string()),
-            many => failure.hint(format!("not there: {}", self.names(many.iter().copied()))),
+            many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
         };
-        match verdicts.iter().any(|verdict| is_there(&verdict.outcome)) || absent.is_empty() {
+        match verdicts.iter().any(|verdict| is_available(&verdict.outcome)) || absent.is_empty() {
             true => failure,
-            false => failure.ending(exit(verdicts)),
+            false => failure.with_exit(exit_code(verdicts)),
         }
     }
 
     /// A server in one line: its mark, its name, how it stands and what else there is to say.
     pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
         let words = match verdict.outcome {
-            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "refused the token".to_owned(),
-            ref outcome => self.words(outcome),
+            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "token rejected".to_owned(),
+            ref outcome => self.status_text(outcome),
         };
-        line(Mark::of(&verdict.outcome), &verdict.server, &words, more)
+        status_line(StatusIcon::for_state(&verdict.outcome), &verdict.server, &words, more)
     }
 
     /// A server that is not as it should be, and what can be done about it.
-    pub(crate) fn trouble(&self, verdict: &ServerStatus, width: usize) -> String {
+    pub(crate) fn problem_text(&self, verdict: &ServerStatus, width: usize) -> String {
         let mut text = self.heading(verdict, "");
         if let ServerState::Down { cause } = &verdict.outcome {
             text.push_str(&wrap(&clean_line(cause), width, 4));
@@ -211,7 +213,7 @@ impl Help {
             }
         }
         // That somebody has switched it off is no trouble.
-        if let Some(advice) = self.advice(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
+        if let Some(advice) = self.for_status(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
             text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
         }
         text
@@ -219,19 +221,19 @@ impl Help {
 }
 
 /// A server in one line.
-pub(crate) fn line(mark: Mark, server: &Alias, words: &str, more: &str) -> String {
-    let (style, sign, alias) = (mark.style(), mark.sign(), clean_line(server.as_str()));
+pub(crate) fn status_line(mark: StatusIcon, server: &Alias, words: &str, more: &str) -> String {
+    let (style, sign, alias) = (mark.style(), mark.symbol(), clean_line(server.as_str()));
     let more = if more.is_empty() { String::new() } else { format!(" · {}", clean_line(more)) };
     format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
 }
 
 /// Should a server be there that is not?
-pub(crate) fn is_absent(outcome: &ServerState) -> bool {
-    !is_there(outcome) && *outcome != ServerState::Disabled
+pub(crate) fn is_unavailable(outcome: &ServerState) -> bool {
+    !is_available(outcome) && *outcome != ServerState::Disabled
 }
 
 /// Is a server there, whatever it has?
-pub(crate) fn is_there(outcome: &ServerState) -> bool {
+pub(crate) fn is_available(outcome: &ServerState) -> bool {
     matches!(
         outcome,
         ServerState::Ready { .. }
@@ -242,18 +244,18 @@ pub(crate) fn is_there(outcome: &ServerState) -> bool {
 }
 
 /// Is it still unknown what becomes of a server?
-pub(crate) fn is_on_its_way(outcome: &ServerState) -> bool {
+pub(crate) fn is_pending(outcome: &ServerState) -> bool {
     matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
 }
 
 /// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
-pub(crate) fn exit(verdicts: &[ServerStatus]) -> Exit {
+pub(crate) fn exit_code(verdicts: &[ServerStatus]) -> Exit {
     let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
     if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
         // Whoever asks for just this one does not know that it is off.
         return Exit::Usage;
     }
-    match outcomes().any(is_there) && !outcomes().any(is_on_its_way) {
+    match outcomes().any(is_available) && !outcomes().any(is_pending) {
         true => Exit::Done,
         false => worst(outcomes()),
     }
@@ -269,7 +271,7 @@ pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit
 /// [`Session::exit`]: crate::connect::session::Session::exit
 pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
     match outcome {
-        outcome if is_on_its_way(outcome) => Exit::Timeout,
+        outcome if is_pending(outcome) => Exit::Timeout,
         // One that is ready, and ill all the same, gives no sign of life.
         ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
         ServerState::NeedsAuth => Exit::NeedsAuth,
@@ -287,9 +289,9 @@ fn is_yaml(path: &Path) -> bool {
 }
 
 /// What to type to learn more about the servers of a file.
-pub(crate) fn command(words: &str, file: &Path) -> String {
+pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
     // A file that is found need not be named.
-    match find().as_deref() == Some(file) {
+    match find_path().as_deref() == Some(file) {
         true => format!("`ropeway {words}`"),
         false => format!("`ropeway {words} --config {}`", file.display()),
     }
@@ -303,8 +305,8 @@ mod tests {
         ServerStatus::new("web", outcome)
     }
 
-    fn help() -> Help {
-        Help::new(Source::File("/etc/ropeway.yaml".into()), Some(Duration::from_secs(2)))
+    fn server_advice() -> ServerAdvice {
+        ServerAdvice::new(ServerSource::File("/etc/ropeway.yaml".into()), Some(Duration::from_secs(2)))
     }
 
     fn plain(text: &str) -> String {
@@ -313,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_trouble_is_told_with_a_way_out_of_it() {
-        let trouble = |outcome| plain(&help().trouble(&verdict(outcome), 200));
+        let trouble = |outcome| plain(&server_advice().problem_text(&verdict(outcome), 200));
         let secrets =
             |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         assert_eq!(
@@ -346,18 +348,21 @@ mod tests {
     #[test]
     fn what_to_type_next_names_the_same_servers() {
         let down = verdict(ServerState::Down { cause: String::new() });
-        let line = Help::new(Source::Line, None);
-        let advice = "`ropeway doctor` with the same options looks for the cause";
-        assert_eq!(line.advice(&down).as_deref(), Some(advice));
-        assert_eq!(line.names([&down].into_iter()), "web (`ropeway health` with the same options says why)");
-        assert_eq!(help().names([&down].into_iter()), "web (`ropeway health --config /etc/ropeway.yaml` says why)");
-        assert_eq!(help().collisions(), "`ropeway config check --connect /etc/ropeway.yaml`");
+        let line = ServerAdvice::new(ServerSource::Line, None);
+        let advice = "try `ropeway doctor` with the same options";
+        assert_eq!(line.for_status(&down).as_deref(), Some(advice));
+        assert_eq!(line.unavailable_names([&down].into_iter()), "web (see `ropeway health` with the same options)");
+        assert_eq!(
+            server_advice().unavailable_names([&down].into_iter()),
+            "web (see `ropeway health --config /etc/ropeway.yaml`)"
+        );
+        assert_eq!(server_advice().collision_command(), "`ropeway config check --connect /etc/ropeway.yaml`");
     }
 
     #[test]
     fn another_clients_file_is_told_its_own_key() {
-        let help = Help::new(Source::File("/etc/mcp.json".into()), None);
-        let advice = help.advice(&verdict(ServerState::NeedsAuth));
+        let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
+        let advice = advice.for_status(&verdict(ServerState::NeedsAuth));
         assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
     }
 
@@ -368,14 +373,14 @@ mod tests {
             (ServerState::Ready { tools: 1 }, "1 tool"),
             (ServerState::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
         ] {
-            assert_eq!(help().words(&outcome), words);
-            assert_eq!(help().advice(&verdict(outcome)), None);
+            assert_eq!(server_advice().status_text(&outcome), words);
+            assert_eq!(server_advice().for_status(&verdict(outcome)), None);
         }
     }
 
     #[test]
     fn a_list_is_done_when_something_is_there_and_nobody_is_late() {
-        let exit = |outcomes: &[ServerState]| exit(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let exit = |outcomes: &[ServerState]| exit_code(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
         let ready = ServerState::Ready { tools: 0 };
         let down = ServerState::Down { cause: String::new() };
         assert_eq!(exit(&[]), Exit::Done);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ropeway::registry::{ServerState, ServerStatus};
 use tokio::time::Instant;
 
-use crate::connect::advice::{is_on_its_way, is_there};
+use crate::connect::advice::{is_available, is_pending};
 use crate::connect::session::Session;
 use crate::failure::Failure;
 
@@ -19,15 +19,15 @@ const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for all servers, and calls `show` with the indexes of those that have become ready or have failed. Every server is shown
 /// once; those that are late are shown at the end. `is_remembered` says which servers need not be waited for.
-pub(crate) async fn each_as_it_arrives(
+pub(crate) async fn for_each_ready(
     session: &Session,
     is_remembered: impl Fn(usize) -> bool,
     mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let give_up = Instant::now() + REMEMBERED_PATIENCE;
-    let mut order = Order::new(session.bridge.verdicts().len());
+    let mut order = DisplayOrder::new(session.bridge.verdicts().len());
     {
-        let mut arrive = pin!(session.arrive());
+        let mut arrive = pin!(session.wait_for_servers());
         loop {
             let known = order.settled();
             let changed = session.bridge.until_verdicts(|verdicts| settled(session, verdicts) != known);
@@ -59,44 +59,44 @@ pub(crate) async fn each_as_it_arrives(
 }
 
 /// Waits for all servers, but no longer than `patience` once one of them is ready. An explicit `--timeout` counts instead.
-pub(crate) async fn most(session: &Session, patience: Duration) -> Result<(), Failure> {
+pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Result<(), Failure> {
     if session.deadline.is_some() {
-        return session.arrive().await;
+        return session.wait_for_servers().await;
     }
     let enough = async {
         tokio::time::sleep(patience).await;
-        session.bridge.until_verdicts(|verdicts| verdicts.iter().any(|verdict| is_there(&verdict.outcome))).await
+        session.bridge.until_verdicts(|verdicts| verdicts.iter().any(|verdict| is_available(&verdict.outcome))).await
     };
     tokio::select! {
         biased;
-        arrived = session.arrive() => arrived,
+        arrived = session.wait_for_servers() => arrived,
         _ = enough => Ok(()),
     }
 }
 
 /// Waits for all servers, but no longer than `patience`.
-pub(crate) async fn within(session: &Session, patience: Duration) -> Result<(), Failure> {
-    tokio::time::timeout(patience, session.arrive()).await.unwrap_or(Ok(()))
+pub(crate) async fn wait_within(session: &Session, patience: Duration) -> Result<(), Failure> {
+    tokio::time::timeout(patience, session.wait_for_servers()).await.unwrap_or(Ok(()))
 }
 
 /// The indexes of the servers of which it is known what becomes of them.
 fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
     let is_settled = |verdict: &ServerStatus| match verdict.outcome {
         // It is started now.
-        ServerState::Cached { .. } => !session.awake,
-        ref outcome => !is_on_its_way(outcome),
+        ServerState::Cached { .. } => !session.eager,
+        ref outcome => !is_pending(outcome),
     };
     (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()
 }
 
 /// The order in which servers are shown.
-struct Order {
+struct DisplayOrder {
     /// By server: since when it is settled.
     since: Vec<Option<Instant>>,
     shown: BTreeSet<usize>,
 }
 
-impl Order {
+impl DisplayOrder {
     fn new(count: usize) -> Self {
         Self { since: vec![None; count], shown: BTreeSet::new() }
     }
@@ -156,7 +156,7 @@ mod tests {
     fn quick_servers_keep_the_order_of_the_file_and_slow_ones_come_last() {
         let start = Instant::now();
         let after = |millis: u64| start + Duration::from_millis(millis);
-        let mut order = Order::new(4);
+        let mut order = DisplayOrder::new(4);
         order.settle(BTreeSet::from([1, 3]), after(10));
         assert_eq!(order.take_due(after(10)), [0usize; 0]);
         order.settle(BTreeSet::from([0, 1, 3]), after(20));

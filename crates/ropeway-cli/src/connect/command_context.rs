@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use ropeway::event::Events;
 
-use crate::connect::deadline::{Deadline, Waiting};
+use crate::connect::deadline::{Deadline, PendingServers};
 use crate::terminal::pager::Pager;
 use crate::terminal::status::Status;
 use crate::trust::Mode;
 
 /// What every command needs to know besides its own options.
-pub(crate) struct Setting {
+pub(crate) struct CommandContext {
     /// The result is for scripts.
     pub(crate) json: bool,
     /// Somebody wants to see what happens underneath.
@@ -18,7 +18,7 @@ pub(crate) struct Setting {
     /// How long the command may take.
     pub(crate) deadline: Option<Deadline>,
     /// Whom it waits for.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: PendingServers,
     /// Where it is shown what is being waited for.
     pub(crate) status: Status,
     /// Where everything that happens is told.
@@ -29,9 +29,9 @@ pub(crate) struct Setting {
     pub(crate) pager: Pager,
 }
 
-impl Setting {
+impl CommandContext {
     pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: Mode) -> Self {
-        let waiting = Waiting::default();
+        let waiting = PendingServers::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
         let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());
         Self { json, verbose, deadline, waiting, status, events, trust, pager }

@@ -11,9 +11,9 @@ use crate::failure::{Exit, Failure};
 
 /// Whom the command waits for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting(Arc<Mutex<Vec<Alias>>>);
+pub(crate) struct PendingServers(Arc<Mutex<Vec<Alias>>>);
 
-impl Waiting {
+impl PendingServers {
     fn lock(&self) -> MutexGuard<'_, Vec<Alias>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,12 +41,12 @@ impl Waiting {
 pub(crate) struct Deadline {
     at: Instant,
     after: Duration,
-    waiting: Waiting,
+    waiting: PendingServers,
 }
 
 impl Deadline {
     /// So long from now.
-    pub(crate) fn new(after: Duration, waiting: Waiting) -> Self {
+    pub(crate) fn new(after: Duration, waiting: PendingServers) -> Self {
         Self { at: Instant::now() + after, after, waiting }
     }
 
@@ -65,9 +65,9 @@ impl Deadline {
         let after = format_duration(self.after);
         let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();
         let message = match &names[..] {
-            [] => format!("the command did not end within {after}"),
-            [server] => format!("server {server} gave no answer within {after}"),
-            servers => format!("servers {} gave no answer within {after}", servers.join(", ")),
+            [] => format!("the command timed out after {after}"),
+            [server] => format!("server {server} did not respond within {after}"),
+            servers => format!("servers {} did not respond within {after}", servers.join(", ")),
         };
         Failure::new(Exit::Timeout, message)
     }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_command_that_takes_too_long_says_who_is_to_blame() {
-        let waiting = Waiting::default();
+        let waiting = PendingServers::default();
         let deadline = Deadline::new(Duration::from_secs(2), waiting.clone());
         let says = |servers: &[&str]| {
             waiting.set(servers.iter().map(|name| Alias::from(*name)).collect());

@@ -4,7 +4,7 @@ use ropeway::bridge::{default_memory, remembered_tools};
 use ropeway::config::ServerEntry;
 use ropeway::tool::{Alias, ToolDefinition};
 
-use crate::arguments::names::Names;
+use crate::arguments::names::ToolNames;
 use crate::connect::servers::Servers;
 
 /// The servers that may have a tool.
@@ -18,7 +18,7 @@ impl LikelyServers {
     /// Leaves out the servers whose remembered tools do not have the name. Returns `None` if none or all would be left.
     pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
         let folder = default_memory().filter(|_| servers.config.servers.len() > 1)?;
-        let names = Names::new(&servers.config);
+        let names = ToolNames::new(&servers.config);
         let mut likely = servers.clone();
         let mut is_known = false;
         likely.config.servers.retain(|entry| {
@@ -48,7 +48,7 @@ impl RememberedTools {
     }
 
     /// Returns whether a server had a tool of this name the last time, if that is known.
-    pub(crate) fn has(&self, server: &Alias, name: &str, names: &Names) -> Option<bool> {
+    pub(crate) fn has(&self, server: &Alias, name: &str, names: &ToolNames) -> Option<bool> {
         let (_, tools) = self.0.iter().find(|(alias, _)| alias == server)?;
         Some(tools.as_ref()?.iter().any(|tool| names.is_called(tool, name)))
     }

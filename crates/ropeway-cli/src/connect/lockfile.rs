@@ -7,13 +7,13 @@ use ropeway::config::LockPolicy;
 use ropeway::lock::{Lock, LockError, LockFile};
 use ropeway::tool::ToolDefinition;
 
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
 use crate::trust::{Store, Summary};
 
 /// The lock of a command, and what is done about tools that differ from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Locked {
+pub(crate) struct LoadedLock {
     pub(crate) lock: Lock,
     pub(crate) policy: LockPolicy,
     /// A person on this machine accepted this very content, so that its approvals count.
@@ -21,29 +21,31 @@ pub(crate) struct Locked {
 }
 
 /// Reads the lock that a command goes by. A strict lock that is missing or broken is a failure, never no lock.
-pub(crate) fn load(servers: &Servers) -> Result<Option<Locked>, Failure> {
-    let Source::File(config) = &servers.source else { return Ok(None) };
+pub(crate) fn load(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
+    let ServerSource::File(config) = &servers.source else { return Ok(None) };
     if servers.config.lock == Some(LockPolicy::Off) {
         return Ok(None);
     }
     let file = LockFile::beside(config);
-    let read = file.read().map_err(|error| failure(&error).hint("`lock: off` in the configuration file ignores it"))?;
+    let read = file
+        .read()
+        .map_err(|error| lock_failure(&error).hint("set `lock: off` in the configuration file to ignore it"))?;
     match (read, servers.config.lock) {
         (Some((lock, text)), policy) => {
             let policy = policy.unwrap_or(LockPolicy::Warn);
             let is_trusted = lock.has_approvals() && is_trusted(file.path(), &text);
-            Ok(Some(Locked { lock, policy, is_trusted }))
+            Ok(Some(LoadedLock { lock, policy, is_trusted }))
         }
         (None, Some(LockPolicy::Strict)) => {
             let path = file.path().display();
-            let failure = Failure::usage(format!("`{path}` does not exist, and `lock: strict` needs it"));
-            Err(failure.hint("`ropeway lock` shows the tools and writes it"))
+            let failure = Failure::usage(format!("`{path}` does not exist, but `lock: strict` requires it"));
+            Err(failure.hint("try `ropeway lock` to review the tools and create it"))
         }
         (None, _) => Ok(None),
     }
 }
 
-impl Locked {
+impl LoadedLock {
     /// What was allowed for good in earlier chats.
     pub(crate) fn approvals(&self) -> Approvals {
         let approvals = Approvals::new();
@@ -81,7 +83,7 @@ pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<()
         change(lock);
         lock.has_approvals()
     });
-    let (text, has_approvals) = written.map_err(|error| failure(&error))?;
+    let (text, has_approvals) = written.map_err(|error| lock_failure(&error))?;
     if has_approvals {
         let recorded = Store::open().and_then(|mut store| store.record(file.path(), &text, Summary::default()));
         recorded.map_err(|error| {
@@ -97,11 +99,11 @@ fn is_trusted(path: &Path, text: &str) -> bool {
 }
 
 /// A lock that cannot be read or written, and what can be done about it.
-pub(crate) fn failure(error: &LockError) -> Failure {
+pub(crate) fn lock_failure(error: &LockError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     match error {
         LockError::Broken { .. } => failure.hint("fix or delete the file, then run `ropeway lock`"),
-        LockError::Newer { .. } => failure.hint("use a newer ropeway"),
+        LockError::Newer { .. } => failure.hint("update ropeway"),
         _ => failure,
     }
 }

@@ -1,6 +1,6 @@
 //! A selector: a server, or one tool of a server, as it is typed.
 
-use crate::connect::servers::{Servers, Source};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
 
 /// What is selected on the command line.
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 pub(crate) enum Selector {
     /// All tools of a server.
     Server(String),
-    /// One tool, as [`Names::choose`](crate::arguments::names::Names::choose) takes it.
+    /// One tool, as [`Names::choose`](crate::arguments::names::ToolNames::choose) takes it.
     Tool(String),
 }
 
@@ -28,10 +28,10 @@ impl Servers {
             }
         }
         let is_awake = selectors.iter().any(|selector| matches!(selector, Selector::Server(_)));
-        let awake = self.awake;
+        let eager = self.eager;
         let mut only = self.only_these(&aliases)?;
         // The definition of a tool may be a remembered one, as for a call.
-        only.awake = awake || is_awake;
+        only.eager = eager || is_awake;
         Ok((only, selectors))
     }
 
@@ -42,7 +42,7 @@ impl Servers {
         match (self.owner(typed), &self.source) {
             (Some(_), _) => Ok(Selector::Tool(typed.to_owned())),
             // A server that is given on the spot need not be named.
-            (None, Source::Line) => Ok(Selector::Tool(typed.to_owned())),
+            (None, ServerSource::Line) => Ok(Selector::Tool(typed.to_owned())),
             (None, _) => Err(self.unknown(typed.split('.').next().unwrap_or(typed))),
         }
     }
@@ -56,14 +56,14 @@ mod tests {
 
     fn servers() -> Servers {
         let server = |name: &str| ServerConfig::new(name, StdioServer::new("x", [""; 0]));
-        Servers::new(Config::new(["files", "v1", "v1.2"].map(server)), Source::File("ropeway.yaml".into()))
+        Servers::new(Config::new(["files", "v1", "v1.2"].map(server)), ServerSource::File("ropeway.yaml".into()))
     }
 
     fn select(typed: &[&str]) -> Result<(Vec<String>, Vec<Selector>, bool), String> {
         let typed: Vec<String> = typed.iter().map(ToString::to_string).collect();
         let selected = servers().select(&typed).map_err(|failure| failure.message().to_owned());
         let names = |servers: &Servers| servers.names().iter().map(ToString::to_string).collect();
-        selected.map(|(servers, selectors)| (names(&servers), selectors, servers.awake))
+        selected.map(|(servers, selectors)| (names(&servers), selectors, servers.eager))
     }
 
     #[test]

@@ -14,35 +14,35 @@ pub(crate) const DEMO: &str = "demo";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerOptions {
-    /// Read the servers from this file: a ropeway.yaml, or the file of another client
+    /// Configuration file: a ropeway.yaml, or the file of another client
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "url"])]
     pub(crate) config: Option<PathBuf>,
-    /// Start a server and talk to it on its standard input and output; no shell is involved
+    /// Run COMMAND as a stdio server, without a shell
     #[arg(long, value_name = "COMMAND", conflicts_with = "url")]
     pub(crate) stdio: Option<String>,
-    /// Talk to a server behind a URL
+    /// Connect to the server at URL
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// How to talk to the URL
-    #[arg(long, value_name = "HOW", default_value = "auto", hide_default_value = true,
+    /// Transport for --url
+    #[arg(long, value_name = "TRANSPORT", default_value = "auto", hide_default_value = true,
         requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) transport: TransportChoice,
-    /// Send a header with every request (repeatable)
+    /// HTTP header to send with every request (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) headers: Vec<String>,
-    /// Send a bearer token with every request; @FILE reads it from a file
+    /// Bearer token to send with every request; @FILE reads it from a file
     #[arg(long, value_name = "TOKEN", requires = "url", conflicts_with_all = ["stdio", "config"])]
     pub(crate) bearer: Option<String>,
-    /// Set a variable for the started server (repeatable); it gets a minimal environment besides
+    /// Environment variable for the stdio server (repeatable), in addition to a minimal environment
     #[arg(long = "env", value_name = "NAME=VALUE", requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) env: Vec<String>,
-    /// Start the server in this folder
+    /// Working directory of the stdio server
     #[arg(long, value_name = "DIR", requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) cwd: Option<PathBuf>,
-    /// Give the started server our whole environment
+    /// Pass the whole environment to the stdio server
     #[arg(long, requires = "stdio", conflicts_with_all = ["url", "config"])]
     pub(crate) inherit_env: bool,
-    /// Which era of the protocol to speak
+    /// Protocol era to use
     #[arg(long, value_name = "ERA")]
     pub(crate) era: Option<EraOption>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct ServerOptions {
 /// How to talk to a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TransportChoice {
-    /// Streamable HTTP, or legacy HTTP+SSE when the server speaks that
+    /// Streamable HTTP, falling back to legacy HTTP+SSE
     #[default]
     Auto,
     /// Streamable HTTP
@@ -62,7 +62,7 @@ pub(crate) enum TransportChoice {
 /// Which era of the protocol to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraOption {
-    /// Ask the server
+    /// Detect the era
     Auto,
     /// `initialize`, up to 2025-11-25
     Legacy,
@@ -101,7 +101,7 @@ impl ServerOptions {
         for pair in &self.env {
             let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                 // Only what stands before the value may be shown.
-                Failure::usage("a variable is given as --env NAME=VALUE")
+                Failure::usage("--env must be NAME=VALUE")
             })?;
             server = server.with_env(name, value);
         }
@@ -127,7 +127,7 @@ impl ServerOptions {
                 .split_once(':')
                 .map(|(name, value)| (name.trim(), value.trim()))
                 .filter(|(name, _)| !name.is_empty())
-                .ok_or_else(|| Failure::usage("a header is given as --header \"Name: value\""))?;
+                .ok_or_else(|| Failure::usage("--header must be \"Name: value\""))?;
             server = server.with_header(name, value);
         }
         if let Some(token) = &self.bearer {

@@ -7,11 +7,11 @@ use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::tool::Alias;
 
-use crate::arguments::names::filled;
+use crate::arguments::names::expand_prefix;
 use crate::arguments::suggest;
 use crate::config::config_file::ConfigFile;
-use crate::config::config_paths::{self, Origin, find, found};
-use crate::connect::command_context::Setting;
+use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
+use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::{DEMO, ServerOptions};
 use crate::failure::Failure;
 use crate::output::print::say;
@@ -22,11 +22,11 @@ use crate::terminal::style;
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     pub(crate) config: Config,
-    pub(crate) source: Source,
+    pub(crate) source: ServerSource,
     /// Those that could sleep are started.
-    pub(crate) awake: bool,
+    pub(crate) eager: bool,
     /// One that is lost is connected again: it is talked to for long.
-    pub(crate) lasting: bool,
+    pub(crate) reconnecting: bool,
     /// Their tools are compared with ropeway.lock.
     pub(crate) is_locked: bool,
     /// Who answers what they ask.
@@ -41,7 +41,7 @@ pub(crate) struct Servers {
 
 /// Where servers come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ServerSource {
     /// The command line.
     Line,
     /// A file.
@@ -52,38 +52,38 @@ pub(crate) enum Source {
 
 impl ServerOptions {
     /// The servers that are meant. A project file that is not trusted is asked about, or refused.
-    pub(crate) fn servers(&self, setting: &Setting) -> Result<Servers, Failure> {
+    pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let mut servers = match self.config_file()? {
             Some(file) => {
-                file.admit(setting.trust)?;
+                file.admit(context.trust)?;
                 Servers::of(file)?
             }
             None => {
-                let source = if self.is_given() { Source::Line } else { Source::Demo };
+                let source = if self.is_given() { ServerSource::Line } else { ServerSource::Demo };
                 let mut entry = ServerEntry::new(self.config()?);
                 // Nobody else is there to be told apart from.
                 entry.prefix = String::new();
                 // The demo server is part of this program.
-                entry.trust_hints = source == Source::Demo;
-                Servers::new(Config::default().with_server(entry), source).awake()
+                entry.trust_hints = source == ServerSource::Demo;
+                Servers::new(Config::default().with_server(entry), source).eager()
             }
         };
         if let Some(era) = self.era {
-            servers.config.servers.iter_mut().for_each(|entry| speak(entry, era.into()));
+            servers.config.servers.iter_mut().for_each(|entry| set_era(entry, era.into()));
         }
-        servers.hide_secrets();
+        servers.redact_secrets();
         Ok(servers)
     }
 
     /// Returns the options that name the same servers in another command. Headers and tokens are left out.
-    pub(crate) fn for_example(&self, source: &Source) -> Vec<String> {
+    pub(crate) fn for_example(&self, source: &ServerSource) -> Vec<String> {
         let option = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
         match (source, &self.stdio, &self.url) {
-            (Source::File(path), ..) if find().as_ref() != Some(path) => {
+            (ServerSource::File(path), ..) if find_path().as_ref() != Some(path) => {
                 option("--config", &path.display().to_string())
             }
-            (Source::Line, Some(command), _) => option("--stdio", command),
-            (Source::Line, None, Some(url)) => option("--url", url),
+            (ServerSource::Line, Some(command), _) => option("--stdio", command),
+            (ServerSource::Line, None, Some(url)) => option("--url", url),
             _ => Vec::new(),
         }
     }
@@ -97,54 +97,53 @@ impl ServerOptions {
         match (&self.config, self.is_given()) {
             (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
             (None, true) => Ok(None),
-            (None, false) => found().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
+            (None, false) => find_with_origin().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
         }
     }
 }
 
 /// Makes a server speak an era, whatever its file says.
-fn speak(entry: &mut ServerEntry, era: EraChoice) {
+fn set_era(entry: &mut ServerEntry, era: EraChoice) {
     if let ServerSettings::Known(config) = &mut entry.settings {
         config.era = era;
     }
 }
 
 /// A failure about a server that is named where no configuration file was found.
-fn no_file(server: &str, places: &[config_paths::Place]) -> Failure {
-    let failure = Failure::usage(format!("no configuration file found, so server `{server}` is not known"));
-    let failure = match suggest::question(server, [DEMO]) {
+fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure {
+    let failure = Failure::usage(format!("unknown server `{server}`: no configuration file found"));
+    let failure = match suggest::did_you_mean(server, [DEMO]) {
         Some(question) => failure.hint(question),
         None => failure,
     };
-    let folders: Vec<&config_paths::Place> =
-        places.iter().filter(|place| place.reason == config_paths::Reason::Folder).collect();
+    let folders: Vec<&config_paths::ConfigPath> =
+        places.iter().filter(|place| place.reason == config_paths::PathReason::Folder).collect();
     let here = folders.first().map(|place| match folders.len() {
         1 => format!("`{}`", place.path.display()),
         _ => format!("`{}` and the folders above", place.path.display()),
     });
-    let own = places.iter().find(|place| place.reason == config_paths::Reason::User);
+    let own = places.iter().find(|place| place.reason == config_paths::PathReason::User);
     let own = own.map(|place| format!("`{}`", place.path.display()));
     let variable = format!("`{}` (not set)", config_paths::VARIABLE);
     let searched: Vec<String> = [Some(variable), here, own].into_iter().flatten().collect();
     let failure = failure.hint(format!("searched: {}", searched.join(", ")));
-    let strange = places.iter().filter(|place| place.is_strange).fold(failure, |failure, place| {
-        failure.hint(format!("ignored `{}`, which belongs to another user", place.path.display()))
+    let strange = places.iter().filter(|place| place.is_foreign).fold(failure, |failure, place| {
+        failure.hint(format!("ignored `{}`: owned by another user", place.path.display()))
     });
     let name = shlex::try_quote(server).map_or_else(|_| "NAME".into(), |name| name.into_owned());
     strange.hint(format!(
-        "try `ropeway add {name} -- COMMAND` to add it, `ropeway import` to import the servers of other clients, or \
-         `--config FILE`"
+        "try `ropeway add {name} -- COMMAND`, `ropeway import` to import the servers of other clients, or `--config FILE`"
     ))
 }
 
 impl Servers {
     /// The servers of a configuration.
-    pub(crate) fn new(config: Config, source: Source) -> Self {
+    pub(crate) fn new(config: Config, source: ServerSource) -> Self {
         Self {
             config,
             source,
-            awake: false,
-            lasting: false,
+            eager: false,
+            reconnecting: false,
             is_locked: true,
             // Some servers have other tools for a client without elicitation; every command lists and calls the same.
             handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
@@ -157,7 +156,7 @@ impl Servers {
     /// The servers of a file that was let pass.
     pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
         let config = file.parse().map_err(|error| Failure::config(&error))?;
-        let source = Source::File(file.path.clone());
+        let source = ServerSource::File(file.path.clone());
         Ok(Self { file: Some(file), ..Self::new(config, source) })
     }
 
@@ -204,26 +203,26 @@ impl Servers {
     }
 
     /// The same, for a command that goes on.
-    pub(crate) fn lasting(mut self) -> Self {
-        self.lasting = true;
+    pub(crate) fn reconnecting(mut self) -> Self {
+        self.reconnecting = true;
         self
     }
 
     /// The same, whatever ropeway.lock says of their tools.
-    pub(crate) fn unlocked(mut self) -> Self {
+    pub(crate) fn without_lock(mut self) -> Self {
         self.is_locked = false;
         self
     }
 
     /// The same, whose questions are answered.
-    pub(crate) fn answered_by(mut self, handlers: Handlers) -> Self {
+    pub(crate) fn with_handlers(mut self, handlers: Handlers) -> Self {
         self.handlers = handlers;
         self
     }
 
     /// The same, of which none sleeps: what is asked for is not remembered.
-    pub(crate) fn awake(mut self) -> Self {
-        self.awake = true;
+    pub(crate) fn eager(mut self) -> Self {
+        self.eager = true;
         self
     }
 
@@ -234,7 +233,7 @@ impl Servers {
         };
         self.config.servers = vec![self.config.servers.swap_remove(at)];
         // Whoever names it wants it.
-        Ok(self.awake())
+        Ok(self.eager())
     }
 
     /// Only the servers of these names, if any are named.
@@ -247,7 +246,7 @@ impl Servers {
             return Err(self.unknown(unknown));
         }
         self.config.servers.retain(|entry| names.iter().any(|name| name == entry.alias.as_str()));
-        Ok(self.awake())
+        Ok(self.eager())
     }
 
     /// Only the server of this name, if one is named.
@@ -259,7 +258,7 @@ impl Servers {
     }
 
     /// Only the servers that a tool's name can mean: `SERVER.TOOL`, or what models call it.
-    pub(crate) fn only_for(mut self, tool: &str) -> Self {
+    pub(crate) fn only_owners_of(mut self, tool: &str) -> Self {
         let is_dotted =
             |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
         // An alias may hold a dot: the longest one is meant.
@@ -269,7 +268,7 @@ impl Servers {
             self.config.servers = vec![named.clone()];
             return self;
         }
-        let prefix = |entry: &ServerEntry| filled(&entry.prefix, &entry.alias);
+        let prefix = |entry: &ServerEntry| expand_prefix(&entry.prefix, &entry.alias);
         let is_prefixed = |entry: &ServerEntry| !entry.prefix.is_empty() && tool.starts_with(&prefix(entry));
         if self.config.servers.iter().any(is_prefixed) {
             // Without a prefix, a tool may have any name.
@@ -290,7 +289,9 @@ impl Servers {
     /// answer for another one.
     pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
         match name.split_once('.') {
-            Some((server, _)) if self.source == Source::Demo && !server.is_empty() && self.owner(name).is_none() => {
+            Some((server, _))
+                if self.source == ServerSource::Demo && !server.is_empty() && self.owner(name).is_none() =>
+            {
                 Err(self.unknown(server))
             }
             _ => Ok(()),
@@ -312,27 +313,27 @@ impl Servers {
 
     /// A failure about a server that is not known, with what helps.
     pub(crate) fn unknown(&self, name: &str) -> Failure {
-        if self.source == Source::Demo {
-            return no_file(name, &config_paths::all());
+        if self.source == ServerSource::Demo {
+            return no_config_file(name, &config_paths::candidates());
         }
-        let failure = Failure::usage(format!("there is no server `{name}`"));
+        let failure = Failure::usage(format!("unknown server `{name}`"));
         let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
-        match suggest::question(name, names.iter().copied()) {
+        match suggest::did_you_mean(name, names.iter().copied()) {
             Some(question) => failure.hint(question),
-            None if names.is_empty() => failure.hint("no server is configured: `ropeway add` adds one"),
-            None => failure.hint(format!("there are: {}", names.join(", "))),
+            None if names.is_empty() => failure.hint("no servers configured; try `ropeway add`"),
+            None => failure.hint(format!("configured servers: {}", names.join(", "))),
         }
     }
 
     /// Whatever is printed from here on shows none of their secrets.
-    pub(crate) fn hide_secrets(&self) {
+    pub(crate) fn redact_secrets(&self) {
         for entry in &self.config.servers {
             if let ServerSettings::Known(config) = &entry.settings {
-                redaction::hide(&config.secrets());
+                redaction::add_secrets(&config.secrets());
             }
         }
         if let Some(chat) = &self.config.chat {
-            redaction::hide(&chat.secrets());
+            redaction::add_secrets(&chat.secrets());
         }
     }
 }

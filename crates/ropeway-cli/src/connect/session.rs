@@ -17,13 +17,13 @@ use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
 use tokio::time::Instant;
 
 use crate::arguments::argument::mistyped;
-use crate::arguments::names::{Names, server_of};
-use crate::connect::advice::{self, Help, is_absent, is_on_its_way};
-use crate::connect::command_context::Setting;
-use crate::connect::deadline::{Deadline, Waiting};
-use crate::connect::fan_out::{Answer, ask};
+use crate::arguments::names::{ToolNames, server_of};
+use crate::connect::advice::{self, ServerAdvice, is_pending, is_unavailable};
+use crate::connect::command_context::CommandContext;
+use crate::connect::deadline::{Deadline, PendingServers};
+use crate::connect::fan_out::{Reply, query_servers};
 use crate::connect::likely_servers::RememberedTools;
-use crate::connect::lockfile::{self, Locked};
+use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
 use crate::output::print::say;
@@ -45,110 +45,110 @@ const CALL_PATIENCE: Duration = Duration::from_secs(2);
 /// How much longer it waits for a server of which no tools are remembered.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Number of tools that differ from the lock and are told.
+/// Number of tools that differ from the lock and are reported.
 const MOST_DIFFERENCES: usize = 20;
 
 /// One command's connections to its servers.
 pub(crate) struct Session {
     pub(crate) bridge: Bridge,
-    pub(crate) names: Names,
-    pub(crate) help: Help,
+    pub(crate) names: ToolNames,
+    pub(crate) advice: ServerAdvice,
     /// The one server without which the command makes no sense.
     single: Option<Alias>,
     /// Servers that could sleep are started.
-    pub(crate) awake: bool,
+    pub(crate) eager: bool,
     pub(crate) deadline: Option<Deadline>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: PendingServers,
     pub(crate) status: Status,
     /// What ropeway.lock says of the tools, where there is one.
-    pub(crate) locked: Option<Locked>,
-    /// Differences from the lock that were told.
-    told: RefCell<HashSet<String>>,
+    pub(crate) locked: Option<LoadedLock>,
+    /// Differences from the lock that were reported.
+    reported: RefCell<HashSet<String>>,
 }
 
 impl Session {
     /// Connects, does the work, and closes; `work` should print what it has, since closing takes its time.
     ///
     /// Where there is just one server, the work begins when it is there, and that it cannot be reached is a failure. Of
-    /// many it is a verdict, and the work begins at once: [`Session::arrive`] waits for all of them.
+    /// many it is a verdict, and the work begins at once: [`Session::wait_for_servers`] waits for all of them.
     pub(crate) async fn with<T>(
         servers: Servers,
-        setting: &Setting,
+        context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let single = servers.single().map(|entry| entry.alias.clone());
         let alone = single.is_some();
         let arrived = async |session: &Self| {
             if alone {
-                session.arrive().await?;
+                session.wait_for_servers().await?;
             }
             work(session).await
         };
-        Self::run(servers, single, setting, arrived).await
+        Self::run(servers, single, context, arrived).await
     }
 
     /// The same, but the work always begins at once.
     pub(crate) async fn with_early<T>(
         servers: Servers,
-        setting: &Setting,
+        context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let single = servers.single().map(|entry| entry.alias.clone());
-        Self::run(servers, single, setting, work).await
+        Self::run(servers, single, context, work).await
     }
 
     /// The same, but also of one server that it cannot be reached is only a verdict.
     pub(crate) async fn with_any<T>(
         servers: Servers,
-        setting: &Setting,
+        context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        Self::run(servers, None, setting, work).await
+        Self::run(servers, None, context, work).await
     }
 
     /// The same for a list: whoever reads it as JSON gets one document of one form, however many servers there are.
     pub(crate) async fn with_list<T>(
         servers: Servers,
-        setting: &Setting,
+        context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match setting.json {
-            true => Self::with_any(servers, setting, work).await,
-            false => Self::with(servers, setting, work).await,
+        match context.json {
+            true => Self::with_any(servers, context, work).await,
+            false => Self::with(servers, context, work).await,
         }
     }
 
     async fn run<T>(
         servers: Servers,
         single: Option<Alias>,
-        setting: &Setting,
+        context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         // Verbose output has them from the bridge.
-        if !setting.verbose {
+        if !context.verbose {
             servers.show_warnings();
         }
         let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
-        setting.waiting.set(single.iter().cloned().collect());
-        let deadline = setting.deadline.clone();
+        context.waiting.set(single.iter().cloned().collect());
+        let deadline = context.deadline.clone();
         let servers = prepare(servers, deadline.as_ref());
-        let names = Names::new(&servers.config);
-        let help = Help::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
+        let names = ToolNames::new(&servers.config);
+        let advice = ServerAdvice::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
         let known = |entry: &ServerEntry| match &entry.settings {
             ServerSettings::Known(config) => Some((**config).clone()),
             _ => None,
         };
         let configs = servers.config.servers.iter().filter_map(known).collect();
-        let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(setting.events.clone());
-        builder = builder.redact(redaction::secrets());
+        let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
+        builder = builder.redact(redaction::redactor());
         if let Some(locked) = &locked {
             builder = builder.lock(locked.lock.clone(), locked.policy);
         }
         let bridge = builder.build().map_err(Failure::start)?;
-        let help = help.with_servers(&bridge, configs);
-        let (waiting, status, awake) = (setting.waiting.clone(), setting.status.clone(), servers.awake);
-        let told = RefCell::default();
-        let session = Self { bridge, names, help, single, awake, deadline, waiting, status, locked, told };
+        let advice = advice.with_servers(&bridge, configs);
+        let (waiting, status, eager) = (context.waiting.clone(), context.status.clone(), servers.eager);
+        let reported = RefCell::default();
+        let session = Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, reported };
         let done = tokio::select! {
             biased;
             done = work(&session) => done,
@@ -156,7 +156,7 @@ impl Session {
         };
         let done = done.map_err(|failure| session.explain(failure));
         if done.is_ok() {
-            session.tell_differences();
+            session.warn_differences();
         }
         session.close().await;
         done
@@ -170,25 +170,27 @@ impl Session {
     }
 
     /// Waits until every server is there or has failed, or the time is over.
-    pub(crate) async fn arrive(&self) -> Result<(), Failure> {
+    pub(crate) async fn wait_for_servers(&self) -> Result<(), Failure> {
         let until = self.deadline.as_ref().map(Deadline::at);
-        let answers = ask(self, "connecting to", until, async |_| Ok(())).await;
+        let answers = query_servers(self, "connecting to", until, async |_| Ok(())).await;
         let (Some(alias), [(verdict, answer)]) = (&self.single, &answers[..]) else { return Ok(()) };
         match answer {
-            Answer::Late => Err(self.late(match self.server(alias).is_some_and(|server| server.is_connected()) {
-                true => "listing the tools of",
-                false => "connecting to",
-            })),
+            Reply::TimedOut => {
+                Err(self.timeout_failure(match self.server(alias).is_some_and(|server| server.is_connected()) {
+                    true => "listing the tools of",
+                    false => "connecting to",
+                }))
+            }
             _ => self.refuse(alias, verdict).await,
         }
     }
 
     /// Warns about tools that differ from ropeway.lock, once about each.
-    pub(crate) fn tell_differences(&self) {
+    pub(crate) fn warn_differences(&self) {
         let Some(locked) = &self.locked else { return };
         let listing = self.bridge.tools();
         let is_strict = locked.policy == LockPolicy::Strict;
-        let mut told = self.told.borrow_mut();
+        let mut reported = self.reported.borrow_mut();
         let (mut shown, mut more) = (0, 0);
         for difference in &listing.differences {
             let words = match &difference.kind {
@@ -197,7 +199,7 @@ impl Session {
                 DifferenceKind::Changed(_) => difference.to_string(),
                 _ => continue,
             };
-            if told.insert(words.clone()) {
+            if reported.insert(words.clone()) {
                 match shown < MOST_DIFFERENCES {
                     true => say(&warning(&words)),
                     false => more += 1,
@@ -206,7 +208,7 @@ impl Session {
             }
         }
         if more > 0 {
-            say(&warning(&format!("{more} more tools differ from ropeway.lock; `ropeway lock --check` shows all")));
+            say(&warning(&format!("{more} more tools differ from ropeway.lock; see `ropeway lock --check`")));
         }
     }
 
@@ -221,7 +223,7 @@ impl Session {
             }
             ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
                 let failure = Failure::usage(verdict.to_string());
-                return Err(self.help.advice(verdict).into_iter().fold(failure, Failure::hint));
+                return Err(self.advice.for_status(verdict).into_iter().fold(failure, Failure::hint));
             }
             _ => {}
         }
@@ -229,15 +231,15 @@ impl Session {
         let state = server.as_ref().map(|server| server.state().borrow().clone());
         Err(match (state, server) {
             (Some(ConnectionState::Down { cause, .. }), _) => Failure::connect(alias, cause),
-            (Some(ConnectionState::NeedsAuth { challenge }), _) if self.help.sends_token(alias) => {
-                let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` refused the token"));
-                let says = challenge.map(|challenge| format!("it says: {}", clean_line(&challenge)));
+            (Some(ConnectionState::NeedsAuth { challenge }), _) if self.advice.sends_token(alias) => {
+                let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` rejected the token"));
+                let says = challenge.map(|challenge| format!("server response: {}", clean_line(&challenge)));
                 says.into_iter().fold(failure, Failure::hint)
             }
             (Some(ConnectionState::NeedsAuth { challenge }), _) => {
                 CallError::NeedsAuth { server: alias.clone(), challenge }.into()
             }
-            // It is there, but has not told its tools: asked once more, it says why in full.
+            // It is there, but has not reported its tools: asked once more, it says why in full.
             (Some(ConnectionState::Ready { .. }), Some(server)) => {
                 match self.step("listing the tools of", alias, server.refresh_tools()).await? {
                     Ok(_) => return Ok(()),
@@ -251,16 +253,16 @@ impl Session {
     /// A failure with all that helps to understand it.
     fn explain(&self, failure: Failure) -> Failure {
         match (&self.single, failure.exit()) {
-            _ if failure.concerns_the_provider() => failure,
+            _ if failure.is_provider_failure() => failure,
             (Some(alias), Exit::NeedsAuth) => {
-                let advice = self.help.advice(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                let advice = self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
                 advice.into_iter().fold(failure, Failure::hint)
             }
-            (Some(alias), exit) if failure.concerns_the_server() => {
-                let failure = failure.server_said(self.stderr_tail(alias));
-                let failure = self.help.remedy(alias).into_iter().fold(failure, Failure::hint);
+            (Some(alias), exit) if failure.needs_server_output() => {
+                let failure = failure.with_stderr(self.stderr_tail(alias));
+                let failure = self.advice.remedy(alias).into_iter().fold(failure, Failure::hint);
                 let down = ServerStatus::new(alias.clone(), ServerState::Down { cause: String::new() });
-                let advice = self.help.advice(&down).filter(|_| exit == Exit::Unreachable);
+                let advice = self.advice.for_status(&down).filter(|_| exit == Exit::Unreachable);
                 advice.into_iter().fold(failure, Failure::hint)
             }
             _ => failure,
@@ -274,7 +276,7 @@ impl Session {
 
     /// The exit code of a list of servers: done where some are there and none is late, else that of the worst of them.
     pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
-        match advice::exit(verdicts) {
+        match advice::exit_code(verdicts) {
             Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
             exit => exit,
         }
@@ -311,11 +313,11 @@ impl Session {
     /// How every server does. Those that are late do not keep us from looking after the others.
     pub(crate) async fn health(&self) -> BridgeHealth {
         let until = self.deadline.as_ref().map(|deadline| deadline.at() - LAST_LOOK.min(deadline.after() / 4));
-        ask(self, "connecting to", until, async |_| Ok(())).await;
+        query_servers(self, "connecting to", until, async |_| Ok(())).await;
         let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
         let patience = left.map_or(SIGN_OF_LIFE, |left| left.min(SIGN_OF_LIFE));
-        let label = || "waiting for signs of life".to_owned();
-        self.status.following(label, self.bridge.health_check_within(patience)).await
+        let label = || "checking connections".to_owned();
+        self.status.during_labelled(label, self.bridge.health_check_within(patience)).await
     }
 
     /// Waits for the tool that a person means by a name, but not for long for servers that do not become ready while another has it.
@@ -324,7 +326,7 @@ impl Session {
     /// known, and if they have the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
-            let late = listing.verdicts.iter().filter(|verdict| is_on_its_way(&verdict.outcome));
+            let late = listing.verdicts.iter().filter(|verdict| is_pending(&verdict.outcome));
             late.map(|verdict| verdict.server.clone()).collect()
         };
         let choose = |listing: &ToolListing| {
@@ -342,7 +344,7 @@ impl Session {
         };
         let listing = tokio::select! {
             biased;
-            arrived = self.arrive() => {
+            arrived = self.wait_for_servers() => {
                 arrived?;
                 return self.tool(name);
             }
@@ -353,7 +355,7 @@ impl Session {
         let tool = self.names.dotted(tools[chosen].definition());
         let late = late(&listing);
         if let Some(server) = late.iter().find(|server| remembered.has(server, name, &self.names) == Some(true)) {
-            let message = format!("server `{server}` is still connecting, and had a tool `{name}` too");
+            let message = format!("tool `{name}` is ambiguous: server `{server}` had it too and is still connecting");
             return Err(Failure::usage(message).hint(format!("name the server: `{tool}` or `{server}.{name}`")));
         }
         if !late.is_empty() {
@@ -370,7 +372,7 @@ impl Session {
         let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
         if self.deadline.is_some() && listing.verdicts.iter().any(|verdict| late(&verdict)) {
             // Nothing is left of the time for a call, and the late one may have a tool of that name, too.
-            return Err(self.late("connecting to").hint("`SERVER.TOOL` starts only that server"));
+            return Err(self.timeout_failure("connecting to").hint("try `SERVER.TOOL` to start only that server"));
         }
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
         let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
@@ -389,9 +391,9 @@ impl Session {
             if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
                 return Failure::usage(clean_line(&hidden(difference)));
             }
-            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_absent(&verdict.outcome)) {
-                true => failure.hint("there are no tools"),
-                false => self.help.blame(failure, &listing.verdicts),
+            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_unavailable(&verdict.outcome)) {
+                true => failure.hint("no tools available"),
+                false => self.advice.add_unavailable(failure, &listing.verdicts),
             }
         })
     }
@@ -412,7 +414,7 @@ impl Session {
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
-            Some(error) => Err(Failure::from(error).naming(&definition.name, &self.names.shown(definition).name)),
+            Some(error) => Err(Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name)),
         }
     }
 
@@ -424,26 +426,28 @@ impl Session {
         step: impl Future<Output = T>,
     ) -> Result<T, Failure> {
         self.waiting.set(vec![server.clone()]);
-        let step = self.status.following(|| format!("{what} {server}"), step);
+        let step = self.status.during_labelled(|| format!("{what} {server}"), step);
         match &self.deadline {
             None => Ok(step.await),
-            Some(deadline) => tokio::time::timeout_at(deadline.at(), step).await.map_err(|_| self.late(what)),
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline.at(), step).await.map_err(|_| self.timeout_failure(what))
+            }
         }
     }
 
     /// What to say when the time is over during a step.
-    pub(crate) fn late(&self, what: &str) -> Failure {
+    pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
         let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
         match &self.deadline {
-            Some(deadline) => deadline.failure().hint(format!("this was while {what} {them}")),
-            None => Failure::new(Exit::Timeout, format!("there was no answer while {what} {them}")),
+            Some(deadline) => deadline.failure().hint(format!("while {what} {them}")),
+            None => Failure::new(Exit::Timeout, format!("no response while {what} {them}")),
         }
     }
 
     async fn close(&self) {
         let patience = Instant::now() + CLOSE + Duration::from_millis(500);
         let until = self.deadline.as_ref().map_or(patience, |deadline| {
-            // A server whose time is up is still told to stop, but not waited for.
+            // A server whose time is up is still reported to stop, but not waited for.
             patience.min(deadline.at().max(Instant::now() + Duration::from_millis(100)))
         });
         // Whoever is still there after this is killed by the caller.
@@ -461,7 +465,7 @@ fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;
         let ServerSettings::Known(config) = &mut entry.settings else { continue };
-        config.reconnect.enabled &= servers.lasting;
+        config.reconnect.enabled &= servers.reconnecting;
         config.timeouts.close = CLOSE;
         if let Some(after) = deadline.map(Deadline::after) {
             config.timeouts.connect = after;

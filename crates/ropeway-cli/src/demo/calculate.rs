@@ -219,7 +219,7 @@ impl Parser<'_> {
             return Ok(constant);
         }
         if !FUNCTIONS.contains(&name.as_str()) {
-            let question = crate::arguments::suggest::question(&name, FUNCTIONS)
+            let question = crate::arguments::suggest::did_you_mean(&name, FUNCTIONS)
                 .unwrap_or_else(|| format!("there are {}", FUNCTIONS.join(", ")));
             return Err(Mistake { at: start, reason: format!("there is no function `{name}`: {question}") });
         }

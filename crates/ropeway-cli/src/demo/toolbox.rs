@@ -195,7 +195,7 @@ impl<'a> Arguments<'a> {
             schema["properties"].as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
         for name in arguments.keys() {
             if !known.contains(&name.as_str()) {
-                let question = suggest::question(name, known.iter().copied());
+                let question = suggest::did_you_mean(name, known.iter().copied());
                 let question = question.unwrap_or_else(|| format!("it takes `{}`", known.join("`, `")));
                 return Err(format!("there is no argument `{name}`: {question}"));
             }

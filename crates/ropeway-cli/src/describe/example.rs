@@ -1,42 +1,42 @@
-//! An example of a call: arguments that fit a schema, as a line to paste into a shell.
+//! Example calls: arguments that match a schema, as a command line to paste into a shell.
 
 use serde_json::{Map, Value, json};
 
-use crate::describe::schema::{Entered, Members, Root, keyword, kinds, members, property};
-use crate::terminal::text::{clean_json, columns, is_unseen};
+use crate::describe::schema::{Members, Resolved, SchemaRoot, json_types, keyword, members, property};
+use crate::terminal::text::{clean_json, columns, is_invisible};
 
-/// Maximum values within the arguments of an example.
+/// Maximum values in an example.
 const MOST_VALUES: usize = 60;
-/// How deep values within values go.
+/// Maximum nesting of values.
 const DEEPEST: usize = 6;
-/// Maximum bytes of an example; a longer one is not shown.
+/// Maximum bytes of an example; longer ones are omitted.
 const LONGEST: usize = 4000;
 
-/// Returns arguments that fit a schema, as far as that can be known: those that are required.
+/// Returns values for the required arguments of a schema, where possible.
 pub(crate) fn arguments(schema: &Value) -> Map<String, Value> {
-    let maker = Maker { root: Root::new(schema), left: std::cell::Cell::new(MOST_VALUES) };
-    let mark = maker.root.mark();
-    let made = match maker.root.enter(schema) {
-        Entered::Schema(top) => maker.object(top, DEEPEST, false),
-        Entered::Name(_) => Map::new(),
+    let maker = ExampleBuilder { root: SchemaRoot::new(schema), left: std::cell::Cell::new(MOST_VALUES) };
+    let mark = maker.root.depth();
+    let made = match maker.root.follow(schema) {
+        Resolved::Schema(top) => maker.object(top, DEEPEST, false),
+        Resolved::Name(_) => Map::new(),
     };
-    maker.root.leave(mark);
+    maker.root.unwind(mark);
     made
 }
 
-struct Maker<'a> {
-    root: Root<'a>,
+struct ExampleBuilder<'a> {
+    root: SchemaRoot<'a>,
     left: std::cell::Cell<usize>,
 }
 
-impl<'a> Maker<'a> {
-    /// The required fields of an object; with `fills`, one of the others where none is required.
+impl<'a> ExampleBuilder<'a> {
+    /// Returns the required fields of an object; with `fills`, one optional field if none is required.
     fn object(&self, schema: &'a Value, depth: usize, fills: bool) -> Map<String, Value> {
         let mut parts = vec![schema];
         let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
-        let mark = self.root.mark();
-        if let Some(Entered::Schema(first)) =
-            alternatives.and_then(|all| all.first()).map(|first| self.root.enter(first))
+        let mark = self.root.depth();
+        if let Some(Resolved::Schema(first)) =
+            alternatives.and_then(|all| all.first()).map(|first| self.root.follow(first))
         {
             parts.push(first);
         }
@@ -50,7 +50,7 @@ impl<'a> Maker<'a> {
                 chosen.push(name);
             }
         }
-        // What is required and not described may be anything.
+        // A required field without a schema accepts any value.
         let mut undescribed: Vec<&str> = parts.iter().flat_map(|part| part.required.iter().copied()).collect();
         undescribed.retain(|name| named(name).is_none());
         undescribed.sort_unstable();
@@ -64,23 +64,23 @@ impl<'a> Maker<'a> {
             let value = named(name).map_or_else(|| json!("text"), |(_, field)| self.value(field, depth - 1));
             made.insert(name.to_owned(), value);
         }
-        self.root.leave(mark);
+        self.root.unwind(mark);
         made
     }
 
-    /// A value that fits a schema.
+    /// Returns a value that matches a schema.
     fn value(&self, schema: &'a Value, depth: usize) -> Value {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         if depth == 0 || left == 0 {
             return Value::Null;
         }
-        let mark = self.root.mark();
-        let value = match self.root.enter(schema) {
-            Entered::Schema(target) => self.fitting(schema, target, depth),
-            Entered::Name(_) => Value::Null,
+        let mark = self.root.depth();
+        let value = match self.root.follow(schema) {
+            Resolved::Schema(target) => self.fitting(schema, target, depth),
+            Resolved::Name(_) => Value::Null,
         };
-        self.root.leave(mark);
+        self.root.unwind(mark);
         value
     }
 
@@ -130,7 +130,7 @@ fn limit(schema: &Value, word: &str) -> Option<f64> {
     schema.get(word).and_then(Value::as_f64).filter(|limit| limit.is_finite())
 }
 
-/// The least whole number from one on that fits, or the greatest below.
+/// Returns the smallest matching integer from 1 on, or the largest below.
 fn whole(schema: &Value) -> i64 {
     let least =
         limit(schema, "minimum").map(f64::ceil).or(limit(schema, "exclusiveMinimum").map(|least| least.floor() + 1.0));
@@ -177,10 +177,10 @@ fn text(schema: &Value) -> String {
     text.chars().cycle().take(length).collect()
 }
 
-/// Returns the words of a call as they are typed into a shell: the tool, its arguments, and options with their values. `None` where no line
-/// that is safe to show would call the tool.
+/// Returns the shell words of a call: the tool, its arguments, and options with their values. `None` if no command line
+/// that is safe to show can call the tool.
 pub(crate) fn command(tool: &str, schema: &Value, more: &[String]) -> Option<Vec<String>> {
-    // A name that begins with `-` would be read as an option.
+    // A name that starts with `-` would be parsed as an option.
     if tool.starts_with('-') {
         return None;
     }
@@ -198,14 +198,14 @@ pub(crate) fn command(tool: &str, schema: &Value, more: &[String]) -> Option<Vec
     (words.iter().map(String::len).sum::<usize>() <= LONGEST).then_some(words)
 }
 
-/// An argument as `key=value`; none if it cannot be written so.
+/// Formats an argument as `key=value`, if possible.
 fn pair(schema: &Value, name: &str, value: &Value) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_word = name.chars().all(is_plain) && name.chars().next().is_some_and(|first| first != '-');
     if !is_word {
         return None;
     }
-    let kinds = property(schema, name).map(|property| kinds(property, schema)).unwrap_or_default();
+    let kinds = property(schema, name).map(|property| json_types(property, schema)).unwrap_or_default();
     let is_text = kinds.is_empty() || kinds.iter().any(|kind| kind == "string");
     match value {
         Value::String(text) if is_text => Some(format!("{name}={}", quoted(text)?)),
@@ -214,11 +214,11 @@ fn pair(schema: &Value, name: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// JSON in which every character can be seen.
+/// Formats JSON with invisible characters escaped.
 fn escaped(value: &Value) -> String {
     let json = value.to_string();
     json.chars().fold(String::with_capacity(json.len()), |mut seen, c| {
-        if is_unseen(c) && u32::from(c) <= 0xffff {
+        if is_invisible(c) && u32::from(c) <= 0xffff {
             seen.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             seen.push(c);
@@ -227,19 +227,19 @@ fn escaped(value: &Value) -> String {
     })
 }
 
-/// A word as a shell takes it; none if it holds characters that are not shown.
+/// Quotes a word for a shell. Returns `None` if it contains invisible characters.
 fn quoted(word: &str) -> Option<String> {
-    if word.chars().any(is_unseen) {
+    if word.chars().any(is_invisible) {
         return None;
     }
     let is_safe =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | '+' | ',' | '@' | '%');
-    // In single quotes nothing means anything, in every shell.
+    // Every shell takes single-quoted text literally.
     let is_plain = !word.is_empty() && word.chars().all(is_safe);
     Some(if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) })
 }
 
-/// The words on lines of a width: a line that goes on ends with a backslash.
+/// Breaks the words into lines of a width, joined by backslashes.
 pub(crate) fn lines(words: &[String], width: usize, indent: usize) -> String {
     let start = " ".repeat(indent);
     let mut text = start.clone();

@@ -2,7 +2,9 @@
 
 use serde_json::{Number, Value};
 
-use crate::describe::schema::{Entered, Members, Root, description, is_open, keyword, members, type_at, types_at};
+use crate::describe::schema::{
+    Members, Resolved, SchemaRoot, description, is_open, keyword, members, type_at, types_at,
+};
 use crate::terminal::text::{columns, cut};
 
 /// Maximum rows of an outline.
@@ -27,7 +29,7 @@ const MOST_EXAMPLES: usize = 3;
 /// A schema, row by row.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<OutlineRow>,
     /// Fields that are not listed: there are too many.
     pub(crate) hidden: usize,
     /// What holds for all arguments together.
@@ -36,7 +38,7 @@ pub(crate) struct Outline {
 
 /// One field of an outline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct OutlineRow {
     /// How deep the field is nested, from zero.
     pub(crate) level: usize,
     pub(crate) name: String,
@@ -51,15 +53,15 @@ pub(crate) struct Row {
 impl Outline {
     /// Outlines the schema of arguments or of a result.
     pub(crate) fn new(schema: &Value) -> Self {
-        let mut writer = Writer { root: Root::new(schema), rows: Vec::new(), hidden: 0 };
-        let mark = writer.root.mark();
-        let top = match writer.root.enter(schema) {
-            Entered::Schema(top) => top,
-            Entered::Name(_) => schema,
+        let mut writer = OutlineBuilder { root: SchemaRoot::new(schema), rows: Vec::new(), hidden: 0 };
+        let mark = writer.root.depth();
+        let top = match writer.root.follow(schema) {
+            Resolved::Schema(top) => top,
+            Resolved::Name(_) => schema,
         };
         writer.within(top, 0);
-        writer.root.leave(mark);
-        let Writer { rows, hidden, .. } = writer;
+        writer.root.unwind(mark);
+        let OutlineBuilder { rows, hidden, .. } = writer;
         Self { rows, hidden, notes: whole_notes(top, schema) }
     }
 }
@@ -77,20 +79,20 @@ fn whole_notes(top: &Value, schema: &Value) -> Vec<String> {
     notes
 }
 
-struct Writer<'a> {
-    root: Root<'a>,
-    rows: Vec<Row>,
+struct OutlineBuilder<'a> {
+    root: SchemaRoot<'a>,
+    rows: Vec<OutlineRow>,
     hidden: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> OutlineBuilder<'a> {
     /// Adds the rows of what is within a schema: fields, items, alternatives.
     fn within(&mut self, schema: &'a Value, level: usize) {
-        let mark = self.root.mark();
+        let mark = self.root.depth();
         if let Some(inner) = self.inner(schema) {
             self.fields(inner, level);
         }
-        self.root.leave(mark);
+        self.root.unwind(mark);
     }
 
     fn fields(&mut self, schema: &'a Value, level: usize) {
@@ -128,10 +130,10 @@ impl<'a> Writer<'a> {
             self.hidden += 1;
             return;
         }
-        let mark = self.root.mark();
-        let (resolved, kind) = match self.root.enter(field) {
-            Entered::Schema(schema) => (Some(schema), None),
-            Entered::Name(name) => (None, Some(name)),
+        let mark = self.root.depth();
+        let (resolved, kind) = match self.root.follow(field) {
+            Resolved::Schema(schema) => (Some(schema), None),
+            Resolved::Name(name) => (None, Some(name)),
         };
         let nests = level < DEEPEST && resolved.is_some_and(|schema| self.has_structure(schema));
         let kind = kind.unwrap_or_else(|| {
@@ -143,7 +145,7 @@ impl<'a> Writer<'a> {
         let target = resolved.unwrap_or(field);
         let default = keyword(field, target, "default").filter(|default| !default.is_null());
         let said = description(field, target).filter(|text| !text.trim().is_empty());
-        self.rows.push(Row {
+        self.rows.push(OutlineRow {
             level,
             name,
             kind,
@@ -155,7 +157,7 @@ impl<'a> Writer<'a> {
         if let Some(schema) = resolved.filter(|_| nests) {
             self.within(schema, level + 1);
         }
-        self.root.leave(mark);
+        self.root.unwind(mark);
     }
 
     /// Returns the schema whose fields are those of a value: of a list those of its items, of what may be null those of the rest.
@@ -169,9 +171,9 @@ impl<'a> Writer<'a> {
                 (_, Some(part)) if members(schema, &self.root).is_empty() => part,
                 _ => return Some(schema),
             };
-            match self.root.enter(next) {
-                Entered::Schema(inner) => schema = inner,
-                Entered::Name(_) => return None,
+            match self.root.follow(next) {
+                Resolved::Schema(inner) => schema = inner,
+                Resolved::Name(_) => return None,
             }
         }
         Some(schema)
@@ -183,10 +185,10 @@ impl<'a> Writer<'a> {
     }
 
     fn has_structure_within(&self, schema: &'a Value, depth: usize) -> bool {
-        let mark = self.root.mark();
-        let inner = match self.root.enter(schema) {
-            Entered::Schema(schema) => self.inner(schema),
-            Entered::Name(_) => None,
+        let mark = self.root.depth();
+        let inner = match self.root.follow(schema) {
+            Resolved::Schema(schema) => self.inner(schema),
+            Resolved::Name(_) => None,
         };
         let found = inner.is_some_and(|inner| {
             let members = members(inner, &self.root);
@@ -199,7 +201,7 @@ impl<'a> Writer<'a> {
                 || tuple
                 || (depth > 0 && parts.len() > 1 && parts.iter().any(|part| self.has_structure_within(part, depth - 1)))
         });
-        self.root.leave(mark);
+        self.root.unwind(mark);
         found
     }
 
@@ -211,23 +213,23 @@ impl<'a> Writer<'a> {
             parts.insert(0, field);
         }
         // Of a value that may be null, the constraints are those of the rest.
-        let mark = self.root.mark();
-        if let Some(Entered::Schema(part)) = sole(target).map(|part| self.root.enter(part)) {
+        let mark = self.root.depth();
+        if let Some(Resolved::Schema(part)) = sole(target).map(|part| self.root.follow(part)) {
             parts.push(part);
         }
-        self.root.leave(mark);
+        self.root.unwind(mark);
         for part in parts {
             constraints(part, &mut notes);
             let items = part.get("items").filter(|items| items.is_object());
-            let mark = self.root.mark();
-            if let Some(Entered::Schema(items)) = items.map(|items| self.root.enter(items)) {
+            let mark = self.root.depth();
+            if let Some(Resolved::Schema(items)) = items.map(|items| self.root.follow(items)) {
                 let mut each = Vec::new();
                 constraints(items, &mut each);
                 if !each.is_empty() {
                     notes.push(format!("each: {}", each.join(", ")));
                 }
             }
-            self.root.leave(mark);
+            self.root.unwind(mark);
         }
         let mut seen = std::collections::HashSet::new();
         notes.retain(|note| seen.insert(note.clone()));
@@ -354,7 +356,7 @@ mod tests {
     /// Each row on a line: its level, name, type and the rest.
     fn lines(schema: &Value) -> Vec<String> {
         let outline = Outline::new(schema);
-        let line = |row: &Row| {
+        let line = |row: &OutlineRow| {
             let mark = if row.required { "!" } else { "" };
             let default = row.default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
             let notes = if row.notes.is_empty() { String::new() } else { format!(" ({})", row.notes.join("; ")) };

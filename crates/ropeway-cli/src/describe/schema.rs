@@ -25,7 +25,7 @@ const MOST_TYPES: usize = 10_000;
 const ALTERNATIVES: usize = 50;
 
 /// The schema that references point into, and what is left of the budget for following them.
-pub(crate) struct Root<'a> {
+pub(crate) struct SchemaRoot<'a> {
     schema: &'a Value,
     left: Cell<usize>,
     nesting: Cell<usize>,
@@ -34,49 +34,49 @@ pub(crate) struct Root<'a> {
 }
 
 /// A schema whose references were followed.
-pub(crate) enum Entered<'a> {
+pub(crate) enum Resolved<'a> {
     /// The schema that is meant.
     Schema(&'a Value),
     /// The name of a schema that contains itself, or that is nested too deeply.
     Name(String),
 }
 
-impl<'a> Root<'a> {
+impl<'a> SchemaRoot<'a> {
     pub(crate) fn new(schema: &'a Value) -> Self {
         Self { schema, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open: RefCell::new(vec![schema]) }
     }
 
     /// Takes one type from the budget. Returns false if none is left.
-    fn spells(&self) -> bool {
+    fn take_budget(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Returns how many references are being followed, for [`leave`](Self::leave).
-    pub(crate) fn mark(&self) -> usize {
+    /// Returns how many references are being followed, for [`leave`](Self::unwind).
+    pub(crate) fn depth(&self) -> usize {
         self.open.borrow().len()
     }
 
     /// Forgets the references that were followed since `mark`.
-    pub(crate) fn leave(&self, mark: usize) {
+    pub(crate) fn unwind(&self, mark: usize) {
         self.open.borrow_mut().truncate(mark);
     }
 
     /// Follows the references of a schema; one that leads out of the document is left as it is.
-    pub(crate) fn enter(&self, schema: &'a Value) -> Entered<'a> {
+    pub(crate) fn follow(&self, schema: &'a Value) -> Resolved<'a> {
         let mut schema = schema;
         while let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
-            let Some(target) = target else { return Entered::Schema(schema) };
+            let Some(target) = target else { return Resolved::Schema(schema) };
             let mut open = self.open.borrow_mut();
             if open.len() >= NESTING || open.iter().any(|known| std::ptr::eq(*known, target)) {
-                return Entered::Name(reference_name(reference, target));
+                return Resolved::Name(reference_name(reference, target));
             }
             open.push(target);
             schema = target;
         }
-        Entered::Schema(schema)
+        Resolved::Schema(schema)
     }
 }
 
@@ -114,7 +114,7 @@ impl Field {
 
 /// The fields of an object schema: required ones first, else in the schema's own order.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
-    let root = &Root::new(schema);
+    let root = &SchemaRoot::new(schema);
     let Members { properties, required, .. } = members(resolve(schema, schema), root);
     let mut fields: Vec<Field> = Vec::with_capacity(properties.len());
     for (name, property) in properties {
@@ -163,12 +163,12 @@ impl Members<'_> {
 }
 
 /// Collects the fields of an object schema.
-pub(crate) fn members<'a>(schema: &'a Value, root: &Root<'a>) -> Members<'a> {
+pub(crate) fn members<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Members<'a> {
     first_members(schema, root, usize::MAX)
 }
 
 /// Collects so many fields of an object schema, or a few more.
-fn first_members<'a>(schema: &'a Value, root: &Root<'a>, most: usize) -> Members<'a> {
+fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: usize) -> Members<'a> {
     let mut members = Members { most, ..Members::default() };
     collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
     members
@@ -176,7 +176,7 @@ fn first_members<'a>(schema: &'a Value, root: &Root<'a>, most: usize) -> Members
 
 fn collect_members<'a>(
     schema: &'a Value,
-    root: &Root<'a>,
+    root: &SchemaRoot<'a>,
     depth: usize,
     seen: &mut HashSet<&'a str>,
     members: &mut Members<'a>,
@@ -198,7 +198,7 @@ fn collect_members<'a>(
         return;
     }
     for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(ALTERNATIVES) {
-        if root.spells() {
+        if root.take_budget() {
             collect_members(resolve(part, root.schema), root, depth - 1, seen, members);
         }
     }
@@ -206,13 +206,13 @@ fn collect_members<'a>(
 
 /// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. The most detailed that fits into so many columns.
 pub(crate) fn type_within(schema: &Value, most: usize) -> String {
-    let mut kinds = types_at(schema, &Root::new(schema));
+    let mut kinds = types_at(schema, &SchemaRoot::new(schema));
     let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
     kinds.swap_remove(fits)
 }
 
 /// The type of a schema with ever fewer levels spelled out. Never empty.
-pub(crate) fn types_at<'a>(schema: &'a Value, root: &Root<'a>) -> Vec<String> {
+pub(crate) fn types_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Vec<String> {
     let mut kinds: Vec<String> = Vec::new();
     for depth in (0..=DEPTH).rev() {
         let kind = cut(&type_at(schema, root, depth), 4 * WIDEST);
@@ -228,17 +228,17 @@ pub(crate) fn types_at<'a>(schema: &'a Value, root: &Root<'a>) -> Vec<String> {
 }
 
 /// The type of a schema with so many levels of objects spelled out.
-pub(crate) fn type_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
-    if !root.spells() || root.nesting.get() >= NESTING {
+pub(crate) fn type_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
+    if !root.take_budget() || root.nesting.get() >= NESTING {
         return "any".to_owned();
     }
     root.nesting.set(root.nesting.get() + 1);
-    let mark = root.mark();
-    let kind = match root.enter(schema) {
-        Entered::Schema(schema) => spelled(schema, root, depth),
-        Entered::Name(name) => name,
+    let mark = root.depth();
+    let kind = match root.follow(schema) {
+        Resolved::Schema(schema) => type_text(schema, root, depth),
+        Resolved::Name(name) => name,
     };
-    root.leave(mark);
+    root.unwind(mark);
     root.nesting.set(root.nesting.get() - 1);
     kind
 }
@@ -248,7 +248,7 @@ pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let resolved = resolve(schema, schema);
     let own = resolved.get("properties").and_then(|properties| properties.get(name));
     own.or_else(|| {
-        let members = members(resolved, &Root::new(schema));
+        let members = members(resolved, &SchemaRoot::new(schema));
         members.properties.into_iter().find(|(known, _)| *known == name).map(|(_, property)| property)
     })
 }
@@ -264,14 +264,14 @@ fn required(names: Option<&Value>) -> HashSet<&str> {
 }
 
 /// The JSON types that a schema allows; none when it does not say.
-pub(crate) fn kinds(schema: &Value, root: &Value) -> Vec<String> {
+pub(crate) fn json_types(schema: &Value, root: &Value) -> Vec<String> {
     let mut kinds = Vec::new();
-    collect_kinds(schema, &Root::new(root), 6, &mut kinds);
+    collect_json_types(schema, &SchemaRoot::new(root), 6, &mut kinds);
     kinds
 }
 
-fn collect_kinds<'a>(schema: &'a Value, root: &Root<'a>, depth: usize, kinds: &mut Vec<String>) {
-    if !root.spells() {
+fn collect_json_types<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize, kinds: &mut Vec<String>) {
+    if !root.take_budget() {
         return;
     }
     let schema = resolve(schema, root.schema);
@@ -286,18 +286,18 @@ fn collect_kinds<'a>(schema: &'a Value, root: &Root<'a>, depth: usize, kinds: &m
         _ => {}
     }
     let literals = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-    literals.chain(schema.get("const")).for_each(|literal| add(kind_of(literal)));
+    literals.chain(schema.get("const")).for_each(|literal| add(json_type(literal)));
     if depth > 0 {
         for word in ["anyOf", "oneOf", "allOf"] {
             for part in schema.get(word).and_then(Value::as_array).into_iter().flatten() {
-                collect_kinds(part, root, depth - 1, kinds);
+                collect_json_types(part, root, depth - 1, kinds);
             }
         }
     }
 }
 
 /// The JSON types that the items of a list may have; none when the schema does not say for each of its alternatives.
-pub(crate) fn item_kinds(schema: &Value, root: &Value) -> Vec<String> {
+pub(crate) fn item_types(schema: &Value, root: &Value) -> Vec<String> {
     let schema = resolve(schema, root);
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
     let lists: Vec<&Value> = match alternatives {
@@ -306,7 +306,7 @@ pub(crate) fn item_kinds(schema: &Value, root: &Value) -> Vec<String> {
     };
     match lists[..] {
         [list] if list.get("prefixItems").is_none() => {
-            list.get("items").map(|items| kinds(items, root)).unwrap_or_default()
+            list.get("items").map(|items| json_types(items, root)).unwrap_or_default()
         }
         _ => Vec::new(),
     }
@@ -339,7 +339,7 @@ pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
 }
 
 /// The JSON type of a value.
-pub(crate) fn kind_of(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -362,13 +362,13 @@ pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
-fn spelled<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+fn type_text<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
     let Some(words) = schema.as_object() else { return "any".to_owned() };
     if let Some(choices) = words.get("enum").and_then(Value::as_array) {
         return enumeration(choices);
     }
     if let Some(literal) = words.get("const") {
-        return short_literal(literal).unwrap_or_else(|| kind_of(literal).to_owned());
+        return short_literal(literal).unwrap_or_else(|| json_type(literal).to_owned());
     }
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| words.get(word).and_then(Value::as_array));
     match (words.get("type"), alternatives) {
@@ -409,7 +409,7 @@ fn spelled<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
     }
 }
 
-fn kind_at<'a>(kind: &str, schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+fn kind_at<'a>(kind: &str, schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
     match kind {
         "array" => {
             let tuple = schema.get("prefixItems").or(schema.get("items")).and_then(Value::as_array);
@@ -431,7 +431,7 @@ fn kind_at<'a>(kind: &str, schema: &'a Value, root: &Root<'a>, depth: usize) -> 
     }
 }
 
-fn object_at<'a>(schema: &'a Value, root: &Root<'a>, depth: usize) -> String {
+fn object_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
     if depth == 0 {
         return "object".to_owned();
     }
@@ -560,7 +560,7 @@ mod tests {
                 for most in [1, 20, 500] {
                     assert!(columns(&type_within(&schema, most)) <= 4 * WIDEST, "{word}");
                 }
-                kinds(&schema, &schema);
+                json_types(&schema, &schema);
             }
         }
         let mut deep = json!({"type": "string"});
@@ -586,7 +586,7 @@ mod tests {
         let began = std::time::Instant::now();
         assert_eq!(fields(&schema).len(), 3000);
         assert!(columns(&type_name(&schema)) <= WIDEST);
-        assert!(kinds(&json!({"$ref": "#/$defs/any"}), &schema).is_empty());
+        assert!(json_types(&json!({"$ref": "#/$defs/any"}), &schema).is_empty());
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 
@@ -646,7 +646,7 @@ mod tests {
     #[test]
     fn a_schema_says_which_json_types_it_allows() {
         let root = json!({"$defs": {"N": {"type": "number"}}});
-        let of = |schema: Value| kinds(&schema, &root).join(" ");
+        let of = |schema: Value| json_types(&schema, &root).join(" ");
         assert_eq!(of(json!({"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]})), "number null");
         assert_eq!(of(json!({"enum": ["a", 1]})), "string number");
         assert_eq!(of(json!({"type": ["array", "string"]})), "array string");

@@ -1,4 +1,4 @@
-//! A signature: a tool as code, for people to read.
+//! Signatures: tools as code, for people.
 
 use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
@@ -14,19 +14,19 @@ const FAINT: Style = Style::new().dimmed();
 /// Maximum columns of a result type.
 const LONGEST_RESULT: usize = 200;
 
-/// Columns of a type in a line that has room for little.
+/// Columns of a type in a narrow line.
 const SHORT_TYPE: usize = 16;
 
-/// Maximum arguments that a signature names.
+/// Maximum arguments in a signature.
 const MOST_ARGUMENTS: usize = 100;
 
-/// The tool as code: on one line when it fits into `width`, else one argument per line.
+/// Returns the signature of a tool, on one line if it fits into `width`, otherwise with one argument per line.
 pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
     signature_as(&tool.name, tool, width)
 }
 
-/// The tool as code in one line behind its server's name. Where it does not fit, less is said: types and values of optional
-/// arguments go first, then nested types, then all types, then optional arguments are only counted, and at last all arguments.
+/// Returns the signature on one line after the name of the server. To fit, it omits types and defaults of optional
+/// arguments first, then nested types, then all types, then optional arguments, and finally all arguments.
 pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usize) -> String {
     let (server, name) = (clean_line(server), clean_line(name));
     let all = fields(&tool.input_schema);
@@ -46,14 +46,14 @@ pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usiz
         &|| required.iter().map(|field| Piece::name(field)).chain(counted(&optional, "optional")).collect(),
         &|| counted(&required, "required").into_iter().chain(counted(&optional, "optional")).collect(),
     ];
-    // What has more arguments than there are columns fits in no way that names them.
+    // With more arguments than columns, their names cannot fit.
     let skipped = if all.len() > width { ways.len() - 1 } else { 0 };
     let way = ways[skipped..].iter().map(|way| way()).find(fits).unwrap_or_else(ways[ways.len() - 1]);
     let pieces: Vec<&str> = way.iter().map(|piece| piece.styled.as_str()).collect();
     format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})", pieces.join(", "))
 }
 
-/// The same under another name.
+/// Returns the signature of a tool under another name.
 pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let name = clean_line(name);
     let fields = fields(&tool.input_schema);
@@ -90,7 +90,7 @@ pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> S
     code
 }
 
-/// What is said about the arguments of a tool, so far to the right.
+/// Returns the descriptions of the arguments, indented.
 pub(crate) fn arguments(tool: &ToolDefinition, width: usize, indent: usize) -> String {
     let described = |field: Field| {
         let (name, description) = (clean_line(&field.name), clean(&field.description?));
@@ -99,7 +99,7 @@ pub(crate) fn arguments(tool: &ToolDefinition, width: usize, indent: usize) -> S
     fields(&tool.input_schema).into_iter().take(MOST_ARGUMENTS).filter_map(described).collect()
 }
 
-/// What the server hints about the tool's behaviour, as far as it says anything.
+/// Returns the behaviour hints that the server sets.
 pub(crate) fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
     let annotations = &tool.annotations;
     let said = |name| annotations.0.contains_key(name);
@@ -115,7 +115,7 @@ pub(crate) fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
     hints
 }
 
-/// One argument with its colours, and how many columns it takes.
+/// A styled argument and its width in columns.
 struct Piece {
     styled: String,
     width: usize,
@@ -126,7 +126,7 @@ impl Piece {
         Self { styled: format!("{FAINT}{text}{FAINT:#}"), width: columns(text) }
     }
 
-    /// An argument of which only the name is said.
+    /// Formats only the name of an argument.
     fn name(field: &Field) -> Self {
         let name = clean_line(&field.name);
         match field.required {
@@ -136,7 +136,7 @@ impl Piece {
     }
 }
 
-/// An argument with its type in so many columns, if that can be.
+/// Formats an argument with the most detailed type that fits.
 fn argument(field: &Field, most: usize) -> Piece {
     let name = clean_line(&field.name);
     let kind = clean_line(field.kind_within(most));
@@ -151,7 +151,7 @@ fn argument(field: &Field, most: usize) -> Piece {
     Piece { styled, width }
 }
 
-/// An argument on a line of its own. Its type says less where it does not fit, and is wrapped where that is too much still.
+/// Formats an argument on a separate line. A type that does not fit is shortened, then wrapped.
 fn argument_line(field: &Field, width: usize) -> String {
     let around = columns(&clean_line(&field.name)) + 4 + usize::from(!field.required) + 3;
     let default = field.default.as_deref().map_or(0, |default| 3 + columns(&clean_line(default)));

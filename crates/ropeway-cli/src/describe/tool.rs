@@ -5,7 +5,7 @@ use ropeway::tool::ToolDefinition;
 use serde_json::Value;
 
 use crate::describe::example;
-use crate::describe::outline::{Outline, Row};
+use crate::describe::outline::{Outline, OutlineRow};
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean, clean_line, columns, cut, wrap};
 
@@ -127,7 +127,7 @@ fn outline(outline: &Outline, width: usize, step: usize) -> String {
 }
 
 /// One field: its name, type and default on a line, and beneath what is said about it.
-fn field(row: &Row, width: usize, step: usize) -> String {
+fn field(row: &OutlineRow, width: usize, step: usize) -> String {
     // However deep it is, there is room for words.
     let indent = (step + row.level * step).min(width / 2);
     let name = clean_line(&row.name);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, worst_exit};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::clean_line;
 
@@ -33,11 +33,11 @@ impl Level {
         }
     }
 
-    fn mark(self) -> Mark {
+    fn mark(self) -> StatusIcon {
         match self {
-            Self::Good => Mark::Good,
-            Self::Note => Mark::Half,
-            Self::Problem(_) => Mark::Bad,
+            Self::Good => StatusIcon::Good,
+            Self::Note => StatusIcon::Half,
+            Self::Problem(_) => StatusIcon::Bad,
         }
     }
 }

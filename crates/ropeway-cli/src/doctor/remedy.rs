@@ -31,7 +31,7 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], g
             }
             ErrorKind::NotFound if command.contains('/') => Some("correct the path of the command".to_owned()),
             ErrorKind::NotFound => {
-                let advice = package::advice(command).or_else(|| suggest::question(command, USUAL_COMMANDS));
+                let advice = package::advice(command).or_else(|| suggest::did_you_mean(command, USUAL_COMMANDS));
                 Some(advice.unwrap_or_else(|| format!("install `{command}`, or give an absolute path as the command")))
             }
             ErrorKind::PermissionDenied => Some(format!("make it executable: `chmod +x {command}`")),

@@ -9,7 +9,7 @@ use ropeway::tool::Tool;
 
 use super::finding::Finding;
 use super::offer::enumerate;
-use crate::arguments::names::filled;
+use crate::arguments::names::expand_prefix;
 use crate::failure::Exit;
 
 const CHECK: &str = "filter";
@@ -48,7 +48,7 @@ fn look(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, To
         }
     }
     let mut known = BTreeSet::new();
-    let prefix = filled(&entry.prefix, &entry.alias);
+    let prefix = expand_prefix(&entry.prefix, &entry.alias);
     let twice: BTreeSet<&str> =
         left.iter().map(|tool| tool.definition().name.as_str()).filter(|name| !known.insert(*name)).collect();
     if !twice.is_empty() {

@@ -12,7 +12,7 @@ use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition}
 use serde_json::{Value, json};
 
 use crate::describe::signature::{arguments, signature};
-use crate::terminal::text::{clean, clean_line, terminal_width, width, without_prefix, wrap};
+use crate::terminal::text::{clean, clean_line, strip_model_prefix, terminal_width, width, wrap};
 
 /// What the exit code of the command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +36,16 @@ pub(crate) enum Exit {
 /// The exit codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  tool error: the tool reports a failure, or the server refused the call
-  2  usage: what was typed makes no sense, or does not fit the tool's schema
-  3  server unreachable, or what it says is not the protocol
+  0  success
+  1  tool error: the tool failed or the server refused the call
+  2  invalid usage, configuration or tool arguments
+  3  server unreachable or protocol error
   4  server needs authentication
   5  timeout";
 
 /// Whom a failure is about: the exit code does not say, since providers have the same troubles as servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Concern {
+enum FailureOrigin {
     /// A server of tools, or the command itself.
     Servers,
     /// The provider of a model.
@@ -59,7 +59,7 @@ const SERVER_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
-    concerns: Concern,
+    concerns: FailureOrigin,
     message: String,
     causes: Vec<String>,
     server_said: Box<[String]>,
@@ -73,7 +73,7 @@ impl Failure {
     /// A failure in a sentence.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let message = message.into();
-        let concerns = Concern::Servers;
+        let concerns = FailureOrigin::Servers;
         let (causes, server_said, hints) = (Vec::new(), Box::default(), Vec::new());
         Self { exit, concerns, message, causes, server_said, hints, tool: None, kind: None }
     }
@@ -99,7 +99,7 @@ impl Failure {
     /// A server that does not list its tools: no tool has failed, but the server is of no use.
     pub(crate) fn listing(error: &CallError) -> Self {
         let failure = Self::from(error);
-        if failure.exit == Exit::ToolError { failure.ending(Exit::Unreachable) } else { failure }
+        if failure.exit == Exit::ToolError { failure.with_exit(Exit::Unreachable) } else { failure }
     }
 
     /// A configuration that makes no sense.
@@ -139,9 +139,9 @@ impl Failure {
             ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge | ProviderErrorKind::Media => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        let mut failure = Self { concerns: Concern::Provider, ..Self::new(exit, message) }.caused_by(error);
+        let mut failure = Self { concerns: FailureOrigin::Provider, ..Self::new(exit, message) }.caused_by(error);
         // The tools of the request have the names that models use.
-        failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = without_prefix(words));
+        failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = strip_model_prefix(words));
         failure
     }
 
@@ -166,7 +166,7 @@ impl Failure {
     }
 
     /// Adds what the server last wrote to its standard error.
-    pub(crate) fn server_said(mut self, lines: Vec<String>) -> Self {
+    pub(crate) fn with_stderr(mut self, lines: Vec<String>) -> Self {
         if let [line] = lines.as_slice()
             && self.causes.iter().any(|cause| cause.contains(line.trim()))
         {
@@ -184,13 +184,13 @@ impl Failure {
     }
 
     /// The same with another name for a tool: people type other names than models.
-    pub(crate) fn naming(mut self, tool: &str, shown: &str) -> Self {
+    pub(crate) fn rename_tool(mut self, tool: &str, shown: &str) -> Self {
         self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
         self
     }
 
     /// The same with another exit code.
-    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+    pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
@@ -244,8 +244,8 @@ impl Failure {
     }
 
     /// Is it the provider of a model that has failed? Then no server can help.
-    pub(crate) fn concerns_the_provider(&self) -> bool {
-        self.concerns == Concern::Provider
+    pub(crate) fn is_provider_failure(&self) -> bool {
+        self.concerns == FailureOrigin::Provider
     }
 
     /// The sentence and its causes in one line.
@@ -254,7 +254,7 @@ impl Failure {
     }
 
     /// Does the server's standard error help to understand it?
-    pub(crate) fn concerns_the_server(&self) -> bool {
+    pub(crate) fn needs_server_output(&self) -> bool {
         matches!(self.exit, Exit::Unreachable | Exit::Timeout)
     }
 
@@ -289,14 +289,14 @@ impl Failure {
         }
         if let Some(tool) = &self.tool {
             lines.push('\n');
-            lines.push_str(&manual(tool));
+            lines.push_str(&tool_usage(tool));
         }
         lines
     }
 }
 
 /// A tool with all that its arguments are said to be.
-fn manual(tool: &ToolDefinition) -> String {
+fn tool_usage(tool: &ToolDefinition) -> String {
     let width = width();
     format!("{}\n{}", signature(tool, width), arguments(tool, width, 2))
 }
@@ -351,7 +351,7 @@ fn exit_of(error: &CallError) -> Exit {
 }
 
 /// An error and its causes in one line.
-pub(crate) fn line(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain_text(error: &(dyn Error + 'static)) -> String {
     chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
@@ -439,7 +439,7 @@ mod tests {
         let mut failure = Failure::new(Exit::Unreachable, "gone");
         failure.causes.push("it ended, saying `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
-        assert_eq!(plain(&failure.server_said(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+        assert_eq!(plain(&failure.with_stderr(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn the_last_words_of_the_server_are_shown_without_escapes() {
         let said = (0..40).map(|line| format!("line {line}\u{1b}[2J")).collect();
-        let text = Failure::new(Exit::Unreachable, "gone").server_said(said).render();
+        let text = Failure::new(Exit::Unreachable, "gone").with_stderr(said).render();
         assert!(!text.contains("[2J"));
         assert!(text.contains("line 39") && !text.contains("line 27\n"));
     }

@@ -1,4 +1,4 @@
-//! A file that is changed whole or not at all.
+//! Atomic file writes.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use ropeway::config::read_regular;
 
 use crate::failure::Failure;
 
-/// Opens a lock file, or makes it for this user only. A link is not followed, and a pipe not waited for.
+/// Opens a lock file, or creates it with mode 0600. Refuses symbolic links and pipes.
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` is not a regular file", path.display())));
@@ -17,13 +17,13 @@ pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
-/// What everybody may read who may by the user's own mask.
+/// Mode of files that others may read, subject to the umask.
 pub(crate) const SHARED: u32 = 0o666;
 
-/// What only the user may read.
+/// Mode of files that only the user may read.
 pub(crate) const PRIVATE: u32 = 0o600;
 
-/// The largest file that is read, in bytes. A saved conversation may contain images.
+/// Maximum bytes of a file that is read. A saved conversation may contain images.
 const LARGEST: usize = 256 << 20;
 
 /// Returns the text of a regular file, or `None` if the file does not exist.
@@ -35,19 +35,19 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Puts a text in the place of what was there when it was read. A new file gets the mode; one that is there keeps its own,
-/// unless only the user may read it now.
+/// Replaces the text of a file, unless it was changed since `before` was read. A new file gets `mode`; an existing one
+/// keeps its own, unless `mode` is [`PRIVATE`].
 pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) -> Result<(), Failure> {
     if read(path)?.as_deref() != before {
-        return Err(Failure::usage(format!("`{}` was changed by somebody else meanwhile", path.display()))
-            .hint("nothing was written: try again"));
+        return Err(Failure::usage(format!("`{}` was changed by another program", path.display()))
+            .hint("nothing was written; try again"));
     }
     write(path, text, mode).map_err(|error| {
         Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error).hint("nothing was changed")
     })
 }
 
-/// Puts a text there, whatever was there before.
+/// Writes a file, whatever it contained before.
 pub(crate) fn put(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     write(path, text, mode)
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
@@ -65,7 +65,6 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let (mut file, beside) = beside(&path, kept.as_ref().map_or(mode, |kept| kept.mode() & 0o7777))?;
     let written = write_beside(&mut file, text, kept).and_then(|()| std::fs::rename(&beside, &path));
     if written.is_err() {
-        // It is of no use to anybody.
         let _ = std::fs::remove_file(&beside);
     }
     written
@@ -79,7 +78,7 @@ fn write_beside(file: &mut File, text: &str, kept: Option<Permissions>) -> io::R
     file.sync_all()
 }
 
-/// A new file in the same folder, from where a rename is one step.
+/// Creates a temporary file in the same folder, from where a rename is atomic.
 fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut number = 0;
@@ -92,23 +91,24 @@ fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Returns the file to write to: the path itself, or the file that it links to.
+/// Returns the file to write: the path itself, or the target of a symbolic link.
 ///
-/// A link in a cloned folder may point at any file of the user: private files are not written through it, and it creates none.
+/// A link in a cloned folder may point to any file of the user, so private files are not written through links and missing
+/// targets are not created.
 fn resolved(path: &Path, mode: u32) -> io::Result<PathBuf> {
     let Some(target) = link_target(path) else { return Ok(path.to_owned()) };
     let shown = target.display();
     if mode == PRIVATE {
-        let problem = format!("it is a link to `{shown}`, and private files are not written through links");
+        let problem = format!("it is a symbolic link to `{shown}`; private files are not written through links");
         return Err(io::Error::other(problem));
     }
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other(format!("it is a link to `{shown}`, which does not exist")),
+        io::ErrorKind::NotFound => io::Error::other(format!("it is a broken symbolic link to `{shown}`")),
         _ => error,
     })
 }
 
-/// Returns where a link points: the file at its end, or what the link says if there is none.
+/// Returns the target of a symbolic link, resolved if it exists.
 pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
     let written = std::fs::read_link(path).ok()?;
     Some(std::fs::canonicalize(path).unwrap_or(written))

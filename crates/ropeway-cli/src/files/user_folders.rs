@@ -1,14 +1,14 @@
-//! The user's own folders, as the XDG base directory specification names them.
+//! The folders of the user, as in the XDG base directory specification.
 //! <https://specifications.freedesktop.org/basedir-spec/latest/>
 
 use std::path::PathBuf;
 
-/// Where the user's own configuration is.
+/// Returns the folder of the user configuration file.
 pub(crate) fn user_folder() -> Option<PathBuf> {
     folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Where is kept what was typed.
+/// Returns the folder of saved conversations, history and trust records.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }

@@ -73,7 +73,7 @@ impl ModelArgs {
     ) -> Result<ModelChoice, Failure> {
         self.hide_secrets();
         let choice = choose(self, chat, &around(file)).await?;
-        redaction::hide(&choice.provider.secrets());
+        redaction::add_secrets(&choice.provider.secrets());
         if choice.provider.key.is_some() && is_open(&choice.provider.base_url) {
             warning(&format!("sending the key to {} unencrypted; use https://", choice.place));
         }
@@ -93,7 +93,7 @@ impl ModelArgs {
     /// A choice that fails is told, too, and its address with it.
     fn hide_secrets(&self) {
         if let Some(url) = &self.base_url {
-            redaction::hide(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());
+            redaction::add_secrets(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());
         }
     }
 }

@@ -55,8 +55,8 @@ impl SavedModel {
 
     /// Returns the same without known secrets. A path of a URL may hold one: then the URL is left out.
     pub(crate) fn redacted(&self) -> Self {
-        let hide = |text: &str| redaction::over(text).into_owned();
-        let is_plain = |text: &String| redaction::over(text) == *text;
+        let hide = |text: &str| redaction::redact(text).into_owned();
+        let is_plain = |text: &String| redaction::redact(text) == *text;
         Self {
             model: hide(&self.model),
             place: hide(&self.place),
@@ -172,7 +172,7 @@ mod tests {
     fn a_secret_in_the_path_of_a_url_is_not_saved() {
         let url = "http://127.0.0.1:8080/a-path-with-the-saved-token/v1";
         let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
-        redaction::hide(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
+        redaction::add_secrets(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
         let model = model.redacted();
         assert_eq!((model.base_url.as_deref(), model.endpoint.as_str()), (None, "http://127.0.0.1:8080"));
     }

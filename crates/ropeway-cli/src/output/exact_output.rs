@@ -6,7 +6,7 @@ use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, de
 use ropeway::envelope::{Envelope, EnvelopeData};
 
 use crate::failure::{Failure, problem_line};
-use crate::output::render_result::{Folder, is_repeated, repeats, show_parts};
+use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy, render_parts};
 
 /// How the text of a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct ExactOutput {
 }
 
 /// Writes the result of a call. Its text is what the tool said; structured content is written only where the tool said no text.
-pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>) -> Result<ExactOutput, Failure> {
+pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<ExactOutput, Failure> {
     let mut output = exact_parts(&envelope.meta.content, mode, folder)?;
     if let EnvelopeData::Json(value) = envelope.data() {
         if !envelope.meta.content.iter().any(|part| text_of(part).is_some()) {
@@ -60,7 +60,7 @@ pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>
 pub(crate) fn exact_parts(
     parts: &[ContentPart],
     mode: TextMode,
-    folder: Option<&Folder>,
+    folder: Option<&SaveFolder>,
 ) -> Result<ExactOutput, Failure> {
     if let [part] = parts {
         if let Some(text) = text_of(part) {
@@ -79,7 +79,7 @@ pub(crate) fn exact_parts(
             }
             ContentPart::Text(part) => output.bytes.extend(part.text.as_bytes()),
             other => {
-                let shown = show_parts([other].into_iter(), folder)?;
+                let shown = render_parts([other].into_iter(), folder)?;
                 output.bytes.extend(anstream::adapter::strip_str(&shown.text).to_string().into_bytes());
                 output.notes.extend(shown.notes);
             }
@@ -120,8 +120,8 @@ fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
 /// Returns true if the structured content says nothing that the text does not say.
 fn is_all_repeated(envelope: &Envelope) -> bool {
     let Some(structured) = &envelope.meta.structured_content else { return true };
-    is_repeated(structured, &envelope.meta.content)
-        || envelope.meta.content.iter().any(|part| repeats(part, structured))
+    is_text_copy(structured, &envelope.meta.content)
+        || envelope.meta.content.iter().any(|part| is_structured_copy(part, structured))
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
             {"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "three"}]);
         let (text, notes) = exact_of(json!({"content": parts}), TextMode::Exact);
         assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree");
-        assert_eq!(notes, ["use --save DIR to keep what is not text"]);
+        assert_eq!(notes, ["use --save DIR to save binary content"]);
     }
 
     #[test]

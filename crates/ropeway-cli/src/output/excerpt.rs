@@ -28,7 +28,7 @@ pub(crate) fn excerpt(text: &str, line: usize, column: usize, width: usize) -> S
 fn visible(line: &str, column: usize) -> [String; 2] {
     let at = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
     let mut parts = [String::new(), String::new()];
-    let mut secrets = literal::in_line(line).into_iter().peekable();
+    let mut secrets = literal::secrets_in_line(line).into_iter().peekable();
     for (from, c) in line.char_indices() {
         // They come in order, and do not overlap.
         while secrets.next_if(|secret| secret.end <= from).is_some() {}
@@ -50,7 +50,7 @@ fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
     }
     let most = BEFORE.min(width / 2);
     let start = match columns(before) > most {
-        true => format!("…{}", ending(before, most.saturating_sub(1))),
+        true => format!("…{}", with_exit(before, most.saturating_sub(1))),
         false => before.clone(),
     };
     let offset = columns(&start);
@@ -58,7 +58,7 @@ fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
 }
 
 /// The end of a text, in so many columns at most.
-fn ending(text: &str, most: usize) -> &str {
+fn with_exit(text: &str, most: usize) -> &str {
     let (mut used, mut start) = (0, text.len());
     for (cluster, columns) in clusters(text).rev() {
         used += columns;

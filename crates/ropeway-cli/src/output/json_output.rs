@@ -7,7 +7,7 @@ use ropeway::envelope::Envelope;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::output::render_result::{Folder, is_repeated, repeats};
+use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy};
 
 /// The files that the parts of a result were saved to, in the order of the parts.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct SavedParts(Vec<Option<PathBuf>>);
 
 impl SavedParts {
     /// Saves the binary parts of a result.
-    pub(crate) fn save(parts: &[ContentPart], folder: &Folder) -> Result<Self, Failure> {
+    pub(crate) fn save(parts: &[ContentPart], folder: &SaveFolder) -> Result<Self, Failure> {
         let save = |part: &ContentPart| {
             let (mime_type, base64) = match part {
                 ContentPart::Image(Blob { mime_type, base64, .. })
@@ -60,10 +60,11 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
     let mut values = saved.parts(parts);
     let (data, left) = match (&envelope.meta.structured_content, &parts[..]) {
         (Some(structured), parts) => {
-            let is_text = is_repeated(structured, parts);
+            let is_text = is_text_copy(structured, parts);
             let mut kept = parts.iter().map(|part| {
-                let is_repeated = repeats(part, structured) || (is_text && matches!(part, ContentPart::Text(_)));
-                !is_repeated
+                let is_text_copy =
+                    is_structured_copy(part, structured) || (is_text && matches!(part, ContentPart::Text(_)));
+                !is_text_copy
             });
             values.retain(|_| kept.next().unwrap_or(true));
             (None, values)
@@ -181,7 +182,7 @@ mod tests {
             {"type": "audio", "data": "!", "mimeType": "audio/wav"},
         ]))
         .expect("parts");
-        let saved = SavedParts::save(&parts, &Folder::new(folder.path(), "t")).expect("saved");
+        let saved = SavedParts::save(&parts, &SaveFolder::new(folder.path(), "t")).expect("saved");
         let paths: Vec<String> = saved.paths().collect();
         let values = saved.parts(&parts);
         assert_eq!(values[1], json!({"type": "image", "mimeType": "image/png", "path": paths[0]}));

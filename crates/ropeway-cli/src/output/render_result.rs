@@ -15,12 +15,12 @@ use crate::terminal::text::{clean, clean_line, size};
 const FAINT: Style = Style::new().dimmed();
 
 /// Where the files of an answer are put.
-pub(crate) struct Folder {
+pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
 }
 
-impl Folder {
+impl SaveFolder {
     /// A folder, made when it is first needed; the files are named after the tool.
     pub(crate) fn new(path: &Path, tool: &str) -> Self {
         Self { path: path.to_owned(), stem: safe_name(tool) }
@@ -44,7 +44,7 @@ impl Folder {
                 Err(error) => return Err(failed(&path, error)),
             }
         }
-        Err(Failure::usage(format!("`{}` has too many files of that name", self.path.display())))
+        Err(Failure::usage(format!("too many files with this name in `{}`", self.path.display())))
     }
 }
 
@@ -85,7 +85,7 @@ fn extension(mime_type: &str) -> String {
 
 /// An answer as it is shown to a person.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct RenderedResult {
     /// The answer itself.
     pub(crate) text: String,
     /// What to say beside it.
@@ -93,25 +93,25 @@ pub(crate) struct Shown {
 }
 
 /// Writes the answer for a person; files go into the folder when there is one.
-pub(crate) fn show(envelope: &Envelope, folder: Option<&Folder>) -> Result<Shown, Failure> {
+pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<RenderedResult, Failure> {
     // Servers repeat structured content as text for those who read only that; once is enough here.
     let structured = envelope.meta.structured_content.as_ref();
-    let repeats = |part: &&ContentPart| structured.is_some_and(|value| repeats(part, value));
-    let mut shown = show_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
+    let repeats = |part: &&ContentPart| structured.is_some_and(|value| is_structured_copy(part, value));
+    let mut shown = render_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
     if let EnvelopeData::Json(value) = envelope.data()
-        && !is_repeated(value, &envelope.meta.content)
+        && !is_text_copy(value, &envelope.meta.content)
     {
         shown.text.push_str(&clean(&serde_json::to_string_pretty(value).unwrap_or_default()));
         shown.text.push('\n');
     }
-    let odd = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
+    let odd = |problem| format!("warning: the result does not match its schema: {}", problem_line(problem));
     shown.notes.extend(envelope.warnings.iter().map(odd));
     Ok(shown)
 }
 
 /// Returns true if a text part is the structured content as JSON, as the specification recommends
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
-pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
+pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool {
     match part {
         ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
         _ => false,
@@ -119,7 +119,7 @@ pub(crate) fn repeats(part: &ContentPart, structured: &Value) -> bool {
 }
 
 /// Is an object nothing but a name for the text beside it?
-pub(crate) fn is_repeated(value: &Value, parts: &[ContentPart]) -> bool {
+pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
     let text = |part: &ContentPart| match part {
         ContentPart::Text(part) => Some(part.text.clone()),
         _ => None,
@@ -130,17 +130,17 @@ pub(crate) fn is_repeated(value: &Value, parts: &[ContentPart]) -> bool {
 }
 
 /// Writes parts for a person; files go into the folder when there is one.
-pub(crate) fn show_parts<'a>(
+pub(crate) fn render_parts<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
-    folder: Option<&Folder>,
-) -> Result<Shown, Failure> {
-    let mut shown = Shown::default();
+    folder: Option<&SaveFolder>,
+) -> Result<RenderedResult, Failure> {
+    let mut shown = RenderedResult::default();
     let mut unsaved = 0;
     for part in parts {
         let line = match part {
             ContentPart::Text(part) => clean(&part.text),
             ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
-                show_file(mime_type, base64, folder, &mut unsaved)?
+                render_file(mime_type, base64, folder, &mut unsaved)?
             }
             ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, .. }) => {
                 let uri = clean_line(uri);
@@ -148,7 +148,7 @@ pub(crate) fn show_parts<'a>(
                     ResourceContents::Text(text) => format!("{FAINT}{uri}{FAINT:#}\n{}", clean(text)),
                     ResourceContents::Blob(base64) => {
                         let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
-                        format!("{FAINT}{uri}{FAINT:#}\n{}", show_file(mime_type, base64, folder, &mut unsaved)?)
+                        format!("{FAINT}{uri}{FAINT:#}\n{}", render_file(mime_type, base64, folder, &mut unsaved)?)
                     }
                 }
             }
@@ -162,18 +162,18 @@ pub(crate) fn show_parts<'a>(
         shown.text.push('\n');
     }
     if unsaved > 0 {
-        shown.notes.push("use --save DIR to keep what is not text".to_owned());
+        shown.notes.push("use --save DIR to save binary content".to_owned());
     }
     Ok(shown)
 }
 
 /// A line for each file of an answer, which goes into the folder when there is one.
-pub(crate) fn show_files<'a>(
+pub(crate) fn render_files<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
-    folder: Option<&Folder>,
+    folder: Option<&SaveFolder>,
 ) -> Result<Vec<String>, Failure> {
     let files = parts.filter(|part| !is_text(part));
-    Ok(show_parts(files, folder)?.text.lines().map(str::to_owned).collect())
+    Ok(render_parts(files, folder)?.text.lines().map(str::to_owned).collect())
 }
 
 fn is_text(part: &ContentPart) -> bool {
@@ -184,10 +184,15 @@ fn is_text(part: &ContentPart) -> bool {
     }
 }
 
-fn show_file(mime_type: &str, base64: &str, folder: Option<&Folder>, unsaved: &mut usize) -> Result<String, Failure> {
+fn render_file(
+    mime_type: &str,
+    base64: &str,
+    folder: Option<&SaveFolder>,
+    unsaved: &mut usize,
+) -> Result<String, Failure> {
     let label = clean_line(mime_type);
     let Ok(bytes) = decode_base64(base64) else {
-        return Ok(format!("{label}, {} that are not valid base64", size(base64.len())));
+        return Ok(format!("{label}, {} (invalid base64)", size(base64.len())));
     };
     let label = format!("{label}, {}", size(bytes.len()));
     match folder {
@@ -216,8 +221,8 @@ mod tests {
         Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::ZERO, output)
     }
 
-    fn plain(envelope: &Envelope, folder: Option<&Folder>) -> String {
-        let shown = show(envelope, folder).expect("an answer");
+    fn plain(envelope: &Envelope, folder: Option<&SaveFolder>) -> String {
+        let shown = render(envelope, folder).expect("an answer");
         anstream::adapter::strip_str(&shown.text).to_string()
     }
 
@@ -234,7 +239,7 @@ mod tests {
         let expected = "hello\nimage/png, 3 B\naudio/wav, 1 B that are not valid base64\nfile:///a\ninside\n\
             b → file:///b\n{\"type\":\"hologram\"}\n{\n  \"a\": 1\n}\n";
         assert_eq!(plain(&output, None), expected);
-        assert_eq!(show(&output, None).expect("an answer").notes, ["use --save DIR to keep what is not text"]);
+        assert_eq!(render(&output, None).expect("an answer").notes, ["use --save DIR to save binary content"]);
     }
 
     #[test]
@@ -262,9 +267,9 @@ mod tests {
             {"type": "image", "data": "aGk=", "mimeType": "image/jpeg"},
             {"type": "image", "data": "aG8=", "mimeType": "image/jpeg"},
         ]}));
-        let target = Folder::new(&inner, "../ev/il");
-        show(&output, Some(&target)).expect("saved");
-        show(&output, Some(&target)).expect("saved again");
+        let target = SaveFolder::new(&inner, "../ev/il");
+        render(&output, Some(&target)).expect("saved");
+        render(&output, Some(&target)).expect("saved again");
         let mut names: Vec<_> =
             inner.read_dir().expect("a folder").map(|entry| entry.expect("a file").file_name()).collect();
         names.sort();
@@ -286,7 +291,7 @@ mod tests {
     fn an_answer_is_shown_as_its_schema_wants_it_with_a_warning_where_that_fails() {
         let schema = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}});
         let envelope = read(json!({"content": [], "structuredContent": {"a": "1", "b": "maybe"}})).cast_to(&schema);
-        let shown = show(&envelope, None).expect("an answer");
+        let shown = render(&envelope, None).expect("an answer");
         assert_eq!(shown.text, "{\n  \"a\": 1,\n  \"b\": \"maybe\"\n}\n");
         assert_eq!(
             shown.notes,

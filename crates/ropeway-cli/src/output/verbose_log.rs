@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::secrets::redaction::{self, Veiled};
+use crate::secrets::redaction::{self, RedactingWriter};
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 
 const NAME: Style = Style::new().bold();
@@ -41,20 +41,20 @@ pub(crate) fn start(verbose: u8) {
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || Veiled { to: std::io::stderr(), colours })
-        .event_format(Line { colours, width: || terminal_width(&std::io::stderr()) })
+        .with_writer(move || RedactingWriter { to: std::io::stderr(), colours })
+        .event_format(LineFormat { colours, width: || terminal_width(&std::io::stderr()) })
         .finish();
     // A second subscriber cannot be set, and none is.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// The format of one event: time, level, server, words. Spans are left out.
-struct Line {
+struct LineFormat {
     colours: bool,
     width: fn() -> Option<usize>,
 }
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -114,7 +114,7 @@ fn line(at: SystemTime, level: Level, fields: &Fields, width: Option<usize>) -> 
         _ => LONGEST,
     };
     // A secret that is cut in half would not be found.
-    let words = cut(&redaction::over(&words), room);
+    let words = cut(&redaction::redact(&words), room);
     format!("{FAINT}{time}{FAINT:#} {style}{word}{style:#}{NAME}{server}{NAME:#} {words}\n")
 }
 

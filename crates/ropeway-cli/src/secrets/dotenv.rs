@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ropeway::config::Secret;
 
-use crate::secrets::literal::Taken;
+use crate::secrets::literal::ExtractedSecret;
 
 /// The first lines of a new file.
 const HEADER: &str = "# Secrets of ropeway.yaml. Keep this file to yourself.\n";
@@ -32,13 +32,13 @@ pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
 }
 
 /// The text with these secrets at its end, but for those that it has.
-pub(crate) fn with(text: Option<&str>, taken: &[Taken]) -> String {
+pub(crate) fn with(text: Option<&str>, taken: &[ExtractedSecret]) -> String {
     let mut text = text.unwrap_or(HEADER).to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     let mut known: Vec<String> = names(&text).into_iter().map(|(name, _)| name).collect();
-    for Taken { name, value, .. } in taken {
+    for ExtractedSecret { name, value, .. } in taken {
         if !known.contains(name) {
             text.push_str(&format!("{name}={}\n", quoted(value.expose())));
             known.push(name.clone());
@@ -69,8 +69,8 @@ mod tests {
 
     use super::*;
 
-    fn taken(name: &str, value: &str) -> Taken {
-        Taken { name: name.to_owned(), value: value.into(), key: String::new() }
+    fn taken(name: &str, value: &str) -> ExtractedSecret {
+        ExtractedSecret { name: name.to_owned(), value: value.into(), key: String::new() }
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) fn is_reference(value: &str) -> bool {
 
 /// A secret that was taken out of a server's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct ExtractedSecret {
     /// The variable that stands in its place.
     pub(crate) name: String,
     pub(crate) value: Secret,
@@ -74,9 +74,9 @@ pub(crate) struct Taken {
 
 /// Names for secrets: the same value keeps its name, and another one gets another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names(Vec<(String, Option<Secret>)>);
+pub(crate) struct SecretNames(Vec<(String, Option<Secret>)>);
 
-impl Names {
+impl SecretNames {
     /// Names that mean something already, each with its value if that is known.
     pub(crate) fn taken(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
         Self(names.into_iter().collect())
@@ -104,8 +104,8 @@ impl Names {
 }
 
 /// Puts references in the place of all secrets that are written out.
-pub(crate) fn take_out(server: &mut RawServer, names: &mut Names) -> Vec<Taken> {
-    let mut taking = Taking { alias: server.alias.clone(), names, taken: Vec::new() };
+pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<ExtractedSecret> {
+    let mut taking = Extractor { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
         if is_surely_secret(name, value) {
             taking.whole(value, name, format!("env.{name}"));
@@ -158,13 +158,13 @@ pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
     }
 }
 
-struct Taking<'a> {
+struct Extractor<'a> {
     alias: String,
-    names: &'a mut Names,
-    taken: Vec<Taken>,
+    names: &'a mut SecretNames,
+    taken: Vec<ExtractedSecret>,
 }
 
-impl Taking<'_> {
+impl Extractor<'_> {
     fn whole(&mut self, text: &mut String, what: &str, key: String) {
         self.part(text, 0..text.len(), what, key);
     }
@@ -175,7 +175,7 @@ impl Taking<'_> {
         let value = Secret::new(text[range.clone()].replace("$$", "$"));
         let name = self.names.name(&variable(&self.alias, what), &value);
         text.replace_range(range, &format!("${{{name}}}"));
-        self.taken.push(Taken { name, value, key });
+        self.taken.push(ExtractedSecret { name, value, key });
     }
 
     /// Takes out what the mask has hidden: the part alone where it is one, else all of it.
@@ -232,7 +232,7 @@ fn variable(alias: &str, what: &str) -> String {
 }
 
 /// Where secrets stand in one line of a file, whatever its format: values behind telling names, and tokens.
-pub(crate) fn in_line(line: &str) -> Vec<Range<usize>> {
+pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut name = String::new();
     let pieces = pieces(line);
@@ -258,9 +258,9 @@ pub(crate) fn in_line(line: &str) -> Vec<Range<usize>> {
 }
 
 /// One line of a file without the secrets in it.
-pub(crate) fn without(line: &str) -> String {
+pub(crate) fn redact_line(line: &str) -> String {
     let mut shown = line.to_owned();
-    in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
+    secrets_in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
     shown
 }
 
@@ -307,7 +307,7 @@ mod tests {
         )
     }
 
-    fn names(taken: &[Taken]) -> Vec<(&str, &str, &str)> {
+    fn names(taken: &[ExtractedSecret]) -> Vec<(&str, &str, &str)> {
         taken.iter().map(|taken| (taken.name.as_str(), taken.value.expose(), taken.key.as_str())).collect()
     }
 
@@ -326,7 +326,7 @@ mod tests {
             ["-y", "server", "--api-key", "a-secret-one", "--token=an0ther", "--mode=fast", "http://u:pass-w0rd@h/"]
                 .map(Text::from)
                 .to_vec();
-        let taken = take_out(&mut server, &mut Names::default());
+        let taken = extract(&mut server, &mut SecretNames::default());
         assert_eq!(
             names(&taken),
             [
@@ -380,7 +380,7 @@ mod tests {
         let arguments = ["--auth-mode", "oauth", "--tokenizer=cl100k", "--keyboard", "qwerty"];
         server.args = arguments.map(Text::from).to_vec();
         let before = server.clone();
-        assert_eq!((take_out(&mut server, &mut Names::default()), &server), (Vec::new(), &before));
+        assert_eq!((extract(&mut server, &mut SecretNames::default()), &server), (Vec::new(), &before));
         for name in ["PGPASSWORD", "apiKey", "X-Api-Key", "GITHUBTOKEN", "authorization", "DB_PASS", "Cookie"] {
             assert!(is_surely_secret(name, "s3cret-s3cret"), "{name}");
         }
@@ -393,7 +393,7 @@ mod tests {
         server.url = Some("https://h/mcp?api_key=t0ken-t0ken&x=y".into());
         server.headers =
             pairs(&[("Authorization", "Bearer t0ken-t0ken"), ("X-Api-Key", "k3y-k3y"), ("X-Mode", "fast")]);
-        let taken = take_out(&mut server, &mut Names::default());
+        let taken = extract(&mut server, &mut SecretNames::default());
         assert_eq!(
             names(&taken),
             [
@@ -407,13 +407,14 @@ mod tests {
         assert_eq!(server.url, Some("https://h/mcp?api_key=${A_API_KEY_2}&x=y".into()));
         let mut twice = RawServer::new("a");
         twice.url = Some("https://ada:pass-w0rd@h/?token=t0ken-t0ken".into());
-        take_out(&mut twice, &mut Names::default());
+        extract(&mut twice, &mut SecretNames::default());
         assert_eq!(twice.url, Some("${A_URL}".into()));
     }
 
     #[test]
     fn one_value_has_one_name_and_a_name_one_value() {
-        let mut names = Names::taken([("A_TOKEN".to_owned(), None), ("B_TOKEN".to_owned(), Some("t0ken".into()))]);
+        let mut names =
+            SecretNames::taken([("A_TOKEN".to_owned(), None), ("B_TOKEN".to_owned(), Some("t0ken".into()))]);
         assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
         assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
         assert_eq!(names.name("B_TOKEN", &"t0ken".into()), "B_TOKEN");
@@ -449,7 +450,7 @@ mod tests {
             ("    url: https://u:s3cret-s3cret@h/", "https://u:s3cret-s3cret@h/"),
             ("    - ghp_0123456789abcdef", "ghp_0123456789abcdef"),
         ] {
-            let found: Vec<&str> = in_line(line).into_iter().map(|range| &line[range]).collect();
+            let found: Vec<&str> = secrets_in_line(line).into_iter().map(|range| &line[range]).collect();
             assert_eq!(found, [secret], "{line}");
         }
         for line in [
@@ -460,7 +461,7 @@ mod tests {
             "it's",
             "",
         ] {
-            assert!(in_line(line).is_empty(), "{line}");
+            assert!(secrets_in_line(line).is_empty(), "{line}");
         }
     }
 }

@@ -14,31 +14,31 @@ use crate::terminal::text::{Cleaner, clean_json, escape_controls};
 static SECRETS: RwLock<Option<Redactor>> = RwLock::new(None);
 
 /// Hides these secrets from now on, besides those that are hidden already.
-pub(crate) fn hide(secrets: &Redactor) {
+pub(crate) fn add_secrets(secrets: &Redactor) {
     let mut all = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     *all = Some(all.take().unwrap_or_default().with(secrets));
 }
 
 /// What hides the secrets that are known by now.
-pub(crate) fn secrets() -> Redactor {
+pub(crate) fn redactor() -> Redactor {
     SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
 /// The text without secrets.
-pub(crate) fn over(text: &str) -> Cow<'_, str> {
-    secrets().hide(text)
+pub(crate) fn redact(text: &str) -> Cow<'_, str> {
+    redactor().hide(text)
 }
 
 /// Hides the secrets within the texts of a JSON value: once it is written, its escapes would hide them from us, and a
 /// number would no longer be one.
-pub(crate) fn over_json(value: &mut Value) {
-    secrets().hide_document(value);
+pub(crate) fn redact_json(value: &mut Value) {
+    redactor().hide_document(value);
 }
 
 /// A value as JSON that holds neither secrets nor what a terminal would obey: on one line, or on many for people.
-pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<String> {
+pub(crate) fn to_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<String> {
     let json = write_json(value, is_pretty)?;
-    let secrets = secrets();
+    let secrets = redactor();
     // Most hold none, and stay as they are to the last digit.
     if matches!(secrets.hide(&json), Cow::Borrowed(_)) {
         return Ok(clean_json(&json));
@@ -57,19 +57,19 @@ fn write_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<Str
 
 /// Text from outside that comes piece by piece, made harmless and without secrets, wherever it is cut.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct StreamFilter {
     /// None where no terminal sees it.
     cleaner: Option<Cleaner>,
     mask: StreamRedactor,
 }
 
-impl Default for Flow {
+impl Default for StreamFilter {
     fn default() -> Self {
         Self { cleaner: Some(Cleaner::default()), mask: StreamRedactor::default() }
     }
 }
 
-impl Flow {
+impl StreamFilter {
     /// The same for a text that no terminal sees as it is: only secrets are hidden.
     pub(crate) fn raw() -> Self {
         Self { cleaner: None, mask: StreamRedactor::default() }
@@ -77,7 +77,7 @@ impl Flow {
 
     /// What can be shown now that there is another piece.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        let secrets = secrets();
+        let secrets = redactor();
         let mut shown = String::new();
         if *self.mask.mask() != secrets {
             // There are new ones: what was held back by the old ones cannot go on as one of them.
@@ -99,16 +99,16 @@ impl Flow {
 }
 
 /// A writer of whole lines for people, such as a log's, that lets neither secrets nor control characters through.
-pub(crate) struct Veiled<W> {
+pub(crate) struct RedactingWriter<W> {
     pub(crate) to: W,
     /// The lines may have colours.
     pub(crate) colours: bool,
 }
 
-impl<W: Write> Write for Veiled<W> {
+impl<W: Write> Write for RedactingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.to.write_all(escape_controls(&over(&text), self.colours).as_bytes())?;
+        self.to.write_all(escape_controls(&redact(&text), self.colours).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -118,15 +118,15 @@ impl<W: Write> Write for Veiled<W> {
 }
 
 /// A writer of lines of JSON that lets neither secrets nor control characters through. A line is written at once.
-pub(crate) struct VeiledJson<W>(pub(crate) W);
+pub(crate) struct RedactingJsonWriter<W>(pub(crate) W);
 
-impl<W: Write> Write for VeiledJson<W> {
+impl<W: Write> Write for RedactingJsonWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         match serde_json::from_str::<&serde_json::value::RawValue>(text.trim_end()) {
-            Ok(line) => self.0.write_all((json(&line, false)? + "\n").as_bytes())?,
+            Ok(line) => self.0.write_all((to_json(&line, false)? + "\n").as_bytes())?,
             // It is none of ours.
-            Err(_) => self.0.write_all(escape_controls(&over(&text), false).as_bytes())?,
+            Err(_) => self.0.write_all(escape_controls(&redact(&text), false).as_bytes())?,
         }
         Ok(bytes.len())
     }
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn what_is_hidden_once_stays_hidden() {
-        hide(&Redactor::new([&Secret::new("a-token-of-the-veil")]));
-        hide(&Redactor::new([&Secret::new("another-of-the-veil")]));
+        add_secrets(&Redactor::new([&Secret::new("a-token-of-the-veil")]));
+        add_secrets(&Redactor::new([&Secret::new("another-of-the-veil")]));
         let mut lines = Vec::new();
-        let mut veiled = Veiled { to: &mut lines, colours: true };
+        let mut veiled = RedactingWriter { to: &mut lines, colours: true };
         let line = "a-token-of-the-veil \u{1b}[1mand\u{1b}[0m another-of-the-veil\r\0\u{9b}\u{202e}\u{1b}[2J\n";
         veiled.write_all(line.as_bytes()).expect("a line");
         let expected = "*** \u{1b}[1mand\u{1b}[0m ***\\r\\u{0}\\u{9b}\\u{202e}\\u{1b}[2J\n";
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn a_secret_that_comes_in_pieces_is_hidden() {
-        hide(&Redactor::new([&Secret::new("sk-of-a-flow")]));
-        let mut flow = Flow::default();
+        add_secrets(&Redactor::new([&Secret::new("sk-of-a-flow")]));
+        let mut flow = StreamFilter::default();
         let pieces = ["it is s", "k-of-", "\u{1b}[3", "1ma-flo", "w, and sk", "y", " high\r", " s"];
         let shown = pieces.map(|piece| flow.push(piece)).concat() + &flow.end();
         assert_eq!(shown, "it is ***, and sky high\n s");
@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn a_numeric_secret_leaves_json_lines_whole() {
-        hide(&Redactor::new([&Secret::new("778899001122")]));
+        add_secrets(&Redactor::new([&Secret::new("778899001122")]));
         let mut lines = Vec::new();
         let line = "{\"default\":778899001122,\"text\":\"\u{202e}778899001122\u{85}\"}\n";
-        VeiledJson(&mut lines).write_all(line.as_bytes()).expect("a line");
+        RedactingJsonWriter(&mut lines).write_all(line.as_bytes()).expect("a line");
         assert_eq!(String::from_utf8(lines).expect("text"), "{\"default\":\"***\",\"text\":\"\\u202e***\\u0085\"}\n");
     }
 }

@@ -30,9 +30,9 @@ pub(crate) struct Status {
 }
 
 /// While this lives, the status line is not drawn.
-pub(crate) struct Paused(Arc<AtomicBool>);
+pub(crate) struct PauseGuard(Arc<AtomicBool>);
 
-impl Drop for Paused {
+impl Drop for PauseGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -59,12 +59,12 @@ impl Status {
     }
 
     /// Wipes the line, and draws none until the guard is dropped: something else is written on the terminal.
-    pub(crate) fn pause(&self) -> Paused {
+    pub(crate) fn pause(&self) -> PauseGuard {
         self.paused.store(true, Ordering::Relaxed);
         if self.shown {
-            wipe();
+            clear_line();
         }
-        Paused(self.paused.clone())
+        PauseGuard(self.paused.clone())
     }
 
     /// Another step begins, of which nothing is known.
@@ -74,11 +74,11 @@ impl Status {
 
     /// Waits for a step, and shows it once the command has taken a moment.
     pub(crate) async fn during<T>(&self, label: &str, step: impl Future<Output = T>) -> T {
-        self.following(|| label.to_owned(), step).await
+        self.during_labelled(|| label.to_owned(), step).await
     }
 
     /// The same for a step whose name changes on the way.
-    pub(crate) async fn following<T>(&self, label: impl Fn() -> String, step: impl Future<Output = T>) -> T {
+    pub(crate) async fn during_labelled<T>(&self, label: impl Fn() -> String, step: impl Future<Output = T>) -> T {
         if !self.shown {
             return step.await;
         }
@@ -88,7 +88,7 @@ impl Status {
             done = &mut step => return done,
             () = tokio::time::sleep_until(self.began + PATIENCE) => {}
         }
-        let _line = Line::new();
+        let _line = ShownLine::new();
         let mut frames = tokio::time::interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut spinner = SPINNER.iter().cycle();
@@ -134,7 +134,7 @@ pub(crate) fn end_interrupted_line() {
     IS_OVER.store(true, Ordering::Release);
     keep_line(false);
     if IS_SHOWN.load(Ordering::Acquire) {
-        wipe();
+        clear_line();
     } else if std::io::stderr().is_terminal() {
         // A terminal that is gone is no reason to fail.
         let _ = std::io::stderr().write_all(b"\n");
@@ -144,14 +144,14 @@ pub(crate) fn end_interrupted_line() {
 }
 
 /// Wipes the status line, if one is shown.
-pub(crate) fn wipe_shown() {
+pub(crate) fn clear_if_shown() {
     if IS_SHOWN.load(Ordering::Acquire) {
-        wipe();
+        clear_line();
     }
 }
 
 /// Wipes the line, should there be one.
-pub(crate) fn wipe() {
+pub(crate) fn clear_line() {
     if is_visible() {
         // A terminal that is gone needs no wiping.
         let _ = write!(std::io::stderr(), "\r\x1b[2K");
@@ -172,23 +172,23 @@ pub(crate) fn leave() {
         // A terminal that is gone needs no line.
         let _ = writeln!(std::io::stderr());
     } else {
-        wipe_shown();
+        clear_if_shown();
     }
 }
 
 /// The line while it stands on the terminal; wiped when the wait ends, in whatever way.
-struct Line;
+struct ShownLine;
 
-impl Line {
+impl ShownLine {
     fn new() -> Self {
         IS_SHOWN.store(true, Ordering::Release);
         Self
     }
 }
 
-impl Drop for Line {
+impl Drop for ShownLine {
     fn drop(&mut self) {
-        wipe();
+        clear_line();
         IS_SHOWN.store(false, Ordering::Release);
     }
 }

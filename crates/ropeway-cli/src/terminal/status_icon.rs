@@ -7,7 +7,7 @@ use crate::terminal::table::Cell;
 
 /// How something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum StatusIcon {
     /// It works.
     Good,
     /// It is on the way, or works with a reservation.
@@ -18,9 +18,9 @@ pub(crate) enum Mark {
     Bad,
 }
 
-impl Mark {
+impl StatusIcon {
     /// How a server stands.
-    pub(crate) fn of(outcome: &ServerState) -> Self {
+    pub(crate) fn for_state(outcome: &ServerState) -> Self {
         match outcome {
             ServerState::Ready { .. } => Self::Good,
             ServerState::Cached { .. } | ServerState::Connecting | ServerState::FilteredToZero { .. } => Self::Half,
@@ -33,7 +33,7 @@ impl Mark {
     }
 
     /// The sign.
-    pub(crate) fn sign(self) -> char {
+    pub(crate) fn symbol(self) -> char {
         match self {
             Self::Good => '●',
             Self::Half => '◐',
@@ -54,7 +54,7 @@ impl Mark {
 
     /// The sign and a word, for a table.
     pub(crate) fn cell(self, word: &str) -> Cell {
-        Cell::new(&format!("{} {word}", self.sign())).styled(self.style())
+        Cell::new(&format!("{} {word}", self.symbol())).styled(self.style())
     }
 }
 
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn every_mark_differs_without_colour_and_takes_one_column() {
-        let marks = [Mark::Good, Mark::Half, Mark::Off, Mark::Bad];
-        let signs = marks.map(|mark| mark.sign().to_string());
+        let marks = [StatusIcon::Good, StatusIcon::Half, StatusIcon::Off, StatusIcon::Bad];
+        let signs = marks.map(|mark| mark.symbol().to_string());
         assert_eq!(signs, ["●", "◐", "○", "✗"]);
         assert!(signs.iter().all(|sign| columns(sign) == 1));
     }

@@ -33,7 +33,7 @@ pub(crate) fn clean(text: &str) -> String {
 /// The same for a text that comes piece by piece, wherever it is cut.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cleaner {
-    place: Place,
+    place: CleanerState,
     /// How many characters without a width stand at the end.
     marks: usize,
     /// The content of a control string whose terminator has not come yet.
@@ -42,7 +42,7 @@ pub(crate) struct Cleaner {
 
 /// Where in a text a piece has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum CleanerState {
     #[default]
     Text,
     /// Behind a carriage return: it breaks the line, unless a line break follows.
@@ -71,7 +71,7 @@ impl Cleaner {
     /// What is still to be said when no more pieces come; then another text may begin.
     pub(crate) fn end(&mut self) -> String {
         let mut clean = String::new();
-        if self.place == Place::Return {
+        if self.place == CleanerState::Return {
             clean.push('\n');
         }
         self.release(&mut clean);
@@ -81,43 +81,45 @@ impl Cleaner {
 
     fn step(&mut self, c: char, clean: &mut String) {
         self.place = match (self.place, c) {
-            (Place::Escape, '[') | (Place::Sequence, ' '..='?') => Place::Sequence,
-            (Place::Escape, ']' | 'P' | 'X' | '^' | '_') => Place::Swallowed,
-            (Place::Escape | Place::LongEscape, ' '..='/') => Place::LongEscape,
-            (Place::Escape | Place::LongEscape, '0'..='~') | (Place::Sequence, '@'..='~') => Place::Text,
-            (Place::Swallowed, '\u{7}' | '\u{9c}') | (Place::SwallowedEscape, '\\') => {
-                self.held.clear();
-                Place::Text
+            (CleanerState::Escape, '[') | (CleanerState::Sequence, ' '..='?') => CleanerState::Sequence,
+            (CleanerState::Escape, ']' | 'P' | 'X' | '^' | '_') => CleanerState::Swallowed,
+            (CleanerState::Escape | CleanerState::LongEscape, ' '..='/') => CleanerState::LongEscape,
+            (CleanerState::Escape | CleanerState::LongEscape, '0'..='~') | (CleanerState::Sequence, '@'..='~') => {
+                CleanerState::Text
             }
-            (Place::Swallowed, '\u{1b}') => Place::SwallowedEscape,
-            (Place::SwallowedEscape, c) => {
+            (CleanerState::Swallowed, '\u{7}' | '\u{9c}') | (CleanerState::SwallowedEscape, '\\') => {
+                self.held.clear();
+                CleanerState::Text
+            }
+            (CleanerState::Swallowed, '\u{1b}') => CleanerState::SwallowedEscape,
+            (CleanerState::SwallowedEscape, c) => {
                 self.release(clean);
-                self.place = Place::Escape;
+                self.place = CleanerState::Escape;
                 return self.step(c, clean);
             }
-            (Place::Swallowed, c) if !matches!(c, '\n' | '\r') => {
+            (CleanerState::Swallowed, c) if !matches!(c, '\n' | '\r') => {
                 self.held.push(c);
                 if self.held.len() < LONGEST_STRING {
-                    Place::Swallowed
+                    CleanerState::Swallowed
                 } else {
                     self.release(clean);
-                    Place::Text
+                    CleanerState::Text
                 }
             }
             (place, c) => {
                 self.release(clean);
-                if place == Place::Return && c != '\n' {
+                if place == CleanerState::Return && c != '\n' {
                     self.show('\n', clean);
                 }
                 // What cannot go on with a sequence ends it.
                 match c {
-                    '\r' => Place::Return,
-                    '\u{1b}' => Place::Escape,
-                    '\u{9b}' => Place::Sequence,
-                    '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => Place::Swallowed,
+                    '\r' => CleanerState::Return,
+                    '\u{1b}' => CleanerState::Escape,
+                    '\u{9b}' => CleanerState::Sequence,
+                    '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => CleanerState::Swallowed,
                     c => {
                         self.show(c, clean);
-                        Place::Text
+                        CleanerState::Text
                     }
                 }
             }
@@ -164,7 +166,7 @@ pub(crate) fn clean_line(text: &str) -> String {
 }
 
 /// Words about tools without the prefix that only models need: `` `mcp_files_read` `` becomes `` `files_read` ``.
-pub(crate) fn without_prefix(words: &str) -> String {
+pub(crate) fn strip_model_prefix(words: &str) -> String {
     words.replace("`mcp_", "`")
 }
 
@@ -253,11 +255,11 @@ pub(crate) fn escape_controls(text: &str, colours: bool) -> String {
 
 /// Text that a person decides on, in one line in which everything can be seen: characters that a terminal obeys or does not
 /// show are escaped. Nothing is left out, and blanks stay.
-pub(crate) fn escape_unseen(text: &str) -> String {
+pub(crate) fn escape_invisible(text: &str) -> String {
     let mut marks = 0;
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
         marks = if c.width() == Some(0) { marks + 1 } else { 0 };
-        if is_unseen(c) || marks > MOST_MARKS {
+        if is_invisible(c) || marks > MOST_MARKS {
             match c {
                 '\n' | '\r' | '\t' => seen.extend(c.escape_default()),
                 c => seen.extend(c.escape_unicode()),
@@ -271,7 +273,7 @@ pub(crate) fn escape_unseen(text: &str) -> String {
 
 /// Returns true for characters that a terminal obeys, that change how others are read, or that are blank without being a
 /// space: control and format characters, line separators, fillers, tags and variation selectors other than those of emoji.
-pub(crate) fn is_unseen(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     let is_format = matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
         | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
@@ -450,10 +452,10 @@ mod tests {
             ("a\u{202e}b\u{200b}c\u{ad}d\u{61c}e\u{2028}f", r"a\u{202e}b\u{200b}c\u{ad}d\u{61c}e\u{2028}f"),
             ("\u{2800}\u{3164}\u{a0}\u{e0041}\u{fe00}", r"\u{2800}\u{3164}\u{a0}\u{e0041}\u{fe00}"),
         ] {
-            assert_eq!(escape_unseen(text), seen);
+            assert_eq!(escape_invisible(text), seen);
         }
         let stack = format!("a{}", "\u{301}".repeat(MOST_MARKS + 1));
-        assert!(escape_unseen(&stack).ends_with("\u{301}\\u{301}"));
+        assert!(escape_invisible(&stack).ends_with("\u{301}\\u{301}"));
     }
 
     #[test]
@@ -546,7 +548,7 @@ mod tests {
             assert!(columns(&cut(&text, 40)) <= 40 && columns(&cut(&text, all / 2)) <= all / 2);
             wrap(&text, 80, 2);
             fold(&text, 80, 2);
-            escape_unseen(&text);
+            escape_invisible(&text);
             first_sentence(&text);
             clean_json(&clean_line(&text));
             let head: String = text.chars().take(4).collect();

@@ -12,7 +12,7 @@ use super::store::{Status, Store, StoreError, sha256};
 use super::summary::Summary;
 use crate::failure::Failure;
 use crate::output::print::say;
-use crate::terminal::text::{clean_line, escape_unseen, fold, terminal_width, wrap};
+use crate::terminal::text::{clean_line, escape_invisible, fold, terminal_width, wrap};
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -122,7 +122,7 @@ pub(crate) fn shown(review: &TrustReview, before: Option<&Summary>) -> String {
     if let Some(before) = before {
         text.push_str(&format!("\n{HEADING}What changed{HEADING:#}\n"));
         for change in changes(before, &review.summary) {
-            text.push_str(&fold(&escape_unseen(&change), wide, 4)[2..]);
+            text.push_str(&fold(&escape_invisible(&change), wide, 4)[2..]);
         }
     }
     text + &format!("\n{}", wrap(&review.count(), wide, 0))
@@ -145,12 +145,12 @@ fn refusal(review: &TrustReview, before: Option<&Summary>, trouble: Option<&Stor
     if let Some(before) = before {
         let changes = changes(before, &review.summary);
         let more = changes.len().saturating_sub(MOST_CHANGES);
-        failure = changes.iter().take(MOST_CHANGES).map(|change| escape_unseen(change)).fold(failure, Failure::hint);
+        failure = changes.iter().take(MOST_CHANGES).map(|change| escape_invisible(change)).fold(failure, Failure::hint);
         if more > 0 {
             failure = failure.hint(format!("and {more} more changes"));
         }
     }
-    failure = review.notes.iter().map(|note| escape_unseen(note)).fold(failure, Failure::hint);
+    failure = review.notes.iter().map(|note| escape_invisible(note)).fold(failure, Failure::hint);
     if let Some(error) = trouble {
         failure = failure.hint(error.to_string());
         failure = error.fix().into_iter().fold(failure, Failure::hint);

@@ -9,7 +9,7 @@ use ropeway::config::{ChatReview, ConfigReview, ServerReview, TransportReview, V
 use super::store::ownership_problem;
 use super::summary::{Fact, Section, Summary};
 use crate::failure::Failure;
-use crate::terminal::text::{columns, escape_unseen, fold};
+use crate::terminal::text::{columns, escape_invisible, fold};
 
 const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -65,15 +65,15 @@ impl TrustReview {
         let width = width.unwrap_or(usize::MAX);
         let mut text = String::new();
         for Section { title, facts } in &self.summary.0 {
-            let title = fold(&escape_unseen(title), width, 2);
+            let title = fold(&escape_invisible(title), width, 2);
             text.push_str(&format!("{HEADING}{}{HEADING:#}\n", title[2..].trim_end_matches('\n')));
-            let label = facts.iter().map(|fact| columns(&escape_unseen(&fact.label))).max().unwrap_or(0);
+            let label = facts.iter().map(|fact| columns(&escape_invisible(&fact.label))).max().unwrap_or(0);
             for fact in facts {
                 text.push_str(&line(fact, label, width));
             }
         }
         for note in &self.notes {
-            let words = fold(&format!("warning: {}", escape_unseen(note)), width, 2);
+            let words = fold(&format!("warning: {}", escape_invisible(note)), width, 2);
             text.push_str(&words[2..].replacen("warning:", &format!("{WARNING}warning:{WARNING:#}"), 1));
         }
         text
@@ -105,7 +105,7 @@ impl TrustReview {
         if is_found {
             "ropeway trust".to_owned()
         } else {
-            format!("ropeway trust {}", escape_unseen(&quoted(&self.shown_path())))
+            format!("ropeway trust {}", escape_invisible(&quoted(&self.shown_path())))
         }
     }
 
@@ -118,7 +118,7 @@ impl TrustReview {
 
     /// The file, as it is named in sentences.
     pub(crate) fn file(&self) -> String {
-        escape_unseen(&self.path.display().to_string())
+        escape_invisible(&self.path.display().to_string())
     }
 }
 
@@ -142,7 +142,7 @@ impl Counts {
 }
 
 fn line(fact: &Fact, label: usize, width: usize) -> String {
-    let (name, text) = (escape_unseen(&fact.label), escape_unseen(&fact.text));
+    let (name, text) = (escape_invisible(&fact.label), escape_invisible(&fact.text));
     let indent = label + 4;
     if indent + NARROWEST > width {
         return fold(&format!("{name}  {text}"), width, 4)[2..].to_owned();

@@ -13,54 +13,54 @@ use ropeway::registry::{Collision, Registry, ServerState, ServerStatus, ToolShap
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
 use serde_json::{Value, json};
 
-use super::unmatched::{ChatTools, Known, Unmatched, unmatched};
-use crate::arguments::names::filled;
+use super::unmatched::{ChatTools, KnownServer, Unmatched, unmatched};
+use crate::arguments::names::expand_prefix;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths;
-use crate::connect::advice::Help;
-use crate::connect::command_context::Setting;
+use crate::connect::advice::ServerAdvice;
+use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::Deadline;
-use crate::connect::fan_out::{Answer, ask};
-use crate::connect::servers::{Servers, Source};
+use crate::connect::fan_out::{Reply, query_servers};
+use crate::connect::servers::{ServerSource, Servers};
 use crate::connect::session::Session;
-use crate::failure::{Exit, Failure, line as line_of};
+use crate::failure::{Exit, Failure, chain_text as line_of};
 use crate::output::excerpt::excerpt;
 use crate::output::print::{print, print_json};
-use crate::terminal::status_icon::Mark;
+use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::{clean, clean_line, terminal_width, wrap};
 
 const PLACE: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Say what is wrong with the configuration file
+/// Validate the configuration file
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
-    /// The file; the one that is used when absent
+    /// File to check [default: the configuration file in use]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same as FILE, as in other commands
+    /// Same as FILE
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Connect to the servers, and check the names of tools, arguments and resources in the file
+    /// Connect to the servers and check tool, argument and resource names
     #[arg(long)]
     connect: bool,
 }
 
 impl Check {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let named = self.file.or(self.config).map(|path| (path, config_paths::Origin::Named));
-        let (path, origin) = named.or_else(config_paths::found).ok_or_else(|| {
-            Failure::usage("there is no configuration file")
-                .hint("`ropeway config path` shows where it is looked for, and `ropeway add` makes one")
+        let (path, origin) = named.or_else(config_paths::find_with_origin).ok_or_else(|| {
+            Failure::usage("no configuration file found")
+                .hint("try `ropeway config path` to list the searched paths, or `ropeway add` to create one")
         })?;
         let found = ConfigFile::read(&path, origin)?;
         if self.connect {
-            found.admit(setting.trust)?;
+            found.admit(context.trust)?;
         }
         // Of a file that is not trusted only the text is checked.
-        let is_trusted = self.connect || found.is_trusted(setting.trust);
-        let json = setting.json;
+        let is_trusted = self.connect || found.is_trusted(context.trust);
+        let json = context.json;
         let file = found.path.clone();
         let references = tool_references(&found.text, &found.path).unwrap_or_default();
         let config = match if is_trusted { found.parse() } else { found.parse_unread() } {
@@ -80,10 +80,10 @@ impl Check {
                 return Ok(Exit::Usage);
             }
         };
-        let servers = Servers::new(config, Source::File(file.clone())).awake();
-        servers.hide_secrets();
+        let servers = Servers::new(config, ServerSource::File(file.clone())).eager();
+        servers.redact_secrets();
         let config = servers.config.clone();
-        let names = if self.connect { Some(names(servers, &references, &setting).await?) } else { None };
+        let names = if self.connect { Some(names(servers, &references, &context).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.is_fine(config.collisions));
         match json {
             true => {
@@ -96,7 +96,7 @@ impl Check {
                     names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
                 text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
                 if !is_trusted {
-                    let words = "not trusted yet: variables and other files were not looked at; run `ropeway trust` to review it";
+                    let words = "not trusted: variables and other files were not read; review it with `ropeway trust`";
                     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
                     text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
                 }
@@ -108,12 +108,12 @@ impl Check {
 }
 
 /// What is known of the tools once the servers have been started.
-struct Names {
+struct NameReport {
     tools: usize,
     collisions: Vec<Collision>,
     /// The servers whose tools are not known, and why.
     unknown: Vec<ServerStatus>,
-    help: Help,
+    advice: ServerAdvice,
     /// Tools whose names had to be changed: server, its own name, and ours.
     changed: Vec<[String; 3]>,
     /// What is odd about schemas: server, tool, and what.
@@ -134,7 +134,11 @@ struct Contents {
 }
 
 /// Starts the servers and looks at their tools.
-async fn names(mut servers: Servers, references: &[ToolReference], setting: &Setting) -> Result<Names, Failure> {
+async fn names(
+    mut servers: Servers,
+    references: &[ToolReference],
+    context: &CommandContext,
+) -> Result<NameReport, Failure> {
     // The report has them.
     servers.config.warnings.clear();
     for entry in &mut servers.config.servers {
@@ -144,7 +148,7 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
     let Config { servers: entries, collisions, .. } = servers.config.clone();
     let wants_prompts = entries.iter().any(|entry| entry.prompts.tools);
     let wants_resources = entries.iter().any(|entry| !entry.resources.context.is_empty());
-    Session::with_any(servers, setting, async |session| {
+    Session::with_any(servers, context, async |session| {
         let until = session.deadline.as_ref().map(Deadline::at);
         let question = async |server: Mcp| {
             let tools = server.list_tools(None).await?;
@@ -161,17 +165,17 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
             let resources = listed.map(|listed| listed.into_iter().map(|resource| resource.uri).collect());
             Ok(Contents { tools, prompts, resources, has_resources })
         };
-        let answers = ask(session, "listing the tools of", until, question).await;
+        let answers = query_servers(session, "listing the tools of", until, question).await;
         let mut unknown = Vec::new();
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<KnownServer> = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
         for (verdict, answer) in answers {
             let entry = entries.iter().find(|entry| entry.alias == verdict.server);
             match (entry, answer) {
-                (Some(entry), Answer::There(contents)) => {
+                (Some(entry), Reply::Answered(contents)) => {
                     let shape = ToolShape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
                     known.extend(known_names(entry, &contents));
-                    let tools = contents.tools.into_iter().map(|tool| Owned::by(tool, &entry.alias));
+                    let tools = contents.tools.into_iter().map(|tool| AliasedTool::by(tool, &entry.alias));
                     groups.push(shape.apply_all(tools));
                 }
                 // Of a server that lacks secrets the file itself has told.
@@ -179,7 +183,7 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
                     verdict.outcome,
                     ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. }
                 ) => {}
-                (_, Answer::Failed(error)) => {
+                (_, Reply::Failed(error)) => {
                     let outcome = ServerState::Down { cause: line_of(&error) };
                     unknown.push(ServerStatus::new(verdict.server, outcome));
                 }
@@ -200,20 +204,20 @@ async fn names(mut servers: Servers, references: &[ToolReference], setting: &Set
         let chat = ChatTools {
             // Those that are made of resources and prompts are in the list of the session.
             tools: all.iter().map(|tool| tool.definition()).chain(listing.registry.definitions()).collect(),
-            unseen: unseen.map(|entry| (entry.alias.as_str(), filled(&entry.prefix, &entry.alias))).collect(),
+            unseen: unseen.map(|entry| (entry.alias.as_str(), expand_prefix(&entry.prefix, &entry.alias))).collect(),
         };
         let unmatched = unmatched(references, &known, &chat);
         let is_named = |alias: &Alias| references.iter().any(|reference| reference.servers.contains(alias));
         let off = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias) && is_named(&entry.alias));
         let unchecked = off.map(|entry| entry.alias.clone()).collect();
-        let (tools, help) = (registry.len(), session.help.clone());
-        Ok(Names { tools, collisions, unknown, help, changed, odd, unmatched, unchecked })
+        let (tools, advice) = (registry.len(), session.advice.clone());
+        Ok(NameReport { tools, collisions, unknown, advice, changed, odd, unmatched, unchecked })
     })
     .await
 }
 
 /// The names that the file may use for what a server has. None where not all of them could be listed.
-fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<Known> {
+fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> {
     let mut tools: Vec<ToolDefinition> = contents.tools.iter().map(|tool| tool.definition().clone()).collect();
     let made = |name: &str, arguments: Vec<&str>| {
         let properties: serde_json::Map<String, Value> =
@@ -231,16 +235,16 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<Known> {
             tools.push(made(&format!("get_prompt_{}", prompt.name), arguments));
         }
     }
-    Some(Known { alias: entry.alias.clone(), tools, resources: contents.resources.clone() })
+    Some(KnownServer { alias: entry.alias.clone(), tools, resources: contents.resources.clone() })
 }
 
 /// A tool of the server that is meant: servers that are equal share a connection, which knows only one of them.
-struct Owned {
+struct AliasedTool {
     definition: ToolDefinition,
     tool: Arc<dyn Tool>,
 }
 
-impl Owned {
+impl AliasedTool {
     fn by(tool: Arc<dyn Tool>, server: &Alias) -> Arc<dyn Tool> {
         let mut definition = tool.definition().clone();
         if let Origin::Server { server: owner, .. } = &mut definition.origin {
@@ -250,7 +254,7 @@ impl Owned {
     }
 }
 
-impl Tool for Owned {
+impl Tool for AliasedTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
@@ -277,7 +281,7 @@ fn changed(tool: &CheckedTool, entries: &[ServerEntry]) -> Option<[String; 3]> {
     is_made_legal.then(|| [server.to_string(), own.to_owned(), name.clone()])
 }
 
-impl Names {
+impl NameReport {
     /// Collisions that the file does not allow.
     fn problems(&self, policy: CollisionPolicy) -> &[Collision] {
         if policy == CollisionPolicy::Error { &self.collisions } else { &[] }
@@ -290,7 +294,7 @@ impl Names {
 }
 
 /// The names of a file that match nothing, each with its line.
-fn unmatched_text(file: &Path, written: &str, names: &Names) -> String {
+fn unmatched_text(file: &Path, written: &str, names: &NameReport) -> String {
     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
     let file = clean_line(&file.display().to_string());
     let one = |unmatched: &Unmatched| {
@@ -327,7 +331,7 @@ pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
         count if error.truncated => format!("more than {count} problems"),
         count => format!("{count} problems"),
     };
-    let sign = Mark::Bad.sign();
+    let sign = StatusIcon::Bad.symbol();
     text + &format!("{BAD}{sign}{BAD:#} {file} has {count}\n")
 }
 
@@ -339,74 +343,77 @@ fn problems_json(error: &ConfigError) -> Vec<Value> {
     error.problems.iter().map(problem).collect()
 }
 
-fn report_text(file: &Path, config: &Config, names: Option<&Names>, is_fine: bool) -> String {
+fn report_text(file: &Path, config: &Config, names: Option<&NameReport>, is_fine: bool) -> String {
     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
-    let line = |mark: Mark, words: &str| {
+    let line = |mark: StatusIcon, words: &str| {
         let style = mark.style();
         let wrapped = wrap(&clean(words), width, 2);
-        format!("{style}{}{style:#} {}", mark.sign(), wrapped.strip_prefix("  ").unwrap_or(&wrapped))
+        format!("{style}{}{style:#} {}", mark.symbol(), wrapped.strip_prefix("  ").unwrap_or(&wrapped))
     };
     let mut text = String::new();
     if let Some(names) = names {
         for collision in &names.collisions {
-            let mark = if names.problems(config.collisions).is_empty() { Mark::Half } else { Mark::Bad };
+            let mark = if names.problems(config.collisions).is_empty() { StatusIcon::Half } else { StatusIcon::Bad };
             text.push_str(&line(mark, &collision.to_string()));
         }
         if !names.problems(config.collisions).is_empty() {
             let fix =
-                "give one of the servers another `prefix`, or say `collisions: suffix` or `collisions: last-wins`";
+                "change the `prefix` of one of the servers, or set `collisions: suffix` or `collisions: last-wins`";
             text.push_str(&wrap(&format!("→ {fix}"), width, 2));
         }
         for verdict in &names.unknown {
-            text.push_str(&names.help.trouble(verdict, width));
+            text.push_str(&names.advice.problem_text(verdict, width));
         }
         if !names.unchecked.is_empty() {
             let servers: Vec<String> = names.unchecked.iter().map(|server| format!("`{server}`")).collect();
-            let words = "names of tools and arguments were not checked, the server is not connected";
-            text.push_str(&line(Mark::Half, &format!("{}: {words}", servers.join(", "))));
+            let words = "not connected; tool and argument names were not checked";
+            text.push_str(&line(StatusIcon::Half, &format!("{}: {words}", servers.join(", "))));
         }
         for [server, own, name] in &names.changed {
             let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server);
-            let prefix = entry.map(|entry| filled(&entry.prefix, &entry.alias)).unwrap_or_default();
+            let prefix = entry.map(|entry| expand_prefix(&entry.prefix, &entry.alias)).unwrap_or_default();
             let name = name.strip_prefix(&prefix).unwrap_or(name);
-            text.push_str(&line(Mark::Half, &format!("tool `{own}` of server `{server}` is called `{name}`: its own name is not one that every model takes")));
+            text.push_str(&line(
+                StatusIcon::Half,
+                &format!("tool `{own}` of server `{server}` is renamed to `{name}`: some models reject its own name"),
+            ));
         }
         for [server, tool, warning] in &names.odd {
-            text.push_str(&line(Mark::Half, &format!("tool `{tool}` of server `{server}`: {warning}")));
+            text.push_str(&line(StatusIcon::Half, &format!("tool `{tool}` of server `{server}`: {warning}")));
         }
     }
-    config.warnings.iter().for_each(|warning| text.push_str(&line(Mark::Half, warning)));
+    config.warnings.iter().for_each(|warning| text.push_str(&line(StatusIcon::Half, warning)));
     let file = file.display();
     let servers = counted(config.servers.len(), "server");
     let off = match config.servers.iter().filter(|entry| !entry.enabled).count() {
         0 => String::new(),
-        off => format!(", {off} of them switched off"),
+        off => format!(", {off} disabled"),
     };
     let tools = match names {
         None => String::new(),
-        Some(Names { tools, unknown, .. }) if unknown.is_empty() => format!(", {}", counted(*tools, "tool")),
-        Some(Names { tools, unknown, .. }) => {
+        Some(NameReport { tools, unknown, .. }) if unknown.is_empty() => format!(", {}", counted(*tools, "tool")),
+        Some(NameReport { tools, unknown, .. }) => {
             let (tools, unknown) = (counted(*tools, "tool"), counted(unknown.len(), "server"));
-            format!(", {tools}; those of {unknown} are not known")
+            format!(", {tools}; tools of {unknown} unknown")
         }
     };
     text.push_str(&match is_fine {
-        true => line(Mark::Good, &format!("{file} is fine: {servers}{off}{tools}")),
+        true => line(StatusIcon::Good, &format!("{file} is valid: {servers}{off}{tools}")),
         false => {
             let collides = names.is_some_and(|names| !names.problems(config.collisions).is_empty());
             let unmatched = names.map_or(0, |names| names.unmatched.iter().filter(|it| it.is_problem).count());
-            let collides = collides.then(|| "tools of one name".to_owned());
+            let collides = collides.then(|| "tool name collisions".to_owned());
             let unmatched = match unmatched {
                 0 => None,
-                1 => Some("1 name that matches nothing".to_owned()),
-                many => Some(format!("{many} names that match nothing")),
+                1 => Some("1 name without a match".to_owned()),
+                many => Some(format!("{many} names without a match")),
             };
             let what: Vec<String> = collides.into_iter().chain(unmatched).collect();
-            line(Mark::Bad, &format!("{file} has {}: {servers}{off}{tools}", what.join(" and ")))
+            line(StatusIcon::Bad, &format!("{file} has {}: {servers}{off}{tools}", what.join(" and ")))
         }
     });
     if names.is_none() && config.servers.iter().filter(|entry| entry.enabled).count() > 0 {
-        let words = "the names of tools were not checked: `ropeway config check --connect` starts the servers and does";
+        let words = "tool names were not checked; `ropeway config check --connect` checks them";
         text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
     }
     text
@@ -417,12 +424,12 @@ fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{end}")
 }
 
-fn report_json(file: &Path, config: &Config, names: Option<&Names>, is_fine: bool) -> Value {
+fn report_json(file: &Path, config: &Config, names: Option<&NameReport>, is_fine: bool) -> Value {
     let servers: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
     let mut report = json!({
         "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
     });
-    if let Some(Names { tools, collisions, unknown, changed, odd, unmatched, unchecked, .. }) = names {
+    if let Some(NameReport { tools, collisions, unknown, changed, odd, unmatched, unchecked, .. }) = names {
         let unknown: Vec<Value> = unknown
             .iter()
             .map(|ServerStatus { server, outcome, .. }| json!({"server": server, "verdict": outcome}))

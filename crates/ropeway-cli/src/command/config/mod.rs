@@ -7,11 +7,11 @@ mod unmatched;
 use clap::Subcommand;
 
 use super::examples::{self, with_exit_codes};
-use crate::connect::command_context::Setting;
+use crate::connect::command_context::CommandContext;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::output::print::print_json;
 
-/// Look after the configuration file
+/// Check and locate the configuration file
 #[derive(Debug, clap::Args)]
 pub(super) struct Config {
     #[command(subcommand)]
@@ -30,10 +30,10 @@ enum Command {
 }
 
 impl Config {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         match self.command {
-            Command::Check(command) => command.run(setting).await,
-            Command::Path(command) => command.run(&setting),
+            Command::Check(command) => command.run(context).await,
+            Command::Path(command) => command.run(&context),
             Command::Schema => {
                 print_json(&ropeway::config::json_schema())?;
                 Ok(Exit::Done)

@@ -9,7 +9,7 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::suggest;
-use crate::describe::schema::{Root, is_open, members, resolve};
+use crate::describe::schema::{SchemaRoot, is_open, members, resolve};
 
 /// Maximum names that are reported.
 const MOST: usize = 100;
@@ -18,7 +18,7 @@ const MOST: usize = 100;
 const MOST_CANDIDATES: usize = 2000;
 
 /// A connected server.
-pub(super) struct Known {
+pub(super) struct KnownServer {
     pub(super) alias: Alias,
     /// Its tools as it describes them, and those that are made of its resources and prompts.
     pub(super) tools: Vec<ToolDefinition>,
@@ -75,13 +75,13 @@ impl Unmatched {
 }
 
 /// Finds the names that match nothing. What is about a server that is not connected is not judged.
-pub(super) fn unmatched(references: &[ToolReference], known: &[Known], chat: &ChatTools<'_>) -> Vec<Unmatched> {
+pub(super) fn unmatched(references: &[ToolReference], known: &[KnownServer], chat: &ChatTools<'_>) -> Vec<Unmatched> {
     references.iter().filter_map(|reference| judge(reference, known, chat)).take(MOST).collect()
 }
 
-fn judge(reference: &ToolReference, known: &[Known], chat: &ChatTools<'_>) -> Option<Unmatched> {
+fn judge(reference: &ToolReference, known: &[KnownServer], chat: &ChatTools<'_>) -> Option<Unmatched> {
     let ToolReference { line, column, path, key, name, kind, servers, .. } = reference;
-    let servers: Vec<&Known> = match kind {
+    let servers: Vec<&KnownServer> = match kind {
         ToolReferenceKind::Pattern => Vec::new(),
         _ => {
             let server = |alias: &Alias| known.iter().find(|known| known.alias == *alias);
@@ -110,13 +110,13 @@ fn is_glob(pattern: &str) -> bool {
 }
 
 /// The tools of some servers that a glob means. None for what is not a glob, of which the file itself has told.
-fn matching<'a>(glob: &str, servers: &[&'a Known]) -> Option<Vec<&'a ToolDefinition>> {
+fn matching<'a>(glob: &str, servers: &[&'a KnownServer]) -> Option<Vec<&'a ToolDefinition>> {
     let filter = ToolFilter::new(&[glob.to_owned()], &[]).ok()?;
     Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.wants(tool)).collect())
 }
 
 /// The servers, in words.
-fn named(servers: &[&Known]) -> String {
+fn named(servers: &[&KnownServer]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("`{}`", server.alias)).collect();
     match &names[..] {
         [name] => format!("server {name}"),
@@ -124,7 +124,7 @@ fn named(servers: &[&Known]) -> String {
     }
 }
 
-fn tool(name: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn tool(name: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     if !matching(name, servers)?.is_empty() {
         return None;
     }
@@ -139,7 +139,7 @@ fn tool(name: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
     Some((words, meant(name, &own, fits)))
 }
 
-fn argument(name: &str, tool: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn argument(name: &str, tool: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     let tools = matching(tool, servers)?;
     let has = |tool: &&ToolDefinition| takes_any(tool) || arguments(tool).contains(name);
     // A tool that is not there is a name of its own.
@@ -161,7 +161,7 @@ fn argument(name: &str, tool: &str, servers: &[&Known]) -> Option<(String, Optio
 fn arguments(tool: &ToolDefinition) -> HashSet<&str> {
     let schema: &Value = &tool.input_schema;
     let top = resolve(schema, schema);
-    let root = Root::new(schema);
+    let root = SchemaRoot::new(schema);
     let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|word| top.get(word)?.as_array()).flatten();
     let parts = std::iter::once(top).chain(alternatives.take(50).map(|part| resolve(part, schema)));
     parts.flat_map(|part| members(part, &root).properties).map(|(name, _)| name).collect()
@@ -175,7 +175,7 @@ fn takes_any(tool: &ToolDefinition) -> bool {
     is_open(schema) && (says || top.get("patternProperties").is_some() || arguments(tool).is_empty())
 }
 
-fn resource(uri: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn resource(uri: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     let listed: Vec<&str> = servers
         .iter()
         .map(|server| server.resources.as_deref())
@@ -256,7 +256,7 @@ mod tests {
         tool
     }
 
-    fn files() -> Known {
+    fn files() -> KnownServer {
         let closed = json!({"properties": {"path": {}, "limit": {}}, "additionalProperties": false});
         let tools = vec![
             tool_of("files", "read_file", json!({"properties": {"path": {}, "limit": {}}})),
@@ -264,7 +264,7 @@ mod tests {
             tool_of("files", "any", json!({"type": "object"})),
         ];
         let resources = Some(vec!["file:///notes.md".to_owned()]);
-        Known { alias: "files".into(), tools, resources }
+        KnownServer { alias: "files".into(), tools, resources }
     }
 
     /// What is found in a file beside which only `files` is connected.
